@@ -24,7 +24,7 @@ SUITES: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a suite; 1 when it cannot be measured."""
+    """Run a suite and return its exit code; 1 when the suite cannot be measured."""
     words = list(arguments)
     if words in (["--help"], ["-h"]):
         print(f"{__doc__}\nOptions of speed:\n")

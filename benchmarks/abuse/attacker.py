@@ -1,7 +1,7 @@
-"""An attacker with nothing but sockets.
+"""Attackers: sockets that send prepared bytes to a server.
 
-Every loop here ends when the attack's time is over. All that is sent is made before, so that an attack costs the
-attacker next to nothing.
+Every loop ends when the time of the attack is over. The bytes are made before the attack, so that the attacker uses
+little processor time.
 """
 
 import contextlib
@@ -14,33 +14,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-# Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
+# Attackers have other addresses than the well-behaved peers; all of 127.0.0.0/8 belongs to this machine.
 _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
-# Limit for one response; after a minute the attack has succeeded.
+# Longest wait for one response.
 _PATIENCE_SECONDS: Final = 60.0
 _CONNECTING_SECONDS: Final = 5.0
 _AT_ONCE: Final = 256 * 1024
 _LOOK_SECONDS: Final = 0.05
-# A frame or a connection is a packet or more, however few bytes it has.
+# Weight of a frame or a connection that has fewer bytes: each is at least a packet.
 LEAST_BYTES: Final = 1024
 
 
 class Attacker:
-    """Sockets to one server, and how much went through them, until the block ends."""
+    """The connections of an attacker to a server, with counts of the sent bytes."""
 
     def __init__(self, port: int, http_port: int, seconds: float) -> None:
         self.port = port
         self.http_port = http_port
         self._seconds = seconds
-        # on the monotonic clock, once the attack has begun
+        # end of the attack on the monotonic clock; infinite before `begin`
         self._ends_at = math.inf
         self._open: list[socket.socket] = []
         self._buffer = bytearray(_AT_ONCE)
         self.sent_bytes = 0
-        # the same, each frame and each connection with LEAST_BYTES at least
+        # sent bytes, but at least LEAST_BYTES for each frame and each connection
         self.weight = 0
-        # connections that could not be opened, or that the server has closed
+        # connections that the server refused or closed
         self.closed = 0
 
     def __enter__(self) -> Self:
@@ -56,20 +56,20 @@ class Attacker:
         self._open = []
 
     def begin(self) -> None:
-        """Count the attack's time from now on."""
+        """Start the time of the attack."""
         self._ends_at = time.monotonic() + self._seconds
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """True once the time of the attack is over."""
         return time.monotonic() >= self._ends_at
 
     def wait(self) -> None:
-        """Do nothing until the time is up."""
+        """Sleep until the time of the attack is over."""
         time.sleep(max(0.0, self._ends_at - time.monotonic()))
 
     def connect(self, source: int = 0, port: int | None = None) -> socket.socket | None:
-        """A blocking connection from one of our addresses; None when the server refuses it."""
+        """Open a blocking connection from the address of this number; None when the server refuses it."""
         self.weight += LEAST_BYTES
         port = port or self.port
         address = _SOURCES.format(source % _MAX_SOURCES + 1)
@@ -84,14 +84,14 @@ class Attacker:
         return peer
 
     def disconnect(self, peer: socket.socket) -> None:
-        """Close one."""
+        """Close one connection."""
         self._open.remove(peer)
         peer.close()
 
-    # -- requests, one after the other --------------------------------------------------------------------------------
+    # -- one request after another -----------------------------------------------------------------------------------
 
     def repeat(self, frames: Sequence[bytes], *, together: int = 1) -> None:
-        """On one connection, over and over, the next frames once those before have a response."""
+        """Send the frames again and again on one connection, `together` at a time, and wait for their responses."""
         bursts = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
         peer, number = None, 0
         while not self.is_over:
@@ -106,11 +106,11 @@ class Attacker:
                 peer, number = None, number + 1
 
     def repeat_on(self, connections: int, frames: Sequence[bytes]) -> None:
-        """On several connections at once, over and over, the next frame of each without waiting for its response."""
+        """Send the frames again and again on several connections, so that each always has a frame in flight."""
         peers = [peer for _ in range(connections) if (peer := self.connect()) is not None]
         number = 0
         while not self.is_over:
-            # each has one frame in the server's hands while the other's is read
+            # The first frame of each connection stays in flight; later ones are sent before a response is read.
             if not all(self.send(peer, frames[number % len(frames)]) for peer in peers):
                 return
             if number and not all(self._responded(peer, 1) for peer in peers):
@@ -118,7 +118,7 @@ class Attacker:
             number += 1
 
     def reconnecting(self, data: bytes, *, port: int | None = None) -> None:
-        """One connection after another: each sends its bytes, and reads until the server closes it."""
+        """Open one connection after another; each sends the data, and reads until the server closes it."""
         while not self.is_over:
             peer = self.connect(port=port)
             if peer is None:
@@ -132,11 +132,11 @@ class Attacker:
             self.disconnect(peer)
 
     def request(self, peer: socket.socket, frame: bytes) -> bool:
-        """Whether one frame gets a response."""
+        """Send a frame; True if a response comes."""
         return self.send(peer, frame) and self._responded(peer, 1)
 
     def send(self, peer: socket.socket, data: bytes, frames: int = 1) -> bool:
-        """Whether the server takes it."""
+        """Send data with this number of frames; False if the connection breaks."""
         at = 0
         try:
             with memoryview(data) as view:
@@ -149,12 +149,12 @@ class Attacker:
         return True
 
     def count(self, size: int, frames: int = 1) -> None:
-        """Note that so many bytes were sent, in so many frames."""
+        """Count sent bytes, and the frames in them."""
         self.sent_bytes += size
         self.weight += max(size, LEAST_BYTES * frames)
 
     def _responded(self, peer: socket.socket, count: int) -> bool:
-        """Read so many frames, and throw them away."""
+        """Read and discard `count` frames; False if the connection ends."""
         try:
             for _ in range(count):
                 left = int.from_bytes(peer.recv(4, socket.MSG_WAITALL)) or 1
@@ -168,35 +168,38 @@ class Attacker:
         return True
 
 
-# -- many connections at once -----------------------------------------------------------------------------------------
+# -- many connections -------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Flow:
-    """One of many connections, and the chunks that it sends, one after the other."""
+    """One of many connections, and the chunks that it sends one after another."""
 
     peer: socket.socket
-    # of one frame or record
+    # size of one frame or record, which are counted
     unit_bytes: int
     chunks: Iterator[memoryview]
     # True: the connection reads the server's responses, and discards them.
     is_reading: bool = False
-    # whether it stays open when it has sent all
+    # True: the connection stays open after its last chunk.
     is_staying: bool = False
     # between two chunks
     pause_seconds: float = 0.0
-    # the rest of the chunk that is being sent
+    # the unsent rest of the current chunk
     left: memoryview = field(default_factory=lambda: memoryview(b""))
-    # when the next chunk is sent, on the monotonic clock
+    # time of the next chunk, on the monotonic clock
     due: float = 0.0
 
 
-# Opens one connection: (attacker, number of the connection, number of its address). None: it was refused.
+# Opens a connection: (attacker, number of the connection, number of its address); None if the server refuses it.
 Opening = Callable[[Attacker, int, int], Flow | None]
 
 
 def holding(data: bytes, *, frames: int = 1, to_http: bool = False, every: float = 0.0) -> Opening:
-    """Connections that send the same bytes, so many frames, never read and stay; with `every`, a byte each so often."""
+    """Connections that send the same data, never read, and stay open.
+
+    With `every` they send a single byte every so many seconds.
+    """
     whole = memoryview(data)
 
     def opening(attacker: Attacker, _: int, source: int) -> Flow | None:
@@ -211,24 +214,25 @@ def holding(data: bytes, *, frames: int = 1, to_http: bool = False, every: float
 
 
 class Flows:
-    """Connections that all send as fast as the server reads; those that end are replaced unless they are to stay."""
+    """Many connections that send as fast as the server reads; a closed one is replaced unless it had to stay."""
 
     def __init__(
         self, attacker: Attacker, count: int, opening: Opening, reopening: Opening | None = None, *, sources: int = 1
     ) -> None:
-        """Open them; nothing is sent yet."""
+        """Open the connections without sending."""
         self._attacker = attacker
         self._reopening = reopening or opening
         self._sources = sources
         self._buffer = bytearray(_AT_ONCE)
         found = [opening(attacker, number, number % sources) for number in range(count) if not attacker.is_over]
-        # those between two chunks, and those that have sent all and stay
+        # flows that are between two chunks
         self._waiting = [flow for flow in found if flow is not None]
+        # flows that have sent everything and stay open
         self._staying: list[Flow] = []
         self._numbers = itertools.count(count)
 
     def send(self) -> None:
-        """Send until the attacker's time is up, or all stay."""
+        """Send until the time of the attack is over, or until all flows have sent everything and stay open."""
         count = len(self._waiting)
         with selectors.DefaultSelector() as selector:
             while not self._attacker.is_over and (self._waiting or selector.get_map()):
@@ -241,13 +245,13 @@ class Flows:
                         self._waiting.append(flow)
 
     def hold(self) -> None:
-        """Send, keep all connections until the time is up, and close them."""
+        """Send, keep the connections open until the time of the attack is over, and close them."""
         self.send()
         self._attacker.wait()
         self.close()
 
     def close(self) -> None:
-        """Close those that stay, and count those that the server has closed."""
+        """Close the connections that stayed open, and count those that the server closed."""
         for flow in self._staying:
             self._attacker.closed += _is_closed(flow.peer)
             self._attacker.disconnect(flow.peer)
@@ -292,7 +296,7 @@ class Flows:
 
 
 def _is_closed(peer: socket.socket) -> bool:
-    """Whether the server has closed it, seen behind all that was never read."""
+    """Read all unread data; True if the server has closed the connection."""
     try:
         while peer.recv(_AT_ONCE):
             pass

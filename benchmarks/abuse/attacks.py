@@ -1,6 +1,6 @@
-"""The list of attacks.
+"""The list of attacks: costly bodies and headers, requests, connections, floods, and attacks on HTTP.
 
-Each numbered point of what was found once, and its neighbours: the same idea in other bodies, headers and protocols.
+There is one attack for each kind of cost. Bounds on the cost of each decoder are tested in tests/fuzz/test_costs.py.
 """
 
 import itertools
@@ -13,8 +13,8 @@ from typing import Any, Final
 from benchmarks.abuse import payloads
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
 from benchmarks.abuse.floods import FAMILIES, Family
-from benchmarks.abuse.others import CLUSTER, LIVE, PULL, heartbeat_frame
 from benchmarks.abuse.payloads import BODY_BYTES, filled, registration
+from benchmarks.abuse.well_behaved import CLUSTER, LIVE, PULL, heartbeat_frame
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
 from namesrv_remoting.codes import RequestCode, SerializeType
@@ -26,33 +26,33 @@ _NO_SEED: Final = b""
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What is done to a server, whose part of the work is to make the bytes before and to send them after."""
+    """An attack: how its bytes are made and sent, the server that it needs, and what may happen to other peers."""
 
     what: str
-    # Makes the bytes; the returned function sends them until the attacker's time is over.
+    # Makes the bytes before the server starts; the returned function sends them until the attack is over.
     prepared: Callable[[], Callable[[Attacker], object]] = lambda: lambda _: None
-    # Opens connections before the attack, and returns the function that sends over them; replaces `prepared`.
+    # Used instead of `prepared`: opens connections before the attack; the returned function sends over them.
     opening: Callable[[Attacker], Callable[[], object]] | None = None
-    # from how many addresses
+    # number of addresses from which the attack comes
     peers: int = 1
     flags: tuple[str, ...] = ()
-    # writes the files that the server needs into a directory, and returns the flags that name them
+    # writes files for the server into a directory, and returns the flags that name them
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
-    # The earlier registration of an ordinary broker.
+    # a registration that the server receives before the attack
     seed: Callable[[], bytes] = lambda: _NO_SEED
-    # belongs to the short form
+    # True: part of the short form.
     is_short: bool = False
-    # standard error of the server is a pipe that is read no more once it listens
+    # True: standard error of the server is a pipe that is not read any more once the server listens.
     is_unread: bool = False
-    # Clients may be refused while it lasts, because connection slots or memory are used up.
+    # True: the server may refuse clients, because connection slots or memory are used up.
     may_refuse_clients: bool = False
-    # brokers only where there are no files left: a server cannot keep them back
+    # True: the server may refuse brokers as well, which only the lack of open files excuses.
     may_refuse_brokers: bool = False
-    # of a memory cgroup in which the server runs; 0: none
+    # limit of a memory cgroup in which the server runs; 0: no cgroup
     memory_limit_bytes: int = 0
-    # files that the server may open beyond those of the peers that are there before the attack; 0: any number
+    # files that the server may open in addition to those at the start of the attack; 0: no limit
     spare_files: int = 0
-    # where it has to last longer than the others
+    # least duration, for an attack that needs more than the usual one
     seconds: float = 0.0
 
 
@@ -73,10 +73,10 @@ def _body(
     compressed: bool = False,
     is_short: bool = False,
 ) -> Attack:
-    """A registration, over and over, the next when there is a response to the one before."""
+    """The attack of a peer that sends registrations with this body one after another."""
 
     def make() -> list[bytes]:
-        # In turn: what was accepted is not read again when it comes unchanged.
+        # Two bodies in turn, because the server does not decode an unchanged registration again.
         first = body()
         return [registration(each, kind, compressed=compressed) for each in (first, payloads.changed(first))]
 
@@ -90,7 +90,7 @@ def _header(what: str, make: Callable[[], bytes], *, is_short: bool = False) -> 
 def _crowd(
     count: int, make: Callable[[], bytes] = bytes, *, sources: int = 1, **how: Any
 ) -> Callable[[], Callable[[Attacker], object]]:
-    """Many connections that send the same bytes, never read, and stay until the time is up."""
+    """Many connections that send the same bytes, never read, and stay open until the attack is over."""
 
     def prepared() -> Callable[[Attacker], object]:
         opening = holding(make(), **how)
@@ -103,23 +103,22 @@ def _reconnecting(data: bytes, *, to_http: bool = False) -> Callable[[], Callabl
     return lambda: lambda attacker: attacker.reconnecting(data, port=attacker.http_port if to_http else None)
 
 
-def _known(attacker: Attacker) -> tuple[str, int]:
-    """The boot of the server, and how many changes of routes it has seen: what a watch has to know."""
+def _watch_frame(attacker: Attacker, pattern: str, count: int) -> bytes:
+    """A watch of `count` topics."""
     with Wire(Server(0, attacker.port)) as wire:
-        info = wire.info()
-    return info["boot_id"], info["revision"]
+        return wire.watch_frame([pattern % number for number in range(count)])
 
 
-# -- what registers before ---------------------------------------------------------------------------------------------
+# -- earlier registrations --------------------------------------------------------------------------------------------
 
 
 def _many_topics(count: int = 90_000) -> bytes:
-    """Registration of an ordinary broker with many topics, which needs no heartbeat for ten minutes."""
+    """The registration of a broker with many topics and an expiry of ten minutes."""
     body = payloads.json_topics(count, b"an-ordinary-topic-of-an-ordinary-broker-%d")
     return registration(body, broker_name="seed", heartbeat_timeout_millis=600_000)
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
 def _lists() -> list[bytes]:
@@ -137,7 +136,7 @@ def _operators_requests() -> list[bytes]:
 
 
 def _keys(count: int = 20_000) -> list[bytes]:
-    """KV configuration, each key another one."""
+    """Requests that set many different keys of the KV configuration."""
     value = "v" * 15_000
     return [request(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
 
@@ -156,11 +155,11 @@ def _admin_requests() -> list[bytes]:
 
 
 def _watches(attacker: Attacker) -> None:
-    """One connection with 152 watches of 20,000 topics each; then it is closed."""
+    """Send 152 watches of 20,000 topics each on one connection."""
     peer = attacker.connect()
     if peer is None:
         return
-    frame = payloads.native_watch(20_000, "an-ordinary-topic-of-an-ordinary-broker-%d", _known(attacker))
+    frame = _watch_frame(attacker, "an-ordinary-topic-of-an-ordinary-broker-%d", 20_000)
     for _ in range(152):
         if attacker.is_over or not attacker.send(peer, frame):
             break
@@ -168,7 +167,7 @@ def _watches(attacker: Attacker) -> None:
 
 
 def _slow_watchers() -> Callable[[Attacker], object]:
-    """A thousand who watch a broker's topics 50 times over and never read, while it changes them all the time."""
+    """A thousand connections with 50 watches of a broker's topics each never read; the broker changes its topics."""
     names = topics("watched-%d", 100)
     changes = [
         Broker("watched", "watched:10911", names, "Hostile", counter=number).changed(number).json_frame()
@@ -176,7 +175,7 @@ def _slow_watchers() -> Callable[[Attacker], object]:
     ]
 
     def attack(attacker: Attacker) -> None:
-        watches = payloads.native_watch(100, "watched-%d", _known(attacker)) * 50
+        watches = _watch_frame(attacker, "watched-%d", 100) * 50
         watchers = Flows(attacker, 1_000, holding(watches, frames=50), sources=_ADDRESSES)
         watchers.send()
         attacker.repeat(changes)
@@ -185,7 +184,7 @@ def _slow_watchers() -> Callable[[Attacker], object]:
     return attack
 
 
-# -- liveness ----------------------------------------------------------------------------------------------------------
+# -- liveness ---------------------------------------------------------------------------------------------------------
 
 
 def _foreign_heartbeats() -> list[bytes]:
@@ -203,7 +202,7 @@ def _foreign_heartbeats() -> list[bytes]:
 
 
 def _heartbeats_and_away(attacker: Attacker) -> None:
-    """Name other peers' brokers in heartbeats, and close."""
+    """Send heartbeats for other peers' brokers, each on a connection that then closes."""
     heartbeats = _foreign_heartbeats()
     while not attacker.is_over:
         for heartbeat in heartbeats:
@@ -227,7 +226,7 @@ def _unregister_native() -> list[bytes]:
 
 
 def _busy_loop() -> Callable[[Attacker], object]:
-    """Two connections that change a legal broker's 20,000 topics all the time."""
+    """Two connections change a broker's 20,000 topics all the time."""
     bodies = [
         Broker("busy", "busy:10911", topics("busy-%d", 20_000), "Hostile", counter=number).changed(number).json_frame()
         for number in (8, 9)
@@ -235,7 +234,7 @@ def _busy_loop() -> Callable[[Attacker], object]:
     return lambda attacker: attacker.repeat_on(2, bodies)
 
 
-# -- totals ------------------------------------------------------------------------------------------------------------
+# -- totals -----------------------------------------------------------------------------------------------------------
 
 
 def _many_full_brokers() -> list[bytes]:
@@ -245,18 +244,16 @@ def _many_full_brokers() -> list[bytes]:
     ]
 
 
-# Two topics each: one alone is the increment of a broker that is known.
-
-
 def _many_brokers(count: int = 20_000) -> list[bytes]:
+    # Two topics each: the server refuses a first registration of a single topic, which might be an increment.
     return [registration(payloads.json_topics(2), broker_name=f"one-of-many-{number}") for number in range(count)]
 
 
-# -- all at once -------------------------------------------------------------------------------------------------------
+# -- all at once ------------------------------------------------------------------------------------------------------
 
 
 def _storm() -> Callable[[Attacker], object]:
-    """Each connection begins with another one of these, and goes on with the next."""
+    """A thousand connections send the costliest bytes in turn, each beginning with a different item."""
     bodies = {
         SerializeType.JSON: (
             b"[" * BODY_BYTES,
@@ -287,7 +284,7 @@ def _storm() -> Callable[[Attacker], object]:
     return lambda attacker: Flows(attacker, 1_000, opening, sources=_ADDRESSES).send()
 
 
-# -- floods ------------------------------------------------------------------------------------------------------------
+# -- floods -----------------------------------------------------------------------------------------------------------
 
 
 def _floods() -> dict[str, Attack]:
@@ -316,7 +313,7 @@ def _flood(family: Family, count: int, addresses: int, *, is_short: bool) -> Att
 _SIZES: Final = {"1": (1, 1), "8": (8, 1), "64": (64, 1), "8-spread": (8, 10), "64-spread": (64, 10)}
 
 
-# -- HTTP --------------------------------------------------------------------------------------------------------------
+# -- HTTP -------------------------------------------------------------------------------------------------------------
 
 
 _GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

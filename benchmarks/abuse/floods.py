@@ -1,4 +1,4 @@
-"""Families of floods: small frames or records for which a server sends little or nothing, on many connections."""
+"""Floods: small frames or TLS records with little or no response, on one or many connections."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening
-from benchmarks.abuse.others import PULL
 from benchmarks.abuse.payloads import registration
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
+from benchmarks.abuse.well_behaved import PULL
 from benchmarks.harness.wire import request
 from benchmarks.speed.tls import certified
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
@@ -21,16 +21,16 @@ from namesrv_remoting.headers import BrokerHeartbeatRequestHeader, QueryDataVers
 from namesrv_remoting.serializers import encode_command
 from namesrv_remoting.signatures import sign_rocketmq
 
-# with a version, which 322 asks for
+# A registration with a DataVersion, since QUERY_DATA_VERSION (322) is about a registered version.
 _NO_TOPICS: Final = encode_json_body(RegisterBrokerBody([], DataVersion(1)))
 _CHUNK_BYTES: Final = 256 * 1024
-# of all connections of a flood together: their records are sealed before the attack begins
+# KeyUpdate records of all connections of a flood together, which are made before the attack
 _UPDATES_BYTES: Final = 8 * 1024 * 1024
-# of a connection that replaces another one during the attack
+# KeyUpdate records of a connection that replaces a closed one during the attack
 _FURTHER_UPDATES_BYTES: Final = 32 * 1024
 _SLOW_SECONDS: Final = 0.1
 _SECRET: Final = b"a-secret-of-a-tenant"
-# The well-behaved peers are known by their network, which is not the attackers'.
+# The account of the well-behaved peers is bound to their network, in which no attacker is.
 _ACCESS_FILE: Final = f"""
 [accounts.peers]
 networks = ["127.0.0.0/24"]
@@ -44,25 +44,25 @@ may = [{{ access = "broker-control", clusters = ["Hostile"], brokers = ["hostile
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A flood that is measured on one connection and on many, from one address and from several."""
+    """A kind of flood; it is measured on one and on many connections, from one and from several addresses."""
 
     what: str
     opening: Opening
-    # of connections that replace others during the attack, where that differs
+    # opens connections that replace closed ones; None: `opening` does
     reopening: Opening | None = None
     flags: tuple[str, ...] = ()
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
 
     def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
-        """Open so many connections; the returned function sends over them until the attacker's time is over."""
+        """Open `count` connections; the returned function sends over them until the attack is over."""
         return Flows(attacker, count, self.opening, self.reopening, sources=sources).send
 
 
-# -- frames ------------------------------------------------------------------------------------------------------------
+# -- frames -----------------------------------------------------------------------------------------------------------
 
 
 def _heartbeat(name: str, flag: int = FLAG_ONEWAY) -> bytes:
-    """904."""
+    """A BROKER_HEARTBEAT (904) request."""
     header = BrokerHeartbeatRequestHeader(
         cluster_name="Hostile", broker_addr=f"{name}:10911", broker_name=name, broker_id=0
     )
@@ -70,7 +70,7 @@ def _heartbeat(name: str, flag: int = FLAG_ONEWAY) -> bytes:
 
 
 def _version(name: str) -> bytes:
-    """322, the heartbeat of RocketMQ 4.x."""
+    """A one-way QUERY_DATA_VERSION (322) request, the heartbeat of RocketMQ 4.x."""
     header = QueryDataVersionRequestHeader(
         broker_name=name, broker_addr=f"{name}:10911", cluster_name="Hostile", broker_id=0
     )
@@ -87,7 +87,7 @@ def _flagged(code: int, fields: dict[str, str], flag: int) -> bytes:
 
 
 def _signed(name: str) -> bytes:
-    """A heartbeat with the tenant's signature, without a response."""
+    """A one-way heartbeat that is signed by the tenant."""
     fields = BrokerHeartbeatRequestHeader(
         cluster_name="Hostile", broker_addr=f"{name}:10911", broker_name=name, broker_id=0
     ).to_ext()
@@ -99,7 +99,7 @@ def _chunks(data: bytes) -> Iterator[memoryview]:
 
 
 def _of_brokers(make: Callable[[str], bytes], *, is_reading: bool = False) -> Opening:
-    """Connections that register a broker each, and send its frame over and over."""
+    """Connections that register a broker each, and then send its frame again and again."""
 
     def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
         name = f"hostile-{number}"
@@ -123,7 +123,7 @@ def _slow(attacker: Attacker, _: int, source: int) -> Flow | None:
 
 
 def _unread(attacker: Attacker, _: int, source: int) -> Flow | None:
-    """A connection that requests lists all the time, and never reads one."""
+    """A connection that requests topic lists all the time, and never reads a response."""
     peer, data = attacker.connect(source), request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return None if peer is None else Flow(peer, len(data), _chunks(data))
 
@@ -134,7 +134,7 @@ def _mixed(*openings: Opening) -> Opening:
 
 
 def _tenants(attacker: Attacker, number: int, source: int) -> Flow | None:
-    """A connection of an account that is narrowed to some brokers; the frames of every other one name a foreign one."""
+    """A connection of an account for some brokers only; every other connection names a foreign broker."""
     peer = attacker.connect(source)
     data = _signed("live-0" if number % 2 else f"hostile-{number}")
     return None if peer is None else Flow(peer, len(data), _chunks(data))
@@ -147,11 +147,11 @@ def _access_file(directory: Path) -> tuple[str, ...]:
     return ("--access", str(file))
 
 
-# -- TLS ---------------------------------------------------------------------------------------------------------------
+# -- TLS --------------------------------------------------------------------------------------------------------------
 
 
 def _of_key_updates(size: int, *, is_http: bool) -> Opening:
-    """Connections that send so many bytes of KeyUpdate records."""
+    """Connections that send `size` bytes of KeyUpdate records."""
 
     def opening(attacker: Attacker, _: int, source: int) -> Flow | None:
         peer = attacker.connect(source, attacker.http_port if is_http else None)
@@ -170,7 +170,7 @@ def _of_key_updates(size: int, *, is_http: bool) -> Opening:
 
 
 def _key_updates(what: str, *, is_http: bool = False) -> Callable[[int], Family]:
-    """The family for so many connections, which share the records that are made before."""
+    """A function that returns the family for a number of connections, among which the prepared records are divided."""
     further = _of_key_updates(_FURTHER_UPDATES_BYTES, is_http=is_http)
     return lambda count: Family(
         what,
@@ -185,7 +185,7 @@ def _always(what: str, opening: Opening, **more: Any) -> Callable[[int], Family]
     return lambda _: Family(what, opening, **more)
 
 
-# name -> the family, for so many connections
+# name -> function that returns the family for a number of connections
 FAMILIES: Final[dict[str, Callable[[int], Family]]] = {
     "oneway": _always("one-way 904 of a registered broker, pipelined", _of_brokers(_heartbeat)),
     "oneway-322": _always("one-way 322 of a registered broker, pipelined", _of_brokers(_version)),

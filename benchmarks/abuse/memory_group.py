@@ -1,7 +1,7 @@
-"""A memory cgroup for one process: what takes more than its limit is killed by the kernel, as in a container.
+"""A memory cgroup for one process: the kernel kills a process that exceeds the limit, as in a container.
 
-With cgroup v1 it is a child of our own group; with v2 one beside it, since there a group with processes has no children
-with limits. Both need root, and a file system of cgroups that can be written to.
+With cgroup v1 the group is a child of our own group. With v2 it is a sibling, since a group that has processes cannot
+have children with limits there. Both need root and a writable cgroup file system.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ _PATIENCE_SECONDS: Final = 5.0
 
 
 class NoMemoryGroupError(BenchError):
-    """This machine, or this user, cannot have one."""
+    """This machine has no memory cgroups, or this user may not create one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What the two versions call the same things."""
+    """Names of the files of a group, which differ between cgroup v1 and v2."""
 
     limit: str
     peak: str
-    # one line of which counts those that were killed
+    # has a line with the number of killed processes
     kills: str
 
 
@@ -36,7 +36,7 @@ _V2: Final = _Files("memory.max", "memory.peak", "memory.events")
 
 
 class MemoryGroup:
-    """The group, until the block ends; its processes have to have ended by then."""
+    """A group until the block ends; its processes must have ended by then."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -56,7 +56,7 @@ class MemoryGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A process that has just ended stays in the group for a moment.
+        # The kernel removes a process from the group only some time after its exit.
         gives_up_at = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < gives_up_at:
             with contextlib.suppress(OSError):
@@ -66,17 +66,17 @@ class MemoryGroup:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """In front of a command, it runs in the group from its first page on."""
+        """A command prefix that runs the command in the group from its first page on."""
         return ("sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._file("cgroup.procs")))
 
     @property
     def peak_bytes(self) -> int:
-        """The most that its processes and their sockets ever had."""
+        """Peak memory of the processes, including that of their sockets."""
         return int(self._file(self._files.peak).read_text(encoding="ascii"))
 
     @property
     def kills(self) -> int:
-        """Processes that were killed for more."""
+        """The number of processes that were killed for exceeding the limit."""
         lines = self._file(self._files.kills).read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
@@ -85,10 +85,10 @@ class MemoryGroup:
 
 
 def place(cgroups: str) -> tuple[Path, _Files]:
-    """Below which folder a group may be made, by our own /proc/self/cgroup.
+    """The folder in which a group may be created, given the text of /proc/self/cgroup.
 
     Raises:
-        NoMemoryGroupError: this machine has none.
+        NoMemoryGroupError: this machine has no memory cgroups.
     """
     v2: Path | None = None
     for line in cgroups.splitlines():

@@ -1,4 +1,4 @@
-"""Payloads that cost a server most, made once before the attack."""
+"""Bytes that are costly to decode, made before an attack."""
 
 import random
 import struct
@@ -14,7 +14,7 @@ from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode_frame
 from namesrv_remoting.headers import RegisterBrokerRequestHeader
 
-# what a frame leaves when its header is an ordinary one
+# room for a body in a frame with an ordinary header
 BODY_BYTES: Final = MAX_FRAME_BYTES - 2048
 INFLATED_BYTES: Final = 64 * 1024 * 1024
 _HEADER_BYTES: Final = MAX_HEADER_BYTES - 2048
@@ -27,7 +27,7 @@ _HOSTILE: Final = RegisterBrokerRequestHeader(
 
 
 def registration(body: bytes, kind: SerializeType = SerializeType.JSON, **fields: Any) -> bytes:
-    """A registration with any body; the fields of its header are those of a broker called hostile but for the given."""
+    """A registration with this body; the header names the broker `hostile` unless fields say otherwise."""
     if "broker_name" in fields:
         fields.setdefault("broker_addr", f"{fields['broker_name']}:10911")
     header = msgspec.structs.replace(_HOSTILE, **fields)
@@ -35,7 +35,7 @@ def registration(body: bytes, kind: SerializeType = SerializeType.JSON, **fields
 
 
 def changed(body: bytes) -> bytes:
-    """The same in other bytes: another level in a zlib stream's head, another counter, or a blank behind."""
+    """A body with the same content in other bytes: another zlib level or counter, or a trailing blank."""
     if body[:1] == b"\x78":
         return body[:1] + (b"\x9c" if body[1:2] == b"\xda" else b"\xda") + body[2:]
     if _COUNTER in body[:64]:
@@ -43,16 +43,16 @@ def changed(body: bytes) -> bytes:
     return body + b" "
 
 
-# -- bodies in JSON ----------------------------------------------------------------------------------------------------
+# -- bodies in JSON ---------------------------------------------------------------------------------------------------
 
 
 def filled(before: bytes, unit: bytes, after: bytes, size: int = BODY_BYTES) -> bytes:
-    """The unit as often as it fits between the two."""
+    """`before` and `after` with as many units between them as fit."""
     return before + unit * ((size - len(before) - len(after)) // len(unit)) + after
 
 
 def numbered(before: bytes, unit: Callable[[int], bytes], after: bytes, most: int = 10_000_000) -> bytes:
-    """Units that differ, separated by commas, as many as fit."""
+    """`before` and `after` with different units between them, separated by commas, as many as fit."""
     left, parts = BODY_BYTES - len(before) - len(after), []
     for number in range(most):
         part = unit(number)
@@ -64,12 +64,12 @@ def numbered(before: bytes, unit: Callable[[int], bytes], after: bytes, most: in
 
 
 def json_wrapper(member: str) -> tuple[bytes, bytes]:
-    """What stands around a member of a registration's topic wrapper."""
+    """The JSON before and after the items of a member of a registration's topic wrapper."""
     return b'{"topicConfigSerializeWrapper":{"%b":{' % member.encode(), b"}}}"
 
 
 def json_topics(count: int, name: bytes = b"%d", first: int = 0) -> bytes:
-    """A registration of topics that have nothing but their names, as many as fit."""
+    """A registration of topics with nothing but names, as many as fit."""
     unit = b'"%b":{"topicName":"%b"}' % (name, name)
     return numbered(*_around("topicConfigTable", lambda n: unit % (first + n, first + n)), most=count)
 
@@ -85,12 +85,12 @@ def json_mappings() -> bytes:
 
 
 def json_id_map() -> bytes:
-    """One mapping of which the queues have bare keys, as fastjson spells them: legal, but quoted before it is read."""
+    """A mapping with bare integer keys, as fastjson writes them; the server quotes them before it decodes."""
     before, after = json_wrapper("topicQueueMappingInfoMap")
     return numbered(before + b'"a":{"currIdMap":{', b"%d:0".__mod__, b"}}" + after)
 
 
-# -- compressed bodies -------------------------------------------------------------------------------------------------
+# -- compressed bodies ------------------------------------------------------------------------------------------------
 
 
 def _piece(data: bytes) -> bytes:
@@ -102,7 +102,7 @@ def _inflated(version: bytes = b"{}", topics: bytes = bytes(4), filters: bytes =
 
 
 def _deflated(inflated: bytes, *, ratio: int | None = None) -> bytes:
-    """With a ratio, followed by as many random bytes as make it look like that."""
+    """A zlib stream; with `ratio`, random bytes behind it make the body look compressed by no more than that."""
     data = zlib.compress(inflated, 6)
     if ratio is None:
         return data
@@ -110,13 +110,13 @@ def _deflated(inflated: bytes, *, ratio: int | None = None) -> bytes:
 
 
 def compressed_version() -> bytes:
-    """A DataVersion of 64 MiB of keys without quotes; the tail defeats a cap on the ratio that counts it."""
+    """A DataVersion of 64 MiB of unquoted keys, with a tail that hides the compression ratio."""
     inflated = _inflated(version=b"{" + b",1:" * ((INFLATED_BYTES - 64) // 3) + b"}")
     return _deflated(inflated, ratio=199)
 
 
 def compressed_topics() -> bytes:
-    """Topic lines, as many as may be inflated."""
+    """Topic lines, up to the limit of inflated bytes."""
     lines: list[bytes] = []
     left = INFLATED_BYTES - 1024
     while left > 0:
@@ -131,13 +131,13 @@ def compressed_filters() -> bytes:
 
 
 def compressed_mappings(mapping: bytes) -> bytes:
-    """Static-topic mappings, each in a piece of its own."""
+    """Static-topic mappings, up to the limit of inflated bytes."""
     piece = _piece(mapping)
     count = (INFLATED_BYTES - 64) // len(piece)
     return _deflated(_inflated(mappings=_INT32.pack(count) + piece * count), ratio=190)
 
 
-# -- native bodies -----------------------------------------------------------------------------------------------------
+# -- native bodies ----------------------------------------------------------------------------------------------------
 
 
 _COUNTER: Final = b"\x81" + bytes(msgpack.packb("counter"))
@@ -153,7 +153,7 @@ def _native(member: str, value: bytes) -> bytes:
 
 
 def native_topics(count: int = 10_000_000, pattern: str = "%d") -> bytes:
-    """Topics that have nothing but their names, as many as fit."""
+    """A native registration of topics with nothing but names, as many as fit."""
     parts, left = [], BODY_BYTES - 64
     for number in range(count):
         part = bytes(msgpack.packb({"topic_name": pattern % number}))
@@ -165,23 +165,17 @@ def native_topics(count: int = 10_000_000, pattern: str = "%d") -> bytes:
 
 
 def native_names(member: str) -> bytes:
-    """A list of names."""
+    """A native registration with a list of names, as long as fits."""
     count = (BODY_BYTES - 64) // 2
     return _native(member, _array(count) + b"\xa1a" * count)
 
 
-def native_pull(count: int, pattern: str = "%d", **members: object) -> bytes:
+def native_pull(count: int, pattern: str = "%d") -> bytes:
     """A request for the routes of many topics."""
-    return native_request(RequestCode.PULL_ROUTES, topics=[pattern % number for number in range(count)], **members)
+    return native_request(RequestCode.PULL_ROUTES, topics=[pattern % number for number in range(count)])
 
 
-def native_watch(count: int, pattern: str, known: tuple[str, int]) -> bytes:
-    """A watch of many topics for a minute, by a client that knows this revision of this boot."""
-    boot_id, revision = known
-    return native_pull(count, pattern, wait_ms=60_000, boot_id=boot_id, since=revision)
-
-
-# -- headers -----------------------------------------------------------------------------------------------------------
+# -- headers ----------------------------------------------------------------------------------------------------------
 
 
 def quoted_header() -> bytes:
@@ -191,7 +185,7 @@ def quoted_header() -> bytes:
 
 
 def binary_header() -> bytes:
-    """As many ext fields as 62 KB hold, all of the same short name."""
+    """A binary header of 62 KB of ext fields with the same short name."""
     fixed = struct.pack(">hBhii", 105, 0, CURRENT_VERSION, 1, 0) + _INT32.pack(0)
     field = struct.pack(">h", 1) + b"a" + _INT32.pack(1) + b"b"
     fields = field * ((_HEADER_BYTES - len(fixed) - 4) // len(field))
@@ -199,21 +193,21 @@ def binary_header() -> bytes:
 
 
 def million_fields(count: int = 1_000_000) -> bytes:
-    """A request whose header has so many ext fields."""
+    """A request whose JSON header has `count` ext fields."""
     start = b'{"code":105,"opaque":1,"extFields":{"topic":"Steady"'
     return encode_frame(SerializeType.JSON, start + b"".join(b',"%d":""' % number for number in range(count)) + b"}}")
 
 
 def native_header(unit: bytes) -> bytes:
-    """An array that begins with one unit over and over."""
+    """A native header that repeats one unit."""
     return encode_frame(SerializeType.MSGPACK, filled(b"\x96", unit, b"", _HEADER_BYTES))
 
 
-# -- pieces ------------------------------------------------------------------------------------------------------------
+# -- partial ----------------------------------------------------------------------------------------------------------
 
 
 def partial_registration(size: int) -> bytes:
-    """The beginning of a registration of a whole frame's size."""
+    """The beginning of a registration of the largest size."""
     whole = registration(bytes(BODY_BYTES))
     return whole[:size]
 

@@ -1,7 +1,7 @@
-"""The client's side of TLS 1.3 over a plain socket, as records that are made before they are sent.
+"""A TLS 1.3 client that makes its records before they are sent, over a plain socket.
 
-A KeyUpdate is a message that Python's ssl module cannot send. The handshake is that module's; its key log holds the
-secret from which RFC 8446 derives the keys of all later records, and `cryptography` seals them.
+Python's ssl module makes the handshake, but cannot send KeyUpdate messages. Its key log contains the secret from which
+RFC 8446 derives the keys of later records, which `cryptography` encrypts.
 """
 
 import hmac
@@ -13,10 +13,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-# sealed: handshake message 24 of one byte, which asks for no update in return; behind it the record's real type
+# Plain text of a KeyUpdate record: handshake message 24 of one byte (0: no update in return), then the record type 22.
 _KEY_UPDATE: Final = b"\x18\x00\x00\x01\x00\x16"
 _TAG_BYTES: Final = 16
-# as all records of TLS 1.3 begin: application data of TLS 1.2
+# Header of each TLS 1.3 record: type application data, version TLS 1.2, length.
 _HEAD: Final = b"\x17\x03\x03" + (len(_KEY_UPDATE) + _TAG_BYTES).to_bytes(2)
 KEY_UPDATE_BYTES: Final = len(_HEAD) + len(_KEY_UPDATE) + _TAG_BYTES
 # name of the cipher suite -> hash of its key schedule, bytes of its keys
@@ -25,13 +25,13 @@ _SUITES: Final = {
     "TLS_AES_256_GCM_SHA384": ("sha384", 32),
     "TLS_CHACHA20_POLY1305_SHA256": ("sha256", 32),
 }
-# of the key log: the secret of our first records after the handshake
+# label in the key log of the secret for the first records after the handshake
 _LABEL: Final = "CLIENT_TRAFFIC_SECRET_0"
 _READ_AT_ONCE: Final = 16 * 1024
 
 
 class TlsRecords:
-    """One connection, from its handshake on; the socket stays a plain one, for records that are sent as they are."""
+    """A TLS connection over a plain socket, which can also send prepared records."""
 
     def __init__(self, peer: socket.socket) -> None:
         """Shake hands over a connected socket.
@@ -48,7 +48,7 @@ class TlsRecords:
             self._tls = context.wrap_bio(self._incoming, self._outgoing)
             self._shake_hands()
             lines = [line.split() for line in Path(log.name).read_text(encoding="ascii").splitlines()]
-        # that of the next key update
+        # secret of the next KeyUpdate record
         self._secret = next(bytes.fromhex(line[2]) for line in lines if line[0] == _LABEL)
 
     def _shake_hands(self) -> None:
@@ -70,7 +70,7 @@ class TlsRecords:
         self._incoming.write(data)
 
     def sealed(self, data: bytes) -> bytes:
-        """The records of application data, each as large as a record may be."""
+        """Records of the largest size with this application data."""
         self._tls.write(data)
         return self._outgoing.read()
 
@@ -84,7 +84,7 @@ class TlsRecords:
                 self._exchange()
 
     def key_updates(self, count: int) -> bytes:
-        """The next so many KeyUpdate records; no application data may be sent before or after the first of them."""
+        """The next `count` KeyUpdate records, to be sent before any application data, and none after them."""
         cipher = self._tls.cipher()
         assert cipher is not None  # noqa: S101 - the handshake is over
         suite = cipher[0]
@@ -92,7 +92,7 @@ class TlsRecords:
         sealing = ChaCha20Poly1305 if "CHACHA20" in suite else AESGCM
         records = []
         for _ in range(count):
-            # the first record under its keys: the nonce is the iv itself
+            # The record is the first one with its keys, so that the nonce is the IV.
             key, nonce = (_derived(self._secret, *what, hash_name) for what in ((b"key", key_bytes), (b"iv", 12)))
             records.append(_HEAD + sealing(key).encrypt(nonce, _KEY_UPDATE, _HEAD))
             self._secret = _derived(self._secret, b"traffic upd", len(self._secret), hash_name)
@@ -100,7 +100,7 @@ class TlsRecords:
 
 
 def any_certificate() -> ssl.SSLContext:
-    """What an attacker trusts."""
+    """A TLS context that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""One attack against a fresh server, with well-behaved peers beside it."""
+"""Measures one attack: a fresh server, well-behaved peers, a broker that hangs, and the attacker."""
 
 import resource
 import tempfile
@@ -14,12 +14,12 @@ from benchmarks.abuse.attacker import Attacker
 from benchmarks.abuse.attacks import Attack
 from benchmarks.abuse.costs import PROBE_SECONDS, STOPPING_SECONDS, Costs, Durations
 from benchmarks.abuse.memory_group import MemoryGroup
-from benchmarks.abuse.others import (
+from benchmarks.abuse.well_behaved import (
     DEAD,
     PATIENCE_SECONDS,
     PULL,
     TABLE_BYTES,
-    Others,
+    WellBehavedPeers,
     broker_frame,
     has_broker,
     metric,
@@ -32,10 +32,10 @@ from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Wire
 from namesrv_remoting.codes import SerializeType
 
-# After this many times the scans that a dead broker may survive, we stop waiting for its end. A server that is starved
-# of processor time credits the broker with that, and makes more scans.
+# We wait for the dead broker's eviction for this many times the allowed scans: a server that was starved of processor
+# time gives brokers that time in addition, and makes more scans.
 _SCANS_SHARE: Final = 10
-# Requests that were under way when the attack ended.
+# Pulls sent within this time after the attack do not count as quiet.
 _SETTLE_SECONDS: Final = 0.2
 
 
@@ -44,10 +44,10 @@ SHORT: Final = Durations(0.5, 1.8, 0.3, 1.2, 0.15)
 
 
 def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[Figure]:
-    """Start a server, watch it in peace, attack it, watch it again, stop it.
+    """Start a server, observe it without an attack, attack it, observe it again, and stop it.
 
     Raises:
-        BenchError: it cannot be measured, as when the server has ended.
+        BenchError: the attack cannot be measured, for example because the server has ended.
     """
     prepared = attack.prepared()
     with ExitStack() as stack:
@@ -58,8 +58,10 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{server.http_port}"
         if seed := attack.seed():
             stack.enter_context(Wire(server, PATIENCE_SECONDS)).success(seed)
-        others = stack.enter_context(Others(server, http_url, durations.heartbeat_seconds, durations.expiry_seconds))
-        # connects before the attackers, who may take all connection slots
+        peers = stack.enter_context(
+            WellBehavedPeers(server, http_url, durations.heartbeat_seconds, durations.expiry_seconds)
+        )
+        # This connection is opened before attackers take all slots.
         watcher = stack.enter_context(Wire(server, PATIENCE_SECONDS))
         before = _Reading.of(server, http_url)
         time.sleep(durations.quiet_seconds)
@@ -80,7 +82,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
             ended = time.monotonic()
             attacker.close()
             is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * durations.most_scans, durations)
-        # Work that is still under way.
+        # The server may still work on the attack.
         time.sleep(durations.quiet_seconds)
         cpu_seconds = server.cpu_seconds()
         idle *= (time.monotonic() - before.at) / durations.quiet_seconds
@@ -89,7 +91,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         except BenchError as error:
             bench.progress(str(error))
             after, is_answering = _Reading.of(server, None), False
-        seen = others.seen()
+        seen = peers.seen()
         group_peak, kills = (0, 0) if group is None else (group.peak_bytes, group.kills)
         stopped_seconds, exit_code = server.terminated(PATIENCE_SECONDS)
     costs = Costs(
@@ -132,13 +134,13 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
 
 @contextmanager
 def _settings(attack: Attack) -> Iterator[tuple[str, ...]]:
-    """The flags that an attack needs; the files that they name are there until the block ends."""
+    """The server's flags for an attack; the files that they name exist until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as directory:
         yield (*attack.flags, *attack.configured(Path(directory)))
 
 
 def _is_dead_gone(watcher: Wire, http_url: str, scans: int, durations: Durations) -> bool:
-    """Wait until the dead broker is gone, or so many scans were made."""
+    """Wait until the dead broker is evicted; False if it survives this number of scans."""
     while True:
         is_last = scan_count(scraped(http_url)) > scans
         if not has_broker(DEAD, watcher.success(PULL).body):
@@ -149,26 +151,26 @@ def _is_dead_gone(watcher: Wire, http_url: str, scans: int, durations: Durations
 
 
 def _reset_peak(server: Server) -> None:
-    """Let VmHWM begin again at what is resident now."""
+    """Reset the peak memory VmHWM to the memory that is resident now."""
     Path(f"/proc/{server.pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a server's process and its metrics show at one moment."""
+    """Resources of a server at one time."""
 
     at: float
     cpu_seconds: float
     resident_bytes: int
     peak_bytes: int
-    # by the server's own estimate
+    # as the server estimates it
     table_bytes: float
 
     @classmethod
     def of(cls, server: Server, http_url: str | None) -> Self:
         metrics = "" if http_url is None else scraped(http_url)
         table_bytes = metric(metrics, TABLE_BYTES) if metrics else 0.0
-        # after the scrape, which costs something, too
+        # Processor time is read last, because the scrape takes some as well.
         return cls(
             time.monotonic(),
             server.cpu_seconds(),

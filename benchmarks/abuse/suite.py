@@ -1,4 +1,4 @@
-"""Cost of hostile peers to the others: attacks on a server, on loopback, one after another, each on a fresh one.
+"""Attacks on a server on loopback, one after another, each on a fresh server: what they cost other peers.
 
 The exit code is 1 when a target is missed, 2 when something could not be measured.
 """
@@ -15,7 +15,7 @@ from benchmarks.harness.conditions import Conditions, sentence
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import Bench, Cores, raise_file_limit
 
-# Figures that the table shows of every attack; all others are shown when they miss their bound.
+# Figures of each attack in the table; others are shown only if they miss their bound.
 _SHOWN: Final = frozenset({"sent", "cpu", "memory", "tables", "longest", "p99", "refused"})
 
 
@@ -60,7 +60,7 @@ def _is_shown(figure: Figure) -> bool:
 
 
 def _near_a_bound(figures: Sequence[Figure]) -> set[str]:
-    """The attacks that miss a target, or take more than half of one for CPU, memory, p99 or stall."""
+    """Names of attacks that miss a target, or reach half of a bound for CPU, memory, p99 or stall."""
     return {
         figure.what
         for figure in figures
@@ -74,6 +74,6 @@ def _near_a_bound(figures: Sequence[Figure]) -> set[str]:
 
 
 def unpinned_bench() -> Bench:
-    """The attacker and the well-behaved peers share a core; the server has one of its own."""
+    """A bench for attacks: only the server is pinned, to a core of its own."""
     raise_file_limit()
     return Bench(cores=Cores.ours())

@@ -12,20 +12,20 @@ from benchmarks.harness.figures import BenchError
 PROGRAMS: Final = ("limit", "load")
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "benchmarks" / "programs"
-# programs, and the results of every run; never committed
+# Compiled programs and the results of every run; git ignores this folder.
 BUILT: Final = ROOT / "build" / "benchmarks"
-# Warnings stay warnings here: those of a newer compiler must not keep anybody from measuring.
+# Without -Werror: a newer compiler with new warnings can still build the programs.
 _FLAGS: Final = ("-O2", "-Wall", "-Wextra")
 
 
 def program(name: str) -> Path:
-    """The program of `programs/<name>.c`, up to date.
+    """The path of the program, compiled anew when a source is newer.
 
     Raises:
-        BenchError: the program had to be compiled and could not be.
+        BenchError: the program cannot be compiled.
     """
     built = BUILT / name
-    # which program includes which header does not matter: all of them compile in a second
+    # Any newer source counts, without a list of dependencies: every program compiles in a second.
     newest = max(path.stat().st_mtime_ns for path in SOURCES.iterdir())
     if not built.exists() or built.stat().st_mtime_ns < newest:
         _compile(SOURCES / f"{name}.c", built)
@@ -37,7 +37,7 @@ def _compile(source: Path, built: Path) -> None:
         raise BenchError(f"the benchmarks need Linux (epoll), this is {sys.platform}")
     compiler = _compiler()
     built.parent.mkdir(parents=True, exist_ok=True)
-    # renamed when complete, so that two builds at once never run half a program
+    # The compiler writes a temporary file, so that a second build at the same time never runs half a program.
     unfinished = built.with_name(f"{built.name}.{os.getpid()}")
     done = subprocess.run(
         [compiler, *_FLAGS, "-o", str(unfinished), str(source)], capture_output=True, text=True, check=False

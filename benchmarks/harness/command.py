@@ -1,4 +1,4 @@
-"""The options that all suites share, and where their results go."""
+"""Command-line options that all suites share, and the output of their results."""
 
 import argparse
 import json
@@ -19,19 +19,19 @@ class Command:
     def __init__(self, suite: str, description: str, subjects: Mapping[str, str]) -> None:
         self.parser = argparse.ArgumentParser(prog=f"python -m benchmarks {suite}", description=description)
         self._subjects = subjects
-        self.parser.add_argument("subjects", nargs="*", metavar="NAME", help="what is measured; default: everything")
+        self.parser.add_argument("subjects", nargs="*", metavar="NAME", help="what to measure; default: everything")
         self.parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="the same as names alone")
-        self.parser.add_argument("--list", action="store_true", help="list the names and end")
+        self.parser.add_argument("--list", action="store_true", help="list the names and exit")
         self.parser.add_argument(
             "--json", type=Path, default=BUILT / f"{suite}.json", metavar="FILE",
-            help=f"where every figure of every round goes (build/benchmarks/{suite}.json)",
+            help=f"write every figure of every round to this file (build/benchmarks/{suite}.json)",
         )  # fmt: skip
         self.parser.add_argument(
             "--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file"
         )
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        """The options; `subjects` has the names that were given, each once."""
+        """Parse the options; `subjects` has each requested name once, in the given order."""
         options = self.parser.parse_args(arguments)
         if options.list:
             print(listing(self._subjects))
@@ -40,12 +40,12 @@ class Command:
             dict.fromkeys(name for word in (*options.subjects, *options.only) for name in self._named(word))
         )
         if options.write is not None:
-            # before minutes are spent on figures that have no place
+            # A page without a marked block is an error now, not after minutes of measuring.
             with_block(options.write.read_text(encoding="utf-8"), "")
         return options
 
     def _named(self, word: str) -> list[str]:
-        """The subject of this name, or all whose names begin with it and a dash."""
+        """The subject with this name, or all subjects whose names begin with the word and a dash."""
         found = [word] if word in self._subjects else [name for name in self._subjects if name.startswith(f"{word}-")]
         if not found:
             self.parser.error(f"unknown name {word!r}; --list shows all")
@@ -53,7 +53,7 @@ class Command:
 
 
 def listing(subjects: Mapping[str, str]) -> str:
-    """The names, with one line about each."""
+    """The names of subjects, each with a one-line description."""
     width = max(map(len, subjects))
     return "\n".join(f"{name:<{width}}  {what}" for name, what in subjects.items())
 
@@ -64,7 +64,7 @@ def report(
     sections: table.Sections,
     figures: Sequence[Figure] | None = None,
 ) -> None:
-    """Print figures under the titles of their subjects, and write them, or all that are given, as JSON."""
+    """Print the sections of figures, and write figures as JSON: the given ones, by default those of the sections."""
     if figures is None:
         figures = [figure for section in sections.values() for figure in section]
     print(f"{table.figures_markdown(sections)}\n\n{sentence(conditions)}\n{table.summary(figures)}")

@@ -1,4 +1,4 @@
-"""Conditions of a measurement: date, version, machine, and the work beside it."""
+"""Conditions of a measurement: date, commit, machine, and the load of other processes."""
 
 import importlib.util
 import os
@@ -13,23 +13,23 @@ from typing import Any, Final
 
 from benchmarks.harness.build import ROOT
 
-# A commit is marked when the tree had other changes than those of pages that the benchmarks write.
+# Pathspecs of `git status`: changes of docs/ do not mark a commit as changed, since benchmarks write pages there.
 _SOURCES: Final = ("--", ":/", ":(top,exclude)docs")
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Three clocks that run during a measurement, in seconds."""
+    """Readings of three clocks, in seconds; the difference of two readings describes a measurement."""
 
     wall: float
-    # of all processors together: not idle
+    # processor time of all processes on all processors
     busy: float
-    # this process and its children that have ended
+    # processor time of this process and of its children that have ended
     ours: float
 
     @classmethod
     def now(cls) -> "Clocks":
-        """What they show."""
+        """Read the clocks."""
         ours = os.times()
         busy = busy_ticks(Path("/proc/stat").read_text(encoding="ascii")) / os.sysconf("SC_CLK_TCK")
         return cls(time.monotonic(), busy, ours.user + ours.system + ours.children_user + ours.children_system)
@@ -37,18 +37,18 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a reader has to know before comparing figures of two runs."""
+    """What a reader must know before comparing the figures of two runs."""
 
     began: Clocks
     load: float
 
     @classmethod
     def now(cls) -> "Conditions":
-        """Those of the measurement that begins."""
+        """Note the conditions at the start of a measurement."""
         return cls(Clocks.now(), os.getloadavg()[0])
 
     def members(self) -> dict[str, Any]:
-        """Those of the measurement that has ended."""
+        """All conditions, as members of JSON, at the end of the measurement."""
         clocks, count = Clocks.now(), os.cpu_count() or 1
         loop = "uvloop" if importlib.util.find_spec("uvloop") else "asyncio"
         model = processor(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ class Conditions:
 
 
 def sentence(members: Mapping[str, Any]) -> str:
-    """The conditions for a page."""
+    """The conditions as a sentence for a page."""
     return (
         f"{members['date']}, `{members['commit']}`: {members['machine']}; {members['took_seconds']:.0f} s in all; "
         f"other processes took {members['others_share']:.0%} of the processors."
@@ -78,7 +78,7 @@ def _git(*words: str) -> str:
 
 
 def processor(cpuinfo: str) -> str:
-    """The name of the processor in a /proc/cpuinfo, or the architecture where the file has none."""
+    """The processor's model name in the text of /proc/cpuinfo, or the architecture if the text has none."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -87,12 +87,12 @@ def processor(cpuinfo: str) -> str:
 
 
 def busy_ticks(stat: str) -> int:
-    """How long the processors of a /proc/stat were not idle: user, nice, system, interrupts, and what the host took."""
+    """Busy time of all processors in the text of /proc/stat: user, nice, system, interrupts, and stolen by the host."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.partition("\n")[0].split()[1:9])
     return user + nice + system + irq + softirq + steal
 
 
 def others_share(began: Clocks, ended: Clocks, processors: int) -> float:
-    """Part of the processors' time that was neither idle nor ours."""
+    """Share of the processors' time that processes other than ours used."""
     others = (ended.busy - began.busy) - (ended.ours - began.ours)
     return max(0.0, others / (processors * (ended.wall - began.wall)))

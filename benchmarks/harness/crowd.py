@@ -1,4 +1,4 @@
-"""Thousands of clients or brokers in one process, each with a connection that it opens again when it ends."""
+"""A crowd: thousands of clients or brokers in one process, which reconnect when their connections end."""
 
 import heapq
 import multiprocessing
@@ -20,39 +20,39 @@ from namesrv_remoting.frames import FrameReader
 
 _LOOK_SECONDS: Final = 0.005
 _READ_AT_ONCE: Final = 256 * 1024
-# A crowd whose benchmark was killed ends by itself.
-_LIVES_SECONDS: Final = 300
+# The process of a crowd ends by itself after this time, in case the benchmark was killed.
+_LIFETIME_SECONDS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
     """How each member of a crowd behaves."""
 
-    # Requests of each member, from the frame of its number on, one after the other.
+    # Requests that each member sends, one after the other; member N begins with the crowd's frame N.
     requests: int = 1
-    # Members that connect at a time: a backlog that overflows loses a second.
+    # Members that connect at the same time: more than the listen backlog would wait for a retransmission.
     at_once: int = 1_000
-    # Longest wait for a connection or a response; None: for ever.
+    # Longest wait for a connection or a response; None: no limit.
     patience_seconds: float | None = None
-    # Time until a refused member connects again, give or take half of it.
+    # Time until a refused member connects again, randomly varied by up to half of it.
     again_seconds: float = 1.0
 
 
 class Crowd:
-    """The crowd, seen from the benchmark."""
+    """The benchmark's end of a crowd."""
 
     def __init__(self, events: Connection) -> None:
         self._events = events
-        # Number of repeated connections until the last event.
+        # Number of reconnections before the last event.
         self.again = 0
-        # When the members began, on the monotonic clock.
+        # When the members began to connect, on the monotonic clock.
         self.began_at = self.next("begins")
 
     def next(self, event: str) -> float:
-        """Time at which all members have "begun" to connect or are "served", the next time that this becomes so.
+        """Wait for an event and return its time: all members have "begun" to connect, or all have been "served".
 
         Raises:
-            BenchError: the crowd has ended.
+            BenchError: the crowd's process has ended.
         """
         try:
             while True:
@@ -60,18 +60,18 @@ class Crowd:
                 if name == event:
                     return float(at)
         except EOFError:
-            raise BenchError(f"a crowd has ended, not all members have {event}") from None
+            raise BenchError(f"the process of a crowd ended before its event {event!r}") from None
 
 
 @contextmanager
 def crowd(
     server: Server, frames: Sequence[bytes], *, members: int | None = None, habits: Habits | None = None
 ) -> Iterator[Crowd]:
-    """A crowd whose members send these frames in turn, one member for each frame by default, until the block ends."""
+    """A crowd until the block ends; its members send the frames in turn, and by default there is one for each frame."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     count = len(frames) if members is None else members
     arguments = (server.port, frames, count, habits or Habits(), sending)
-    # Not forked: a copy of a connection would stay open in the process when it is closed here.
+    # A forked process would inherit our connections, and keep them open when we close them.
     process = multiprocessing.get_context("spawn").Process(target=_run, args=arguments)
     process.start()
     sending.close()
@@ -87,13 +87,13 @@ def crowd(
 
 
 def _run(port: int, frames: Sequence[bytes], count: int, habits: Habits, events: Connection) -> None:
-    signal.alarm(_LIVES_SECONDS)
+    signal.alarm(_LIFETIME_SECONDS)
     _Members(port, frames, count, habits, events).run()
 
 
 @dataclass(slots=True)
 class _Member:
-    """A member; without a socket it waits to connect again."""
+    """One client or broker; without a socket it waits until it connects again."""
 
     number: int
     peer: socket.socket | None = None
@@ -106,7 +106,7 @@ class _Member:
 
 
 class _Members:
-    """All members, and their event loop."""
+    """The members and their event loop."""
 
     def __init__(self, port: int, frames: Sequence[bytes], count: int, habits: Habits, events: Connection) -> None:
         self._address = ("127.0.0.1", port)
@@ -115,7 +115,7 @@ class _Members:
         self._events = events
         self._members = [_Member(number) for number in range(count)]
         self._selector = selectors.DefaultSelector()
-        # When members connect, with their numbers: a heap.
+        # Heap of members that wait to connect: (time on the monotonic clock, number).
         self._away: list[tuple[float, int]] = [(0.0, number) for number in range(count)]
         self._connecting = 0
         self._begun = 0
@@ -127,7 +127,7 @@ class _Members:
         self._events.send(("begins", time.monotonic(), 0))
         while True:
             self._connect_due()
-            # Responses that came while the others were served count before members give up.
+            # Patience is compared with the time before this step, so that responses that are already here count.
             before = time.monotonic()
             for key, events in self._selector.select(_LOOK_SECONDS):
                 self._step(key.data, events)
@@ -148,7 +148,7 @@ class _Members:
         member.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         member.peer.connect_ex(self._address)
         member.reader = FrameReader()
-        # Requests with a response are repeated only after all have one: the server was restarted then.
+        # A member that was served completely starts over: its server was restarted.
         if member.served == self._habits.requests:
             member.served = 0
         self._begun += 1

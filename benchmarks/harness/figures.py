@@ -1,4 +1,4 @@
-"""A measured figure: its median, its spread and its target."""
+"""Measured figures: their values in each round, units and targets."""
 
 import math
 import statistics
@@ -11,7 +11,7 @@ Unit = Literal[
 ]
 Sign = Literal[">=", "<="]
 
-# unit -> how a value is written, and what stands behind it
+# unit -> format of a value, and the text behind the number
 _FORMATS: Final[dict[Unit, tuple[str, str]]] = {
     "times": ("{:.2f}", ""),
     "percent": ("{:.2f}", " %"),
@@ -31,13 +31,13 @@ class BenchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a figure should be."""
+    """The bound of a figure."""
 
     sign: Sign
     bound: float
 
     def is_met(self, value: float) -> bool:
-        """Whether the value is on the right side; the bound itself is."""
+        """True for a value within the bound; the bound itself meets the target."""
         return value >= self.bound if self.sign == ">=" else value <= self.bound
 
 
@@ -55,26 +55,26 @@ def at_most(bound: float) -> Target:
 class Figure:
     """One line of a report."""
 
-    # for programs: the name stays when the wording changes
+    # Identifies the figure for programs; `what` is for people, and its wording may change.
     name: str
     what: str
     unit: Unit
-    # one of each round; never empty
+    # one value for each round; never empty
     values: Sequence[float]
     target: Target | None = None
-    # The absolute figures behind a ratio, of this machine and this minute.
-    behind: str = ""
-    # heading of a column: figures of one section with the same `what` are one row of a page
+    # Further figures that explain the value, such as the absolute values of a ratio.
+    details: str = ""
+    # Heading of a column; figures of a section with the same `what` are then one row of a table.
     column: str = ""
 
     @property
     def label(self) -> str:
-        """What was measured, with the column."""
+        """`what` and the column."""
         return f"{self.what}: {self.column}" if self.column else self.what
 
     @property
     def value(self) -> float:
-        """The middle round: other work on the machine in one of five does not move it."""
+        """The median of the rounds, which one disturbed round does not change."""
         return statistics.median(self.values)
 
     @property
@@ -91,7 +91,7 @@ class Figure:
 
 def figure_of(members: Mapping[str, Any]) -> Figure:
     """The figure of `Figure.members`, read from JSON."""
-    given = {name: members[name] for name in ("name", "what", "unit", "values", "behind")}
+    given = {name: members[name] for name in ("name", "what", "unit", "values", "details")}
     return Figure(**given, target=members["target"] and Target(**members["target"]), column=members.get("column", ""))
 
 
@@ -99,9 +99,9 @@ def figure_of(members: Mapping[str, Any]) -> Figure:
 
 
 def ratios(subject: Iterable[float], reference: Iterable[float]) -> tuple[float, ...]:
-    """Round by round, how many times the reference the subject is.
+    """Divide the subject by its reference, round by round.
 
-    Of two things measured in turn the neighbours are compared: the machine was most alike then.
+    Values of the same round are compared, because the machine was in the most similar state then.
 
     Raises:
         BenchError: a reference is not positive.
@@ -116,18 +116,18 @@ def ratios(subject: Iterable[float], reference: Iterable[float]) -> tuple[float,
 def compared(
     name: str, what: str, unit: Unit, samples: Sequence[Sequence[float]], target: Target | None = None
 ) -> Figure:
-    """The ratio of two samples in that unit, of the subject and of its reference, with both medians behind it."""
+    """A figure with the ratios of a subject's samples to its reference's, explained by the medians of both."""
     subject, reference = samples
     return Figure(name, what, "times", ratios(subject, reference), target, medians(unit, subject, reference))
 
 
-def none_of(name: str, what: str, count: float, behind: str = "") -> Figure:
+def none_of(name: str, what: str, count: float, details: str = "") -> Figure:
     """The count of something that must not happen."""
-    return Figure(name, what, "count", (count,), at_most(0), behind)
+    return Figure(name, what, "count", (count,), at_most(0), details)
 
 
 def percentile(values: Iterable[float], part: float) -> float:
-    """The smallest value that this part of all does not exceed; 0 of no values."""
+    """The smallest value that is at least as large as this share of all values; 0 for no values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else 0.0
 
@@ -135,37 +135,37 @@ def percentile(values: Iterable[float], part: float) -> float:
 def latest(  # noqa: PLR0913 - a figure has so many fields
     name: str, what: str, unit: Unit, values: Sequence[float], *, target: Target, part: float = 1.0
 ) -> Figure:
-    """What this part of all values does not exceed, with their middle and their greatest behind it."""
-    middle, greatest = (spelt(percentile(values, each), unit) for each in (0.5, 1.0))
-    behind = f"p50 {middle}, max {greatest}, of {len(values):,}"
-    return Figure(name, what, unit, (percentile(values, part),), target, behind)
+    """A figure with a percentile of the values (by default the largest), explained by their median and maximum."""
+    middle, greatest = (format_value(percentile(values, each), unit) for each in (0.5, 1.0))
+    details = f"p50 {middle}, max {greatest}, of {len(values):,}"
+    return Figure(name, what, unit, (percentile(values, part),), target, details)
 
 
-# -- as people read them ----------------------------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------------------------------
 
 
-def spelt(value: float, unit: Unit) -> str:
+def format_value(value: float, unit: Unit) -> str:
     """A value with its unit."""
-    number, behind = _FORMATS[unit]
-    return number.format(value) + behind
+    number, suffix = _FORMATS[unit]
+    return number.format(value) + suffix
 
 
 def medians(unit: Unit, *samples: Sequence[float]) -> str:
-    """The median of each sample, which a ratio is made of."""
-    return " / ".join(spelt(statistics.median(sample), unit) for sample in samples)
+    """The medians of the samples, as text."""
+    return " / ".join(format_value(statistics.median(sample), unit) for sample in samples)
 
 
-def spelt_spread(values: Sequence[float], unit: Unit) -> str:
-    """The lowest and the highest round; empty when there was one."""
+def format_spread(values: Sequence[float], unit: Unit) -> str:
+    """The lowest and the highest round as text; empty for a single round."""
     if len(values) < 2:
         return ""
     number, _ = _FORMATS[unit]
     return f"{number.format(min(values))}-{number.format(max(values))}"
 
 
-def spelt_target(target: Target | None, unit: Unit) -> str:
-    """A target without needless zeros."""
+def format_target(target: Target | None, unit: Unit) -> str:
+    """A target as text, without trailing zeros."""
     if target is None:
         return ""
-    _, behind = _FORMATS[unit]
-    return f"{target.sign} {target.bound:,g}{behind}"
+    _, suffix = _FORMATS[unit]
+    return f"{target.sign} {target.bound:,g}{suffix}"

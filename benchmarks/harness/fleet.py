@@ -1,4 +1,4 @@
-"""Servers that can be killed and started again where they were, and brokers of the real agent."""
+"""Fleets of servers that can be killed and restarted on the same port and data, and brokers with our agent."""
 
 import signal
 import tempfile
@@ -14,7 +14,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 
 class Fleet:
-    """Servers, each with a port and data of its own, until the block ends."""
+    """Several servers until the block ends; each keeps its port and its data directory when it restarts."""
 
     def __init__(self, bench: Bench, *flags: str, count: int = 3, environ: Mapping[str, str] | None = None) -> None:
         self._bench = bench
@@ -22,42 +22,42 @@ class Fleet:
         self._count = count
         self._environ = environ
         self._root = tempfile.TemporaryDirectory(prefix="namesrv-bench-")
-        # The function that ends each server.
-        self._lives: list[ExitStack] = []
+        # one stack for each server, which stops it
+        self._stacks: list[ExitStack] = []
         self.servers: list[Server] = []
 
     def __enter__(self) -> Self:
         for number in range(self._count):
-            self._lives.append(ExitStack())
+            self._stacks.append(ExitStack())
             self.servers.append(self._started(number, 0, self._environ))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for life in self._lives:
-            life.close()
+        for stack in self._stacks:
+            stack.close()
         self._root.cleanup()
 
     @property
     def addresses(self) -> str:
-        """The list of NameServers."""
+        """The addresses of all servers, as clients and agents expect them."""
         return ";".join(server.address for server in self.servers)
 
     def _started(self, number: int, port: int, environ: Mapping[str, str] | None) -> Server:
         place = ("--listen-port", str(port), "--data-dir", f"{self._root.name}/{number}")
-        return self._lives[number].enter_context(daemon(self._bench, *self._flags, *place, environ=environ))
+        return self._stacks[number].enter_context(daemon(self._bench, *self._flags, *place, environ=environ))
 
     def kill(self, number: int) -> None:
-        """Let a server crash."""
+        """Kill a server with SIGKILL."""
         self.servers[number].signal(signal.SIGKILL)
 
     def start(self, number: int, environ: Mapping[str, str] | None = None) -> None:
-        """Start a server where it was; one that runs is stopped before, as a service manager does."""
-        self._lives[number].close()
+        """Start a server on its port and data again; a running one is stopped with SIGTERM first."""
+        self._stacks[number].close()
         self.servers[number] = self._started(number, self.servers[number].port, environ)
 
 
 def agent(number: int, name_servers: str, topics: Sequence[str], **settings: Any) -> BrokerAgent:
-    """The agent of broker-NUMBER with these topics."""
+    """The agent of a broker named broker-NUMBER with these topics."""
     found = AgentSettings(
         cluster_name="DefaultCluster",
         broker_name=f"broker-{number}",
@@ -69,7 +69,7 @@ def agent(number: int, name_servers: str, topics: Sequence[str], **settings: Any
 
 
 async def entered(stack: AsyncExitStack, agents: Sequence[BrokerAgent], servers: int) -> Sequence[BrokerAgent]:
-    """The agents, when all servers know them; they leave when the stack does."""
+    """Start agents, and wait until all servers know them; closing the stack stops the agents."""
     for each in agents:
         await stack.enter_async_context(each)
     await registered(agents, servers)

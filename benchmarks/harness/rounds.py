@@ -1,4 +1,4 @@
-"""Compares alternatives in turn, in several short rounds, because the machine drifts."""
+"""Measures alternatives in turn, in several short rounds, because the speed of a shared machine drifts."""
 
 import os
 import resource
@@ -16,49 +16,49 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much time is spent on a measurement."""
+    """How long a measurement takes."""
 
     rounds: int
-    # of load in each round, for each of the things compared
+    # of load, for each alternative in each round
     seconds: int
-    # the sizes of servers that are measured end to end
+    # sizes that the subject `profiles` measures
     profiles: tuple[str, ...] = ("S", "M", "L")
 
     @property
     def is_quick(self) -> bool:
-        """Whether a rough idea is enough."""
+        """True for fewer rounds than in a full measurement."""
         return self.rounds < FULL.rounds
 
 
-# Five rounds: other work in one of them, even in two, does not move the median.
+# With five rounds the median stays the same when other processes disturb two of them.
 FULL: Final = Effort(rounds=5, seconds=2)
 QUICK: Final = Effort(rounds=2, seconds=1, profiles=("S",))
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The cores of the server and of the load. Both None: there is only one, which the two share."""
+    """The cores of the server and of the load; both None on a machine with a single core, which they share."""
 
     server: int | None
     load: int | None
 
     @classmethod
     def ours(cls) -> "Cores":
-        """The first two that this process may run on."""
+        """The first two cores that this process may run on."""
         allowed = sorted(os.sched_getaffinity(0))
         return cls(allowed[0], allowed[1]) if len(allowed) > 1 else cls(None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every measurement needs."""
+    """The effort and the cores of a measurement."""
 
     effort: Effort = QUICK
     cores: Cores = Cores(None, None)
 
     @classmethod
     def pinned(cls, effort: Effort) -> "Bench":
-        """Bench of this process, which moves to the core of the load with all that it starts but servers."""
+        """Pin this process, and with it all children but servers, to the core of the load."""
         raise_file_limit()
         cores = Cores.ours()
         if cores.load is not None:
@@ -70,7 +70,7 @@ class Bench:
         print(f"bench: {text}", file=sys.stderr, flush=True)
 
     def in_turn(self, what: str, cases: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
-        """Each case once in each round; every other round backwards, so that no case always comes first."""
+        """Measure each case once in each round; every other round goes backwards, so that no case is always first."""
         found: dict[str, list[T]] = {name: [] for name in cases}
         for number in range(self.effort.rounds):
             self.progress(f"{what}, round {number + 1} of {self.effort.rounds}")
@@ -80,10 +80,10 @@ class Bench:
 
 
 def raise_file_limit(least: int = 0) -> None:
-    """Allow as many open files as the system does, also for servers that are started.
+    """Raise the limit of open files to the hard limit, for this process and for servers that it starts.
 
     Raises:
-        BenchError: fewer than the least are allowed.
+        BenchError: the hard limit is below `least`.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < least:
@@ -92,10 +92,10 @@ def raise_file_limit(least: int = 0) -> None:
 
 
 def until(what: str, condition: Callable[[], object], seconds: float = 60.0, every: float = 0.01) -> float:
-    """Wait until a condition is true; how long that took.
+    """Wait until a condition is true, and return how many seconds that took.
 
     Raises:
-        BenchError: the condition is not true in that time.
+        BenchError: the condition stayed false for `seconds`.
     """
     began = time.monotonic()
     while not condition():
@@ -106,18 +106,19 @@ def until(what: str, condition: Callable[[], object], seconds: float = 60.0, eve
 
 
 class Repeating:
-    """Work in a thread of its own until the block ends, at most so often a second; the last run is finished.
+    """Repeats some work in a thread, at most `at_most` times a second, until the block ends.
 
-    Leaving the block raises BenchError when some work failed with it: the thread has ended then.
+    A late run is not made up for. Leaving the block waits for the current run; it raises the BenchError of a run that
+    failed, after which the thread does nothing more.
     """
 
     def __init__(self, work: Callable[[], object], *, at_most: float | None = None) -> None:
         self._work = work
-        self._between = 0.0 if at_most is None else 1 / at_most
+        self._interval_seconds = 0.0 if at_most is None else 1 / at_most
         self._stopped = threading.Event()
         self._error: BenchError | None = None
         self._thread = threading.Thread(target=self._run)
-        # runs in each second, once the block has ended
+        # Runs a second, known once the block has ended.
         self.per_second = 0.0
 
     def __enter__(self) -> Self:
@@ -131,11 +132,13 @@ class Repeating:
             raise self._error
 
     def _run(self) -> None:
-        began, done = time.monotonic(), 0
+        began, runs = time.monotonic(), 0
+        due = began
         try:
-            while not self._stopped.wait(max(0.0, began + done * self._between - time.monotonic())):
+            while not self._stopped.wait(max(0.0, due - time.monotonic())):
                 self._work()
-                done += 1
+                runs += 1
+                due = max(due + self._interval_seconds, time.monotonic())
         except BenchError as error:
             self._error = error
-        self.per_second = done / (time.monotonic() - began)
+        self.per_second = runs / (time.monotonic() - began)

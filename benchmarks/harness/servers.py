@@ -1,4 +1,4 @@
-"""Starts a server on a core of its own, watches it from outside, and stops it."""
+"""Starts servers on a core of their own, reads their resources from /proc, and stops them."""
 
 import fcntl
 import json
@@ -24,28 +24,27 @@ from benchmarks.harness.build import program as built
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
 
-# A server that takes longer than this to listen, or to end, is broken rather than slow.
+# A server that takes longer than this to listen or to exit counts as broken.
 _PATIENCE_SECONDS: Final = 60.0
-
-# longer than any run: a limit server that a killed run has left behind ends by itself
-_LIMIT_LIVES_SECONDS: Final = 900
+# Longer than any measurement; a limit server that a killed benchmark has left behind exits then.
+_LIMIT_LIFETIME_SECONDS: Final = 900
 _LOOK_SECONDS: Final = 0.005
-# Nothing but what is measured: no waiting at the start, none at the end, and no broker that expires meanwhile.
+# The server does not wait when it starts or stops, and no broker expires during a measurement.
 _FLAGS: Final = (
     *("--listen-host", "127.0.0.1", "--listen-port", "0", "--log-format", "json", "--drain-seconds", "0"),
-    # on, as it is by default, and on a free port
+    # HTTP stays on, as by default, but on a free port.
     *("--http-listen", "127.0.0.1:0"),
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 
-# Variables that are settings of ours, of RocketMQ or of a JVM begin with these.
-_SETTINGS: Final = ("NAMESRV_", "ROCKETMQ_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+# Prefixes of environment variables that configure our programs, RocketMQ or a JVM.
+_CONFIGURING: Final = ("NAMESRV_", "ROCKETMQ_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
-# All load comes from this machine.
+# All load comes from one address, which may use the whole of what addresses share.
 WITHOUT_SHARES: Final = ("--share-per-ip-percent", "100")
 
-# The cost of the heartbeat log is a subject of its own: a load of seconds requests everything for the first time, and
-# sends as many heartbeats as thousands of brokers do, so that every response would be a line.
+# Most subjects run without the heartbeat log. In seconds of load nearly every response would add a line to it: every
+# pull is the first on its connection, and heartbeats come as fast as those of thousands of brokers.
 WITHOUT_LOG: Final = ("--heartbeat-log-dir", "")
 
 
@@ -57,34 +56,34 @@ class Server:
     port: int
     # 0: the server serves no HTTP
     http_port: int = 0
-    # from exec until its output, or its first response, showed it
+    # from exec until the output or a first response showed that the server listens
     listening_after_seconds: float = 0.0
-    # File with all that the server has printed.
+    # file with standard output and standard error
     output: Path = Path(os.devnull)
 
     @property
     def address(self) -> str:
-        """As a list of NameServers has it."""
+        """127.0.0.1 and the port, as clients and agents expect it."""
         return f"127.0.0.1:{self.port}"
 
     def log(self) -> list[dict[str, Any]]:
-        """The entries of a daemon's log; a line of a traceback is one that is critical and has no event."""
+        """The entries of a daemon's log; a line that is not JSON (a traceback) is a critical entry without an event."""
         lines = self.output.read_text(encoding="utf-8").splitlines()
         return [json.loads(line) if line.startswith("{") else _not_logged(line) for line in lines]
 
     def status_bytes(self, name: str = "VmRSS") -> int:
-        """One of the sizes in /proc/PID/status: by default what is resident now."""
+        """A size in /proc/PID/status; by default the resident memory."""
         return status_bytes(Path(f"/proc/{self.pid}/status").read_text(encoding="ascii"), name)
 
     def descriptors(self) -> int:
-        """How many files are open."""
+        """The number of open file descriptors."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def cpu_seconds(self) -> float:
-        """Processor time until now, of all threads, in user and kernel mode.
+        """Processor time of all threads so far, in user and kernel mode.
 
-        /proc/PID/stat counts in hundredths of a second; the process's clock in nanoseconds. Its number is what
-        `clock_getcpuclockid` returns on Linux: the bits of ~pid, then 2 for "what the scheduler accounts".
+        /proc/PID/stat counts in hundredths of a second, the process's clock in nanoseconds. The clock's id is the
+        value that clock_getcpuclockid(3) returns on Linux: ~pid shifted by three bits, and 2 for CPUCLOCK_SCHED.
         """
         return time.clock_gettime_ns((~self.pid << 3) | 2) / 1e9
 
@@ -98,11 +97,11 @@ class Server:
         os.kill(self.pid, number)
 
     def terminated(self, patience_seconds: float) -> tuple[float, int | None]:
-        """Send SIGTERM, and wait: seconds until the end, and the exit code; None when the process did not end."""
+        """Send SIGTERM, and return the seconds until the exit and the exit code; None if the process did not exit."""
         began = time.monotonic()
         self.signal(signal.SIGTERM)
         while (waited := time.monotonic() - began) < patience_seconds:
-            # the process that started the server reaps it
+            # WNOWAIT: the Popen object of the process reaps it later.
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
                 return waited, ended.si_status
@@ -118,7 +117,7 @@ def status_bytes(status: str, name: str = "VmRSS") -> int:
     """A size in a /proc/PID/status.
 
     Raises:
-        BenchError: the process has ended: its status has no sizes.
+        BenchError: the status has no such size, because the process has ended.
     """
     found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
     if found is None:
@@ -127,18 +126,18 @@ def status_bytes(status: str, name: str = "VmRSS") -> int:
 
 
 def free_port() -> int:
-    """A port on which no process listens now, for servers that cannot choose one."""
+    """A free port, for servers that cannot listen on port 0."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
 def environment() -> dict[str, str]:
-    """Our environment without settings of a NameServer or a JVM, so that only the flags count."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
+    """Our environment without variables that configure a NameServer or a JVM: only the flags configure servers."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_CONFIGURING)}
 
 
 def end_in_order() -> None:
-    """Take SIGTERM as Ctrl-C is taken, so that every server that was started is stopped."""
+    """Exit on SIGTERM through SystemExit, so that every context manager stops its server."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
@@ -156,7 +155,7 @@ def daemon(
 ) -> Iterator[Server]:
     """A NameServer, with a fresh data directory unless the flags name one, until the block ends.
 
-    A prefix is a command that becomes the server.
+    `prefix` is a command that executes the rest of its command line.
     """
     with data_directory("namesrv") as directory:
         command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", str(directory), *flags]
@@ -168,7 +167,7 @@ def daemon(
 @contextmanager
 def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     """The limit server, whose responses have bodies of that size, until the block ends."""
-    command = [str(built("limit")), str(body_bytes), str(_LIMIT_LIVES_SECONDS)]
+    command = [str(built("limit")), str(body_bytes), str(_LIMIT_LIFETIME_SECONDS)]
     with (
         data_directory("limit") as directory,
         started(bench, Program("limit", command, printed_ports(r'{"port":(\d+)}'), directory)) as server,
@@ -177,7 +176,7 @@ def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
 
 
 def daemon_ports(log: str) -> Sequence[int]:
-    """The ports in the daemon's log, that of HTTP last; empty until it listens."""
+    """The remoting port and the HTTP port in the log of a daemon; empty until it listens."""
     for line in log.splitlines():
         if '"event":"listening"' in line and line.endswith("}"):
             entry = json.loads(line)
@@ -186,13 +185,13 @@ def daemon_ports(log: str) -> Sequence[int]:
 
 
 def printed_ports(pattern: str) -> Callable[[str], Sequence[int]]:
-    """Reads the ports that a pattern finds in the output of a server."""
+    """A function that reads the ports which a pattern finds in the output of a server."""
     return lambda output: [int(port) for port in re.findall(pattern, output)]
 
 
 @contextmanager
 def data_directory(name: str) -> Iterator[Path]:
-    """An empty directory for a server, until the block ends."""
+    """A temporary directory for a server, until the block ends."""
     with tempfile.TemporaryDirectory(prefix=f"namesrv-bench-{name}-") as path:
         yield Path(path)
 
@@ -208,17 +207,17 @@ class Program:
     command: Sequence[str]
     # Returns the ports on which the server serves, given its output so far; empty, or an OSError, until it does.
     ports: Callable[[str], Sequence[int]]
-    # Directory in which the server runs, and which has its output.
+    # working directory of the server; the file with its output is there
     home: Path
-    # Variables beyond those of `environment`.
+    # environment variables in addition to those of `environment`
     environ: Mapping[str, str] = field(default_factory=dict)
-    # True: the output is a pipe of one page that is read until the server listens, and never again.
+    # True: the output is a pipe of one page, which we read only until the server listens.
     is_unread: bool = False
 
 
 @contextmanager
 def started(bench: Bench, program: Program) -> Iterator[Server]:
-    """The server of a program on its core, as soon as it serves, until the block ends. Raises BenchError."""
+    """A running server, from when it serves until the block ends. Raises BenchError."""
     path = program.home / "output"
     with path.open("w") as file, ExitStack() as stack:
         output = file.fileno()
@@ -250,12 +249,12 @@ def _ports(program: Program, output: str) -> Sequence[int]:
     try:
         return program.ports(output)
     except OSError:
-        # it does not listen yet
+        # The server does not listen yet.
         return ()
 
 
 def _unread_pipe(stack: ExitStack) -> tuple[Callable[[], str], int]:
-    """A function that reads a pipe of one page, and the end of the pipe that a server writes to."""
+    """A pipe of one page: a function that returns all output so far, and the descriptor to which a server writes."""
     reading, writing = os.pipe()
     stack.callback(os.close, reading)
     stack.callback(os.close, writing)
@@ -271,9 +270,9 @@ def _unread_pipe(stack: ExitStack) -> tuple[Callable[[], str], int]:
 
 
 def _pinned(bench: Bench) -> Sequence[str]:
-    """The command in front of another one that puts it on the server's core from its first instruction on.
+    """A command prefix that starts a server on its core.
 
-    A JVM counts the cores that it may use, as Go and Tokio do, and starts threads, before it can be moved.
+    Moving the process later would be too late: JVMs, Go and Tokio count cores and start threads at once.
     """
     if bench.cores.server is None:
         return ()
@@ -284,7 +283,7 @@ def _pinned(bench: Bench) -> Sequence[str]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    # a stopped process does not notice SIGTERM
+    # SIGTERM has no effect on a process that SIGSTOP has stopped.
     process.send_signal(signal.SIGCONT)
     process.terminate()
     try:

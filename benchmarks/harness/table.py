@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, spelt, spelt_spread, spelt_target
+from benchmarks.harness.figures import BenchError, Figure, format_spread, format_target, format_value
 
 HEADINGS: Final = ("what", "measured", "rounds", "target", "absolute")
-# numbers are read from the right
+# columns that are aligned to the right
 RIGHT: Final = frozenset({1, 2})
 BEGIN: Final = "<!-- figures: begin, written by `python -m benchmarks --write` -->"
 END: Final = "<!-- figures: end -->"
@@ -16,7 +16,7 @@ Sections = Mapping[str, Sequence[Figure]]
 
 
 def markdown(rows: Sequence[Row], right: Collection[int] = ()) -> str:
-    """A Markdown table whose first row is its heading."""
+    """A Markdown table; the first row has the headings, and the columns in `right` are aligned to the right."""
     marks = ["--:" if number in right else "---" for number in range(len(rows[0]))]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (rows[0], marks, *rows[1:])
@@ -24,10 +24,10 @@ def markdown(rows: Sequence[Row], right: Collection[int] = ()) -> str:
 
 
 def with_block(page: str, block: str) -> str:
-    """The page with its marked block replaced; the rest stays.
+    """The page with its marked block replaced.
 
     Raises:
-        BenchError: the page has no such block, or more than one.
+        BenchError: the page does not have exactly one such block.
     """
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise BenchError(f"no block to write into: one line {BEGIN} and, below it, one line {END}")
@@ -36,27 +36,27 @@ def with_block(page: str, block: str) -> str:
     return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"
 
 
-# -- of figures -------------------------------------------------------------------------------------------------------
+# -- figures ----------------------------------------------------------------------------------------------------------
 
 
 def row(figure: Figure) -> Row:
-    """A figure, cell by cell."""
+    """The cells of a figure, for the columns HEADINGS."""
     return (
         figure.label,
-        spelt(figure.value, figure.unit),
-        spelt_spread(figure.values, figure.unit),
-        spelt_target(figure.target, figure.unit) + (", missed" if figure.verdict == "missed" else ""),
-        figure.behind,
+        format_value(figure.value, figure.unit),
+        format_spread(figure.values, figure.unit),
+        format_target(figure.target, figure.unit) + (", missed" if figure.verdict == "missed" else ""),
+        figure.details,
     )
 
 
 def figures_markdown(sections: Sections) -> str:
-    """The figures under the titles of their subjects."""
+    """Markdown tables of figures, each under the title of its section."""
     return "\n\n".join(f"### {title}\n\n{_section(figures)}" for title, figures in sections.items())
 
 
 def _section(figures: Sequence[Figure]) -> str:
-    """A table of the figures: one row each, or one cell each when they have columns."""
+    """A table with a row for each figure, or with a cell for each figure if figures have columns."""
     columns = list(dict.fromkeys(figure.column for figure in figures))
     if columns == [""]:
         return markdown([HEADINGS, *map(row, figures)], RIGHT)
@@ -68,16 +68,16 @@ def _section(figures: Sequence[Figure]) -> str:
 
 
 def _cell(figure: Figure | None) -> str:
-    """The median, the spread, a target if there is one, and the absolute figures on a line of their own."""
+    """The median with spread and target in parentheses, and a second line that explains the value."""
     if figure is None:
         return ""
-    _, measured, spread, target, behind = row(figure)
+    _, measured, spread, target, details = row(figure)
     notes = ", ".join(filter(None, (spread, target)))
-    return "<br>".join(filter(None, (f"{measured} ({notes})" if notes else measured, behind)))
+    return "<br>".join(filter(None, (f"{measured} ({notes})" if notes else measured, details)))
 
 
 def summary(figures: Sequence[Figure]) -> str:
-    """How many targets there were, and which were missed."""
+    """How many targets were met, and the names of figures that missed theirs."""
     aimed = [figure for figure in figures if figure.target is not None]
     if not aimed:
         return "no targets: the ratios are the result"

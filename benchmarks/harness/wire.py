@@ -1,4 +1,4 @@
-"""Fills a server with brokers and topics over a socket, and sends it single requests."""
+"""Requests and registrations as bytes, and a blocking connection that sends them to a server."""
 
 import socket
 import zlib
@@ -21,27 +21,28 @@ from namesrv_remoting.headers import RegisterBrokerRequestHeader
 from namesrv_remoting.serializers import decode_frame, encode_command
 
 _PATIENCE_SECONDS: Final = 30
+_WATCH_MS: Final = 60_000
 _READ_AT_ONCE: Final = 1 << 20
 
-# All opaques from here on have ten digits in JSON and four bytes in msgpack, so that load.c can write another one in.
+# load.c overwrites this opaque; it and all larger ones have ten digits in JSON and four bytes in msgpack.
 FIRST_OPAQUE: Final = 1_000_000_000
 
-# The data of the reference figures. One digit of queues and seven letters of name make a response of 1,871 bytes; so
-# does every other digit, which is what a changed registration changes.
+# Topics of the reference figures. Each response has 1,871 bytes; a changed registration has another number of queues,
+# also of one digit, so that the size stays.
 PULLED_TOPICS: Final = 1_000
 PULLED_BODY_BYTES: Final = 1_871
 TOPIC_NAME: Final = "TopicTest%d"
 _GROUPS: Final = 8
 _QUEUES: Final = 8
 
-# The end of a Java broker's topicConfigSerializeWrapper, without which rocketmq-rust refuses a registration.
+# The last members of a Java broker's topicConfigSerializeWrapper, which rocketmq-rust requires.
 _MAPPING: Final = (
     b',"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":0},"topicQueueMappingDetailMap":{}}}'
 )
 
 
 class Wire:
-    """One blocking connection, one request at a time."""
+    """A blocking connection to a server."""
 
     def __init__(self, server: Server, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._socket = socket.create_connection(("127.0.0.1", server.port), patience_seconds)
@@ -59,7 +60,7 @@ class Wire:
         self._socket.close()
 
     def request(self, frame: bytes) -> RemotingCommand:
-        """The response to an encoded request, with any code. Raises BenchError."""
+        """Send an encoded request and return its response, which may have any code. Raises BenchError."""
         self.send(frame)
         return self.receive()
 
@@ -71,15 +72,15 @@ class Wire:
             raise BenchError(f"cannot send {len(frames)} bytes: {error}") from error
 
     def receive(self) -> RemotingCommand:
-        """The next response; at most one may be outstanding. Raises BenchError."""
+        """Return the next response; no other request may be in flight. Raises BenchError."""
         return next(self.responses(1))
 
     def responses(self, count: int) -> Iterator[RemotingCommand]:
-        """So many responses as they come, which have to be all that are outstanding. Raises BenchError."""
+        """Yield `count` responses, which must be those of all requests in flight. Raises BenchError."""
         return map(decode_frame, self._frames(count))
 
     def skip(self, count: int) -> None:
-        """Read so many responses without looking at them. Raises BenchError."""
+        """Read and discard `count` responses. Raises BenchError."""
         for _ in self._frames(count):
             pass
 
@@ -95,25 +96,31 @@ class Wire:
             raise BenchError("no response: connection closed")
 
     def success(self, frame: bytes) -> RemotingCommand:
-        """The response, whose code has to be that of success. Raises BenchError."""
+        """Send a request and return its response, whose code must be 0. Raises BenchError."""
         response = self.request(frame)
         if response.code != ResponseCode.SUCCESS:
             raise BenchError(f"response code {response.code}: {response.remark}")
         return response
 
     def native(self, code: int, /, **members: Any) -> Any:
-        """The body of a successful response to an extension code, as plain values. Raises BenchError."""
+        """Send a native request and return the decoded body of its response. Raises BenchError."""
         return msgspec.msgpack.decode(self.success(native_request(code, **members)).body)
 
     def info(self) -> Any:
-        """SERVER_INFO: the server's boot id, its revision, and what it holds. Raises BenchError."""
+        """The response to SERVER_INFO: boot id, revision, and sizes of the tables. Raises BenchError."""
         return self.native(RequestCode.SERVER_INFO)
+
+    def watch_frame(self, topics: Sequence[str], wait_ms: int = _WATCH_MS) -> bytes:
+        """A request to which the server responds when a route of these topics changes from now on, or after a time."""
+        info = self.info()
+        known = {"boot_id": info["boot_id"], "since": info["revision"], "wait_ms": wait_ms}
+        return native_request(RequestCode.PULL_ROUTES, topics=topics, **known)
 
 
 def request(
     code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", kind: SerializeType = SerializeType.JSON
 ) -> bytes:
-    """A request as a frame, in JSON with its members in the order of a Java client's."""
+    """A request as a frame; members of a JSON header are in the order of a Java client."""
     if kind != SerializeType.JSON:
         command = RemotingCommand(code, opaque=FIRST_OPAQUE, ext_fields=fields, body=body, serialize_type=kind)
         return encode_command(command)
@@ -130,31 +137,31 @@ def request(
 
 
 def native_request(code: int, /, **members: Any) -> bytes:
-    """A request of our own clients; without a body when it has no members."""
+    """A request of our native clients; without members it has no body."""
     return request(code, None, NATIVE.encode(members) if members else b"", SerializeType.MSGPACK)
 
 
 def route_request(topic: str, kind: SerializeType = SerializeType.JSON) -> bytes:
-    """GET_ROUTEINFO_BY_TOPIC."""
+    """A GET_ROUTEINFO_BY_TOPIC request."""
     return request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, kind=kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker and what it registers."""
+    """A broker and its registration."""
 
     name: str
     addr: str
     topics: Sequence[TopicConfig] = ()
     cluster: str = "DefaultCluster"
     broker_id: int = 0
-    # of its DataVersion
+    # the counter of its DataVersion
     counter: int = 1
-    # silence after which it is dead; None: the server's own
+    # its expiry; None: that of the server
     expiry_ms: int | None = None
 
     def changed(self, read_queue_nums: int | None = None) -> "Broker":
-        """The same with a newer DataVersion; with other queues, if their number is given."""
+        """The broker with a newer DataVersion and, if given, another number of read queues."""
         topics = self.topics
         if read_queue_nums is not None:
             topics = [
@@ -175,11 +182,11 @@ class Broker:
         return self._frame(encode_native_body(self._body()), SerializeType.MSGPACK)
 
     def heartbeat(self, kind: SerializeType = SerializeType.JSON) -> bytes:
-        """BROKER_HEARTBEAT."""
+        """A BROKER_HEARTBEAT request."""
         return request(RequestCode.BROKER_HEARTBEAT, self._identity(), kind=kind)
 
     def version_query(self) -> bytes:
-        """QUERY_DATA_VERSION about the version that it has registered, the heartbeat of RocketMQ 4.x."""
+        """A QUERY_DATA_VERSION request with the registered version, which is the heartbeat of RocketMQ 4.x."""
         body = msgspec.json.encode({"counter": self.counter, "stateVersion": 0, "timestamp": 0})
         return request(RequestCode.QUERY_DATA_VERSION, self._identity(), body)
 
@@ -204,19 +211,19 @@ class Broker:
             heartbeat_timeout_millis=self.expiry_ms,
             enable_acting_master=False,
             compressed=is_compressed,
-            # checked by the server, as a Java broker's is
+            # The server checks the CRC of each registration.
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         return request(RequestCode.REGISTER_BROKER, header.to_ext(), body, kind)
 
 
 def topics(pattern: str, count: int, first: int = 0) -> list[TopicConfig]:
-    """Topics whose names differ in the number that stands for %d."""
+    """Topics named by a pattern, in which %d stands for the number."""
     return [TopicConfig(pattern.replace("%d", str(number)), _QUEUES, _QUEUES) for number in range(first, first + count)]
 
 
 def pulled_brokers(more_topics: Sequence[TopicConfig] = ()) -> list[Broker]:
-    """8 groups of master and slave, all with the 1,000 topics that loads pull; the first group with more."""
+    """8 groups of master and slave, with the 1,000 pulled topics each; the first group also has `more_topics`."""
     pulled = topics(TOPIC_NAME, PULLED_TOPICS)
     return [
         Broker(
@@ -231,7 +238,7 @@ def pulled_brokers(more_topics: Sequence[TopicConfig] = ()) -> list[Broker]:
 
 
 def many_brokers(count: int, pattern: str = "", topics_each: int = 0) -> list[Broker]:
-    """So many brokers with addresses of their own, each with its own topics."""
+    """`count` brokers with different addresses, each with topics that no other broker has."""
     return [
         Broker(
             f"broker-{number}",
@@ -249,10 +256,10 @@ def register(wire: Wire, brokers: Sequence[Broker]) -> None:
 
 
 def pulled_body_bytes(wire: Wire, kind: SerializeType = SerializeType.JSON) -> int:
-    """The size of the responses that a load gets.
+    """Pull one route and return the size of its body.
 
     Raises:
-        BenchError: the size is not that of the reference figures.
+        BenchError: a JSON body does not have the size of the reference figures.
     """
     size = len(wire.success(route_request(TOPIC_NAME % 0, kind)).body)
     if kind == SerializeType.JSON and size != PULLED_BODY_BYTES:

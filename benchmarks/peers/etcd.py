@@ -1,4 +1,4 @@
-"""etcd doing a NameServer's work: a route is a value, a heartbeat keeps a lease alive, a watch tells of a change."""
+"""etcd with the work of a NameServer: a route is a value, a heartbeat keeps a lease alive, watches notify clients."""
 
 import base64
 import http.client
@@ -22,22 +22,22 @@ _PACKAGE: Final = "go.etcd.io/etcd/server/v3"
 _LEASES: Final = 1_000
 # longer than any run
 _LEASE_SECONDS: Final = 3600
-# operations that etcd takes in one transaction, at most 128
+# operations in a transaction, of which etcd allows 128
 _AT_ONCE: Final = 100
 _GRANTED_AT_ONCE: Final = 20
 _PATIENCE_SECONDS: Final = 30
 
-# -- HTTP/2 and gRPC, as far as one request a stream needs them -------------------------------------------------------
+# -- the parts of HTTP/2 and gRPC for one request on a stream ---------------------------------------------------------
 
 _DATA, _HEADERS, _SETTINGS, _WINDOW_UPDATE = 0, 1, 4, 8
 _END_STREAM, _END_HEADERS = 1, 4
-# No response ever waits for a window of ours: a run receives less than 2 GB on a connection.
+# Flow control windows of 2 GB, more than a connection receives, so that no response waits for a window update.
 _INITIAL_WINDOW_SIZE: Final = 4
 _WINDOW: Final = 2**31 - 1
 _FIRST_WINDOW: Final = 65_535
-# POST and http, which HPACK has numbers for
+# HPACK's numbers of `:method: POST` and `:scheme: http`
 _PSEUDO: Final = b"\x83\x86"
-# the four headers behind them once they are in the connection's table: the last one added is number 62
+# the other four headers, once they are in the connection's table: the one that was added last has number 62
 _REPEATED: Final = _PSEUDO + bytes(0x80 | number for number in (65, 64, 63, 62))
 
 
@@ -47,9 +47,9 @@ def h2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _headers(path: str) -> bytes:
-    """Those of the first request; later ones name them by number, as every client does."""
+    """The headers of the first request, which later requests refer to by number, as every client does."""
     literals = b"".join(
-        # 0x40 and up: keep it in the table; then the number of the name
+        # 0x40 + number of the name: add the header to the table.
         bytes((0x40 | name, len(value))) + value
         for name, value in ((4, path.encode()), (1, b"127.0.0.1"), (31, b"application/grpc"))
     )
@@ -57,7 +57,7 @@ def _headers(path: str) -> bytes:
 
 
 def _message(payload: bytes) -> bytes:
-    # not compressed
+    # flag 0: not compressed
     return b"\0" + len(payload).to_bytes(4) + payload
 
 
@@ -76,7 +76,7 @@ def _call(headers: bytes, payload: bytes, stream: int = 1) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A whole number as protobuf writes it."""
+    """A non-negative integer in protobuf's encoding."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -101,7 +101,7 @@ def program(bench: Bench) -> Path:
 
 @contextmanager
 def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
-    """One etcd, a cluster of its own, with an empty directory, until the block ends."""
+    """A single etcd server with an empty data directory, until the block ends."""
     port, peer_port = free_port(), free_port()
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     with data_directory("etcd") as directory:
@@ -127,14 +127,14 @@ def _is_healthy(port: int) -> bool:
 
 
 class Etcd(Registry):
-    """Its scripts, over HTTP/2 and gRPC."""
+    """etcd's scripts, over HTTP/2 and gRPC."""
 
     def _fill(self) -> None:
-        """1,000 routes and as many leases, through its JSON gateway."""
+        """Store 1,000 routes and create as many leases, through the JSON gateway."""
         for first in range(0, PULLED_TOPICS, _AT_ONCE):
             puts = [{"key": _text(_key(n)), "value": _text(ROUTE)} for n in range(first, first + _AT_ONCE)]
             self._gateway("/v3/kv/txn", {"success": [{"requestPut": put} for put in puts]})
-        # several at a time, because each waits for the disk
+        # Several at the same time, because each waits for the disk.
         with ThreadPoolExecutor(_GRANTED_AT_ONCE) as pool:
             list(pool.map(self._grant, range(1, _LEASES + 1)))
         if "TTL" not in self._gateway("/v3/lease/keepalive", {"ID": _LEASES})["result"]:
@@ -157,7 +157,7 @@ class Etcd(Registry):
         return found
 
     def _pulls(self) -> Script:
-        """Serializable reads: what this server knows, as a NameServer responds, without asking a quorum."""
+        """Serializable reads, which like those of a NameServer need no quorum."""
         reads = [field(1, _key(number)) + field(7, 1) for number in range(PULLED_TOPICS)]
         return Script(
             [_call(_REPEATED, read) for read in reads],
@@ -168,17 +168,17 @@ class Etcd(Registry):
         )
 
     def _heartbeats(self) -> Script:
-        """Leases kept alive, all of a connection's on one stream."""
+        """Messages that keep leases alive, on one stream of each connection."""
         opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
         heartbeats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
         return Script(heartbeats, "http2", _greeting() + opening)
 
     def _watch(self) -> Script:
-        """The route itself comes with the notification."""
+        """Watches of a route, whose notification contains the changed route."""
         opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
         watch = h2_frame(_DATA, 0, 1, _message(field(1, field(1, _key(0)))))
         change = _call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, ROUTE))
-        # the first frame on a stream says that the watch is there
+        # The first frame on a stream confirms the watch.
         return Script([opening + watch], "http2", _greeting(), 1, PULLED_BODY_BYTES, change)
 
 

@@ -1,4 +1,4 @@
-"""Fetches the peers, once, into a cache beside the tree: each by its own language's tool."""
+"""Fetches peers with the tools of their languages (Maven, Go, Cargo), once, into a cache in the home directory."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ from typing import Final
 from benchmarks.harness.rounds import Bench
 
 _HERE: Final = Path(__file__).resolve().parent
-# Rust's is the one that takes long: half an hour on two slow cores
+# Building rocketmq-rust takes half an hour on two slow cores.
 _PATIENCE_SECONDS: Final = 3600
-# stands for the directory to be filled, in a command
+# placeholder in a command for the directory to be filled
 _INTO: Final = "{into}"
 
 
@@ -22,7 +22,7 @@ class AbsentError(Exception):
 
 
 def jars(bench: Bench, name: str, version: str) -> Path:
-    """The directory with the jars that one of our poms names. Raises AbsentError."""
+    """A directory with the jars that maven/NAME.xml lists. Raises AbsentError."""
     command = [
         *(
             "mvn",
@@ -57,7 +57,7 @@ def fetched(bench: Bench, name: str, tools: Sequence[str], command: Sequence[str
     Raises:
         AbsentError: a tool is missing, or the command failed.
     """
-    # `make clean` does not remove it
+    # The cache is outside the tree, so that `make clean` does not remove it.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "namesrv-bench-peers"
     kept = cache / name
     if kept.exists():
@@ -66,12 +66,12 @@ def fetched(bench: Bench, name: str, tools: Sequence[str], command: Sequence[str
         if shutil.which(tool) is None:
             raise AbsentError(f"{name}: no {tool} on PATH")
     cache.mkdir(parents=True, exist_ok=True)
-    bench.progress(f"fetching {name}: this once it takes minutes")
+    bench.progress(f"fetching {name}, which takes minutes and happens once")
     with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache) as scratch:
         into = Path(scratch, "unfinished")
         into.mkdir()
         _run(name, [word.replace(_INTO, str(into)) for word in command])
-        # complete: another run that fetches the same at this moment loses nothing
+        # A rename, so that an incomplete peer is never kept.
         into.rename(kept)
     return kept
 

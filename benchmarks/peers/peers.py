@@ -1,4 +1,4 @@
-"""The peers: ours, and the registries that are available on this machine."""
+"""The peers: our server, and the other registries that are available on this machine."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -18,51 +18,51 @@ _FEWER_ROUNDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One of the registries that are compared."""
+    """A registry in the comparison."""
 
-    # for programs
+    # identifies the peer in the names of figures
     key: str
-    # as people know it, with its version
+    # name and version, for tables
     label: str
     start: Callable[[Bench], AbstractContextManager[Registry]]
     is_name_server: bool = True
-    # A JVM compiles frequent code while it runs.
+    # True for a JVM, which compiles frequently executed code while it runs.
     warms_up: bool = False
 
 
-# What the others do not do at all is off.
+# Without the heartbeat log, which no other registry has.
 OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG))
-# As it is by default. A load of seconds requests nearly everything for the first time on a connection, so that nearly
-# every response is a line, as is every heartbeat: the upper bound of what the log costs.
+# With the default settings. In seconds of load nearly every pull is the first of its topic on a connection, so that
+# every response and every heartbeat adds a line to the log: its cost here is an upper bound.
 OURS_WITH_LOG: Final = Peer("ours_with_log", "ours with the heartbeat log", rocketmq.ours)
 
 
 class Peers:
-    """The peers that are available, fetched when they are needed first."""
+    """The available peers, which are fetched when they are first needed."""
 
     def __init__(self, wanted: Collection[str] = ()) -> None:
         self._available: Sequence[Peer] | None = None
-        # Names of REGISTRIES; empty: all.
+        # names of REGISTRIES
         self._wanted = wanted or REGISTRIES
 
     def available(self, bench: Bench) -> Sequence[Peer]:
-        """In the order of the report; for each that is missing one line says why, once."""
+        """The available peers in the order of the report; a message, printed once, explains each missing one."""
         if self._available is None:
             self._available = list(self._fetched(bench))
         return self._available
 
     def name_servers(self, bench: Bench) -> Sequence[Peer]:
-        """Those that brokers can register with."""
+        """The available peers with which brokers can register."""
         return [peer for peer in self.available(bench) if peer.is_name_server]
 
     def with_less_heap(self, bench: Bench) -> Sequence[Peer]:
-        """The newest of Apache's, for operators that give it less memory than its start script does."""
+        """The newest of Apache's NameServers with a smaller heap than that of its start script."""
         if "apache" not in self._wanted:
             return []
         try:
             return [_apache(rocketmq.APACHE_VERSIONS[-1], "512 MB", bench)]
         except AbsentError:
-            # reported already, of the one with more
+            # `available` has printed the reason.
             return []
 
     def _fetched(self, bench: Bench) -> Iterator[Peer]:
@@ -100,7 +100,7 @@ def _etcd(bench: Bench) -> Peer:
     return Peer("etcd", f"etcd {etcd.VERSION}", start, is_name_server=False)
 
 
-# name -> fetches each peer; in the order of the report
+# name -> functions that fetch its peers; in the order of the report
 REGISTRIES: Final[Mapping[str, Sequence[Callable[[Bench], Peer]]]] = {
     "apache": [partial(_apache, version, "4 GB") for version in rocketmq.APACHE_VERSIONS],
     "rust": [_rust],
@@ -110,7 +110,7 @@ REGISTRIES: Final[Mapping[str, Sequence[Callable[[Bench], Peer]]]] = {
 
 
 def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, Registry]:
-    """Those that start, by key, until the stack is left; ours has to."""
+    """Start peers until the stack is closed; one that does not start is left out, unless it is ours."""
     running: dict[str, Registry] = {}
     for peer in peers:
         bench.progress(f"starting {peer.label}")
@@ -124,14 +124,14 @@ def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, 
 
 
 def fewer_rounds(bench: Bench) -> Bench:
-    """For measurements that take long or vary much."""
+    """A bench with at most _FEWER_ROUNDS rounds, for measurements that take long."""
     return replace(bench, effort=replace(bench.effort, rounds=min(_FEWER_ROUNDS, bench.effort.rounds)))
 
 
 def against(
     name: str, what: str, unit: Unit, found: Mapping[str, Sequence[float]], peers: Sequence[Peer]
 ) -> list[Figure]:
-    """Ours, and ours / that of each other one that was found, round by round; behind it, the other's."""
+    """Our figure, and the ratio ours / the peer's for each peer with samples, explained by the peer's median."""
     ours = found[OURS.key]
     return [
         Figure(f"peers.{name}.{OURS.key}", what, unit, ours, column=OURS.label),
@@ -141,7 +141,7 @@ def against(
                 what,
                 "times",
                 ratios(ours, found[peer.key]),
-                behind=medians(unit, found[peer.key]),
+                details=medians(unit, found[peer.key]),
                 column=f"ours / {peer.label}",
             )
             for peer in peers

@@ -1,4 +1,4 @@
-"""What a registry does in the comparison: serve routes, take heartbeats, notify watchers of a change."""
+"""The work of a registry in the comparison: serve routes, accept heartbeats, notify watchers of a change."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
 from benchmarks.harness.wire import PULLED_BODY_BYTES
 
-# the value of a route in registries that do not know RocketMQ's, as large as ours
+# route in registries that only store bytes, as large as a route of ours
 ROUTE: Final = b"r" * PULLED_BODY_BYTES
 
 
 class Registry(ABC):
-    """A server that runs, and the scripts of its protocol."""
+    """A running server, and the scripts of its protocol."""
 
     def __init__(self, bench: Bench, server: Server) -> None:
         self.server = server
@@ -24,21 +24,21 @@ class Registry(ABC):
         self._is_seeded = False
 
     def seed(self) -> None:
-        """Give it 1,000 routes of 1.9 kB and 1,000 senders of heartbeats, unless it has them. Raises BenchError."""
+        """Store 1,000 routes of 1.9 kB and prepare 1,000 senders of heartbeats, once. Raises BenchError."""
         if not self._is_seeded:
             self._fill()
             self._is_seeded = True
 
     def pull(self, seconds: int | None = None) -> Load:
-        """Routes, requested on 200 connections."""
+        """Pull routes on 200 connections."""
         return run(self._bench, self.server, self._pulls(), seconds=seconds)
 
     def heartbeat(self, seconds: int | None = None) -> Load:
-        """Heartbeats, on 200 connections."""
+        """Send heartbeats on 200 connections."""
         return run(self._bench, self.server, self._heartbeats(), seconds=seconds)
 
     def notify(self) -> Load | None:
-        """How soon 1,000 watchers know of a change; None without watches, where clients poll."""
+        """Notify 1,000 watchers of a change; None for a registry whose clients poll."""
         script = self._watch()
         return None if script is None else watched(self._bench, self.server, script)
 
@@ -55,7 +55,7 @@ class Registry(ABC):
     def _watch(self) -> Script | None: ...
 
 
-def responding(  # noqa: PLR0913 - what differs between peers
+def responding(  # noqa: PLR0913 - peers differ in these
     bench: Bench,
     name: str,
     *,
@@ -64,6 +64,6 @@ def responding(  # noqa: PLR0913 - what differs between peers
     is_responding: Callable[[int], bool],
     home: Path,
 ) -> AbstractContextManager[Server]:
-    """The server of a command, as soon as it responds on its port, until the block ends."""
+    """A server, from when it responds on its port until the block ends."""
     environ = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
     return started(bench, Program(name, command, lambda _: [port] if is_responding(port) else [], home, environ))

@@ -1,4 +1,4 @@
-"""NameServers that speak RocketMQ's protocol: ours, Apache's, rocketmq-rust's."""
+"""NameServers with RocketMQ's protocol: ours, Apache's and rocketmq-rust's."""
 
 import shutil
 import time
@@ -16,7 +16,6 @@ from benchmarks.harness.wire import (
     PULLED_BODY_BYTES,
     TOPIC_NAME,
     Wire,
-    native_request,
     pulled_brokers,
     register,
     route_request,
@@ -24,12 +23,11 @@ from benchmarks.harness.wire import (
 )
 from benchmarks.peers.registry import Registry, responding
 from benchmarks.speed.pulls import BROKERS, HEARTBEATS, STAYING
-from namesrv_remoting.codes import RequestCode
 
-# Apache's: what most run, and the newest on Maven Central in November 2026
+# a widespread version, and the newest on Maven Central in November 2026
 APACHE_VERSIONS: Final = ("5.3.3", "5.5.0")
 RUST_VERSION: Final = "1.0.0"
-# What its start script hands to a Java of today, and what an operator gives it who has less to give.
+# options of its start script on current Java versions, and a smaller heap
 HEAPS: Final[Mapping[str, Sequence[str]]] = {
     "4 GB": (
         *("-server", "-Xms4g", "-Xmx4g", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m"),
@@ -40,25 +38,24 @@ HEAPS: Final[Mapping[str, Sequence[str]]] = {
 }
 _APACHE_MAIN: Final = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _ROUTE: Final = route_request(TOPIC_NAME % 0)
-# rocketmq-rust names members that are null, too: 2,050 bytes for the same route
+# largest response, relative to ours: rocketmq-rust also sends members that are null (2,050 bytes)
 _MOST_TIMES: Final = 1.2
 _WATCHED: Final = "TopicWatched"
 _PROBED_SECONDS: Final = 1.0
-_WAIT_MS: Final = 30_000
-# longer than any TopicRouteData without the brokers that are watched
+# more bytes than a TopicRouteData without brokers has
 _LEAST_BYTES: Final = 500
 
 
 class NameServer(Registry):
-    """Any of them."""
+    """A NameServer with RocketMQ's protocol."""
 
     def __init__(self, bench: Bench, server: Server, wire: Wire) -> None:
         super().__init__(bench, server)
-        # of all brokers: as long as it is open they live
+        # Connection of all brokers; closing it would evict them.
         self._wire = wire
 
     def seed(self) -> None:
-        """Register all brokers, which are unchanged from the second time on, for it may have forgotten them."""
+        """Register all brokers; later calls register them again, because they may have expired."""
         register(self._wire, pulled_brokers())
         size = len(self._wire.success(_ROUTE).body)
         if not PULLED_BODY_BYTES <= size <= _MOST_TIMES * PULLED_BODY_BYTES:
@@ -66,11 +63,11 @@ class NameServer(Registry):
         register(self._wire, BROKERS)
 
     def pull_pipelined(self) -> Load:
-        """Routes, with 8 requests in flight on each of 50 connections."""
+        """Pull routes with 8 requests in flight on each of 50 connections."""
         return run(self._bench, self.server, PULLS, *PIPELINED)
 
     def _fill(self) -> None:
-        """Nothing: brokers are registered again each time."""
+        """Nothing, since `seed` does all."""
 
     def _pulls(self) -> Script:
         return PULLS
@@ -79,42 +76,40 @@ class NameServer(Registry):
         return HEARTBEATS
 
     def _watch(self) -> Script | None:
-        """Its clients poll every 30 s."""
+        """None, since RocketMQ's clients poll."""
         return None
 
 
 class OurNameServer(NameServer):
-    """Ours, whose native clients may leave a request open until there is news."""
+    """Our NameServer, which can hold back the response to a native pull until a route changes."""
 
     def __init__(self, bench: Bench, server: Server, wire: Wire) -> None:
         super().__init__(bench, server, wire)
-        # as many brokers as serve any other topic, so that the response is as large
+        # The watched topic has as many brokers as any other topic, so that its route is as large.
         self._brokers = [
             replace(
                 broker,
                 name=f"watched-{broker.name}",
                 addr=broker.addr.replace("127.0.0.1", "127.0.0.2"),
-                # a first registration of one topic is refused: it might be an increment
+                # Two topics, since a first registration of one topic is refused: it might be an increment.
                 topics=topics(f"{_WATCHED}%d", 2),
             )
             for broker in pulled_brokers()
         ]
 
     def _watch(self) -> Script:
-        """The first of the topic's brokers registers it with other queues."""
+        """Watches of a topic, and a registration of its first broker with another number of queues."""
         register(self._wire, self._brokers)
-        info = self._wire.info()
-        known = {"boot_id": info["boot_id"], "since": info["revision"], "wait_ms": _WAIT_MS}
-        watch = native_request(RequestCode.PULL_ROUTES, topics=[f"{_WATCHED}0"], **known)
+        watch = self._wire.watch_frame([f"{_WATCHED}0"])
         change = self._brokers[0].changed(read_queue_nums=4).json_frame()
         return Script([watch], "length", change=change, least_bytes=_LEAST_BYTES)
 
 
 @contextmanager
 def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
-    """Ours, until the block ends."""
+    """Our NameServer, until the block ends."""
     with daemon(bench, *flags, STAYING) as server, Wire(server) as wire:
-        # the others count as started with their first response, ours with its log line before
+        # The start ends with the first response, as for other peers; the log line comes earlier.
         began = time.monotonic()
         wire.request(_ROUTE)
         after = server.listening_after_seconds + time.monotonic() - began
@@ -123,12 +118,12 @@ def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
 
 @contextmanager
 def apache(bench: Bench, lib: Path, heap: str) -> Iterator[Registry]:
-    """Apache's NameServer with one of HEAPS and nothing on disk, until the block ends."""
+    """Apache's NameServer with one of HEAPS and an empty data directory, until the block ends."""
     port = free_port()
     with data_directory("apache") as home:
         settings = home / "namesrv.properties"
         settings.write_text(f"bindAddress=127.0.0.1\nlistenPort={port}\n", encoding="ascii")
-        # it writes its logs and its KV configuration below user.home
+        # Logs and KV configuration are written below user.home.
         properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
         command = [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(settings)]
         with _running(bench, f"Apache's ({heap})", command, port, home) as peer:
@@ -137,7 +132,7 @@ def apache(bench: Bench, lib: Path, heap: str) -> Iterator[Registry]:
 
 @contextmanager
 def rust(bench: Bench, program: Path) -> Iterator[Registry]:
-    """rocketmq-rust's NameServer with nothing on disk, until the block ends."""
+    """rocketmq-rust's NameServer with an empty data directory, until the block ends."""
     port = free_port()
     with data_directory("rust") as home:
         command = [
@@ -158,7 +153,7 @@ def _running(bench: Bench, name: str, command: Sequence[str], port: int, home: P
 
 
 def java() -> str:
-    """The program on PATH. Raises BenchError."""
+    """The path of Java. Raises BenchError."""
     found = shutil.which("java")
     if found is None:
         raise BenchError("no java on PATH")

@@ -1,6 +1,6 @@
-"""Comparison with other registries: all on this machine, on the same core, with the same routes, in turn.
+"""Comparison with other registries, in turn on the same core of this machine, with the same routes.
 
-What counts are the ratios.
+The ratios are the result; absolute figures depend on the machine.
 """
 
 import os
@@ -24,13 +24,13 @@ from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, cluste
 from benchmarks.speed.registration import LOG_SECONDS, Cost, a_broker, changes, cost
 from benchmarks.speed.suite import add_quick, measured, titles
 
-# Each is pulled from for so long at a time, a JVM until three times in a row bring less than a twentieth more than the
-# The best value before: on one core the JVM's compilers compete with the measured code, and the value rises in steps.
+# A peer is warmed up with pulls of so many seconds; a JVM until three runs in a row are less than a twentieth faster
+# than the best run before. On one core the JVM's compilers compete with the measured code, and the rate rises in steps.
 _WARM_UP_SECONDS: Final = 2
 _MOST_WARM_UPS: Final = 30
 _STILL_RISING: Final = 1.05
 _NOT_RISING_IN_A_ROW: Final = 3
-# 40 registrations of each kind, twice, before anything counts: by then a JVM has compiled what it needs
+# Rounds of registrations before those that count, in which a JVM compiles the code.
 _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
 
@@ -66,7 +66,7 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
         pipelined = _in_turn(fewer_rounds(bench), "pipelined pulls", name_servers, NameServer.pull_pipelined)
         heartbeats = _in_turn(bench, "heartbeats", running, lambda registry: registry.heartbeat(1))
         loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
-        # once before it counts
+        # The first notification does not count; it also shows which registries have watches.
         watching = {key: each for key, each in running.items() if each.notify() is not None}
         notified = _in_turn(bench, "watches", watching, _notified)
     return [
@@ -89,8 +89,8 @@ def _work_figures(name: str, what: str, found: Found, others: Sequence[Peer]) ->
 
 
 def _warm_up(bench: Bench, running: Mapping[str, Registry], peers: Sequence[Peer]) -> None:
-    """Seed each, and pull until it is as fast as it gets."""
-    # Apache's last: it closes a connection of brokers that send nothing for two minutes
+    """Seed the registries, and pull from each until its rate does not rise any more."""
+    # Apache's is last, because it closes connections of brokers that are silent for two minutes.
     for peer in reversed([each for each in peers if each.key in running]):
         bench.progress(f"seeding {peer.label}")
         registry = running[peer.key]
@@ -105,7 +105,7 @@ def _warm_up(bench: Bench, running: Mapping[str, Registry], peers: Sequence[Peer
 
 
 def _in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[T], Load]) -> Found:
-    """What each finds, round by round. Brokers that were silent for two minutes are registered anew before."""
+    """The load of each registry, round by round, after registering brokers that may have expired again."""
     for registry in running.values():
         registry.seed()
     return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
@@ -128,7 +128,7 @@ def _megabytes(registry: Registry) -> float:
 
 def measure_two_cores(peers: Peers, bench: Bench) -> list[Figure]:
     """Pulls on two cores, which the load shares."""
-    # all of them run, and count two processors; one of them is busy. Ours computes on one, and leaves the other
+    # All registries run at the same time, of which one is busy. Ours uses one core, and leaves the other to the load.
     others = peers.available(bench)
     with _on_both(bench) as bench_on_both, ExitStack() as stack:
         running = started(bench_on_both, stack, [OURS, *others])
@@ -139,10 +139,10 @@ def measure_two_cores(peers: Peers, bench: Bench) -> list[Figure]:
 
 @contextmanager
 def _on_both(bench: Bench) -> Iterator[Bench]:
-    """Neither servers nor load have a core of their own, until the block ends."""
+    """A bench that pins neither servers nor load, until the block ends."""
     server, load = bench.cores.server, bench.cores.load
     if server is None or load is None:
-        raise BenchError("there is one core only")
+        raise BenchError("two cores are needed, this process may use one")
     os.sched_setaffinity(0, {server, load})
     try:
         yield replace(bench, cores=Cores(None, None))
@@ -150,7 +150,7 @@ def _on_both(bench: Bench) -> Iterator[Bench]:
         os.sched_setaffinity(0, {load})
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- other subjects ---------------------------------------------------------------------------------------------------
 
 
 def measure_startup(peers: Peers, bench: Bench) -> list[Figure]:
@@ -164,7 +164,7 @@ def measure_startup(peers: Peers, bench: Bench) -> list[Figure]:
     found = fewer_rounds(bench).in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
     seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in found.items()} for which in (0, 1))
     return [
-        *against("startup.answering", "from exec to the first response", "seconds", seconds, others),
+        *against("startup.first_response", "from exec to the first response", "seconds", seconds, others),
         *against("startup.resident", "resident then", "megabytes", megabytes, others),
     ]
 

@@ -1,4 +1,4 @@
-"""ZooKeeper doing a NameServer's work: a route is a node, a heartbeat a session's ping, a watch tells of changes."""
+"""ZooKeeper with the work of a NameServer: a route is a node, a heartbeat a session's ping, watches notify clients."""
 
 import socket
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# The flags of its start script.
+# the heap of its start script
 _HEAP: Final = "-Xmx1000m"
 _SETTINGS: Final = """\
 tickTime=2000
@@ -29,13 +29,13 @@ admin.enableServer=false
 _PATIENCE_SECONDS: Final = 30
 _PROBED_SECONDS: Final = 0.2
 
-# -- its protocol, as far as it is needed -----------------------------------------------------------------------------
+# -- the parts of its protocol that are used --------------------------------------------------------------------------
 
 _CREATE, _GET_DATA, _SET_DATA, _PING, _CLOSE = 1, 4, 5, 11, -11
 _PING_XID: Final = -2
 # xid, zxid, error code
 _REPLY_HEAD: Final = 16
-# the longest that a server with ticks of 2 s grants
+# the longest session that a server with ticks of 2 s grants
 _SESSION_MS: Final = 40_000
 
 
@@ -60,7 +60,7 @@ def _create(path: bytes, data: bytes) -> bytes:
     return _request(_CREATE, _buffer(path) + _buffer(data) + every_permission_to_anyone + _int(0))
 
 
-# protocol version, last zxid seen, the session's time, its number and password (a new one has none), not read-only
+# protocol version, last zxid, session time-out, number and password of the session (0: a new one), not read-only
 _GREETING: Final = _buffer(_int(0) + bytes(8) + _int(_SESSION_MS) + bytes(8) + _buffer(bytes(16)) + b"\0")
 _FAREWELL: Final = _request(_CLOSE)
 
@@ -70,7 +70,7 @@ _FAREWELL: Final = _request(_CLOSE)
 
 @contextmanager
 def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
-    """One ZooKeeper, alone, with an empty directory, until the block ends."""
+    """A single ZooKeeper server with an empty data directory, until the block ends."""
     port = free_port()
     with data_directory("zookeeper") as directory:
         settings = directory / "zoo.cfg"
@@ -83,7 +83,7 @@ def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
 
 
 def _opens_sessions(port: int) -> bool:
-    # it listens, and reports that it is well, before it does; a request that comes too early may get no response
+    # The server listens before it accepts sessions; an earlier request may get no response.
     with _session(port, _PROBED_SECONDS):
         return True
 
@@ -102,7 +102,7 @@ def _session(port: int, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator
 
 
 class ZooKeeper(Registry):
-    """Its scripts; a session belongs to each connection."""
+    """ZooKeeper's scripts; each connection has a session."""
 
     def _fill(self) -> None:
         nodes = [(b"/topics", b""), *((_path(number), ROUTE) for number in range(PULLED_TOPICS))]
@@ -114,7 +114,7 @@ class ZooKeeper(Registry):
                     raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
 
     def _pulls(self) -> Script:
-        """What this server knows, as a NameServer responds; it has no other read."""
+        """Reads of nodes."""
         return _script([_get(_path(number)) for number in range(PULLED_TOPICS)], least_bytes=PULLED_BODY_BYTES)
 
     def _heartbeats(self) -> Script:
@@ -122,14 +122,14 @@ class ZooKeeper(Registry):
         return _script([_request(_PING, xid=_PING_XID)])
 
     def _watch(self) -> Script:
-        """A notified client reads again, since the notification does not contain the change."""
+        """Reads with a watch; a notified client reads again, since the notification does not contain the change."""
         read = _get(_path(0), watch=True)
         change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(ROUTE) + _int(-1))
         return _script([read] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES)
 
 
 def _script(requests: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = _REPLY_HEAD) -> Script:
-    # a session that is not closed ends later, while another peer is measured
+    # The farewell closes the session, which would otherwise expire while another peer is measured.
     return Script(requests, "length", _GREETING, acks, least_bytes, change, _FAREWELL)
 
 

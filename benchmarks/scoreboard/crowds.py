@@ -1,4 +1,4 @@
-"""A broker that dies again and again, a server without descriptors, and one whose disk is stuck."""
+"""Rows about a broker that flaps, a server without free descriptors, and one whose disk is stuck."""
 
 import resource
 import socket
@@ -20,12 +20,12 @@ from tests.support.disk_faults import FaultyDisk
 
 _TOPICS: Final = 2
 _MOST_EVENTS: Final = 1_000
-# descriptors that a server has left
+# free descriptors of the server
 _SPARE: Final = 20
 
 
 def flapping(times: int) -> list[Figure]:
-    """A broker registers and dies, again and again, and is there in the end."""
+    """A broker registers and disconnects many times, and is registered in the end."""
     frame = many_brokers(1, "topic-%d", _TOPICS)[0].native_frame()
     with daemon(Bench()) as server, Wire(server) as wire:
         _flap(server, frame, times // 10)
@@ -53,7 +53,7 @@ def _flap(server: Server, frame: bytes, times: int) -> None:
 
 
 def no_descriptors(seconds: int) -> list[Figure]:
-    """A server has no descriptor left for so long."""
+    """A server has no free descriptor for some seconds."""
     with daemon(Bench(), "--max-connections", "10000") as server, Wire(server) as wire, ExitStack() as stack:
         _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (server.descriptors() + _SPARE, hard))
@@ -69,14 +69,14 @@ def no_descriptors(seconds: int) -> list[Figure]:
         resumed = until("a newcomer is served", lambda: _is_served(server))
     what = "responses on an open connection"
     return [
-        Figure("asked", what, "count", (responses,), at_least(1)),
+        Figure("responses", what, "count", (responses,), at_least(1)),
         Figure("busy", "of a core", "percent", (busy,), at_most(20)),
         Figure("resumed", "a newcomer is served after", "seconds", (resumed,), at_most(5)),
     ]
 
 
 def _is_served(server: Server) -> bool:
-    """Whether a newcomer is served; without a descriptor the server closes its connection at once."""
+    """True if a new client gets a response; a server without free descriptors closes new connections at once."""
     try:
         with Wire(server) as newcomer:
             newcomer.info()
@@ -86,7 +86,7 @@ def _is_served(server: Server) -> bool:
 
 
 def stuck_log(rounds: int) -> list[Figure]:
-    """Pulls, in turn with writes of the heartbeat log that are stuck and with those that are not."""
+    """p99 of pulls while writes of the heartbeat log are stuck, compared with normal writes."""
     bench = Bench(Effort(rounds, 2), Cores.ours())
     with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
         data = Path(root) / "data"

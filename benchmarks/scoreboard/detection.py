@@ -1,4 +1,4 @@
-"""How soon a death is noticed: by the server, by a client that watches, and over a connection that is half open."""
+"""Rows about how soon a death is detected: by the server, by a watching client, over a half-open connection."""
 
 import asyncio
 import time
@@ -9,10 +9,9 @@ from typing import Final
 from benchmarks.harness.figures import BenchError, Figure, at_most, latest
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import Server, daemon
-from benchmarks.harness.wire import Broker, Wire, native_request, route_request, topics
+from benchmarks.harness.wire import Broker, Wire, route_request, topics
+from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_client import ClientSettings, RouteClient
-from namesrv_remoting.codes import RequestCode
-from namesrv_runtime import loops
 from tests.support.tcp_proxy import TcpProxy
 
 EXPIRY_SECONDS: Final = 10.0
@@ -25,7 +24,7 @@ _MORTAL: Final = Broker("mortal", "10.0.0.9:10911", topics("orders%d", 2))
 
 
 def removals(times: int) -> list[Figure]:
-    """From the end of a broker's connection until no route has it."""
+    """Time from the end of a broker's connection until its route is gone."""
 
     def pull(client: Wire) -> None:
         while client.request(_ORDERS).code == 0:
@@ -35,7 +34,7 @@ def removals(times: int) -> list[Figure]:
 
 
 def notifications(times: int) -> list[Figure]:
-    """From the end of a broker's connection until a client that watches is notified."""
+    """Time from the end of a broker's connection until a watching client is notified."""
     took = _deaths(times, Wire.receive, _watch)
     return [latest("notified", "notified, p99", "milliseconds", took, part=0.99, target=at_most(250))]
 
@@ -43,7 +42,7 @@ def notifications(times: int) -> list[Figure]:
 def _deaths(
     times: int, notice: Callable[[Wire], object], prepare: Callable[[Wire], object] = lambda _: None
 ) -> list[float]:
-    """How long a client takes to notice the end of a broker's connection, in milliseconds."""
+    """Milliseconds from the end of a broker's connection until `notice` returns; `prepare` runs before the end."""
     took = []
     with daemon(Bench()) as server, Wire(server) as client:
         for _ in range(times):
@@ -57,13 +56,11 @@ def _deaths(
 
 
 def _watch(client: Wire) -> None:
-    known = client.native(RequestCode.PULL_ROUTES, topics=["orders0"])
-    since = {"boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 60_000}
-    client.send(native_request(RequestCode.PULL_ROUTES, topics=["orders0"], **since))
+    client.send(client.watch_frame(["orders0"]))
 
 
 def silent_deaths(count: int) -> list[Figure]:
-    """From a broker's last request until no route has it; its connection stays open, as in a partition."""
+    """Time from a broker's last request until its route is gone; its connection stays open, as in a partition."""
     with daemon(Bench(), *TIMES) as server, ExitStack() as stack:
         client = stack.enter_context(Wire(server))
         last_seen: dict[str, float] = {}
@@ -72,7 +69,7 @@ def silent_deaths(count: int) -> list[Figure]:
             broker = Broker(f"silent-{number}", f"10.0.0.{number}:10911", topics(f"topic-{number}-%d", 2))
             last_seen[topic] = time.monotonic()
             stack.enter_context(Wire(server)).success(broker.json_frame())
-            # at every moment between two scans
+            # Deaths are spread evenly between scans.
             time.sleep(3 * SCAN_SECONDS / count)
         took = _until_removed(client, last_seen)
     bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
@@ -83,7 +80,7 @@ def _until_removed(client: Wire, last_seen: dict[str, float]) -> list[float]:
     took: list[float] = []
     while last_seen:
         for topic, at in list(last_seen.items()):
-            # no broker goes before the expiry
+            # Later brokers cannot have expired either.
             if time.monotonic() - at < EXPIRY_SECONDS:
                 break
             if client.request(route_request(topic)).code != 0:
@@ -94,20 +91,17 @@ def _until_removed(client: Wire, last_seen: dict[str, float]) -> list[float]:
 
 
 def gone_after(server: Server, topic: str, began: float) -> float:
-    """Seconds until a server has no route of a topic any more."""
+    """Wait until a server has no route of a topic, and return the seconds since `began`."""
     with Wire(server) as wire:
         until(f"{topic} is gone", lambda: wire.request(route_request(topic)).code, _PATIENCE_SECONDS)
     return time.monotonic() - began
 
 
-def half_open_connections(count: int) -> list[Figure]:
-    """From a way that falls silent until a client that watches has another server."""
-    return loops.run(lambda: _half_open(count))
-
-
-async def _half_open(count: int) -> list[Figure]:
+@in_event_loop
+async def half_open_connections(count: int) -> list[Figure]:
+    """Time from when a network stops forwarding until a watching client has moved to another server."""
     async with AsyncExitStack() as stack:
-        # the first is reached through a proxy, which becomes a black hole
+        # Clients reach the first server through a proxy, which stops forwarding.
         first, second = (stack.enter_context(daemon(Bench())) for _ in range(2))
         for server in (first, second):
             stack.enter_context(Wire(server)).success(_MORTAL.json_frame())
@@ -118,7 +112,7 @@ async def _half_open(count: int) -> list[Figure]:
         for _ in range(count):
             clients.append(await stack.enter_async_context(RouteClient(settings, shuffle=lambda _: None)))
             await clients[-1].route("orders0")
-            # they probe their server every three seconds
+            # Clients probe their server every three seconds; the starts are spread over this time.
             await asyncio.sleep(_PING_SECONDS / count)
         if {client.chosen_server for client in clients} != {proxy.address}:
             raise BenchError("not every client has chosen the first server")

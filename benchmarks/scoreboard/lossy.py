@@ -1,8 +1,8 @@
-"""Brokers and clients whose way to a server loses packets and is slow: two hosts, and a proxy that is late.
+"""A row about a network that loses and delays packets: two hosts (network namespaces), and a proxy with latency.
 
     python -m benchmarks.scoreboard.lossy HOST:PORT SECONDS
 
-is what runs on the brokers' and clients' host; it prints what they have seen.
+runs on the host of brokers and clients, and prints the results of their pulls.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from tests.support.tcp_proxy import TcpProxy
 _CLIENTS: Final = 10
 _LOSS: Final = 0.1
 _LATENCY_SECONDS: Final = (0.1, 0.3)
-# a tenth of the defaults
+# a tenth of the default of 30 s, as the expiry of 12 s is of 120 s
 _HEARTBEAT_SECONDS: Final = 3.0
 _FLAGS: Final = ("--broker-expiry-seconds", "12", "--scan-interval-seconds", "1")
 _PATIENCE_SECONDS: Final = 60.0
 
 
 def packet_loss(seconds: int) -> list[Figure]:
-    """A tenth of all packets are lost each way, and all are late."""
+    """Evictions and pulls while a tenth of all packets are lost in each direction, and the others delayed."""
     if (reason := why_not()) is not None:
         raise BenchError(reason)
     with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root, Network() as network:
@@ -65,7 +65,7 @@ def packet_loss(seconds: int) -> list[Figure]:
     if done.returncode:
         raise BenchError(f"brokers and clients ended with {done.returncode}: {done.stderr[-1000:]}")
     report = json.loads(done.stdout.splitlines()[-1])
-    # all leave in the end
+    # Brokers unregister at the end, which is no eviction.
     ended = report.pop("until")
     evicted = [
         entry["reason"]
@@ -82,7 +82,7 @@ def _lose_packets(host: Host) -> None:
         raise BenchError(f"packets cannot be lost (package iptables): {done.stderr.strip()}")
 
 
-# -- the host of brokers and clients ----------------------------------------------------------------------------------
+# -- host of brokers and clients --------------------------------------------------------------------------------------
 
 
 async def _seen(host: str, port: int, seconds: float) -> dict[str, object]:
@@ -103,7 +103,7 @@ async def _seen(host: str, port: int, seconds: float) -> dict[str, object]:
 
 
 async def _first_route(client: RouteClient) -> None:
-    """Pull until there is a route."""
+    """Pull until a route is cached."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while client.cached(TOPIC) is None and time.monotonic() < deadline:
         try:
@@ -113,7 +113,7 @@ async def _first_route(client: RouteClient) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run brokers and clients, and print what they have seen."""
+    """Run brokers and clients, and print the results of their pulls."""
     address, seconds = arguments
     host, _, port = address.rpartition(":")
     sys.stdout.write(json.dumps(loops.run(lambda: _seen(host, int(port), float(seconds)))) + "\n")

@@ -1,4 +1,4 @@
-"""Servers that are cut off, dead or in chaos, and what the applications of three servers notice of it."""
+"""Rows about outages of three servers: results of pulls while servers are cut off, dead, or fail at random."""
 
 import asyncio
 import random
@@ -16,10 +16,10 @@ from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, re
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
+from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_broker_agent import BrokerAgent
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteError
-from namesrv_runtime import loops
 from tests.support.tcp_proxy import TcpProxy
 
 TOPIC: Final = "orders"
@@ -28,7 +28,7 @@ BROKERS: Final = 4
 _CLIENTS: Final = 20
 _HEARTBEAT_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 3.0
-# a poll that comes late, and finding another server
+# age of a route that still counts as fresh: one late poll, and the time to find another server
 _FRESH_SECONDS: Final = 1.1 * POLL_SECONDS + 6.0
 _PULL_SECONDS: Final = 0.1
 _DEATHS: Final = 3
@@ -37,20 +37,20 @@ _FAULTS: Final = ("killed", "stopped", "cut off", "refused")
 
 @dataclass(slots=True)
 class Seen:
-    """What the applications have seen."""
+    """Results of all clients' pulls."""
 
     pulls: int = 0
     failed: int = 0
-    # routes that lacked a broker, all of which are alive
+    # routes that lacked a broker, although all brokers are alive
     incomplete: int = 0
-    # that no server had confirmed within a poll and a failover
+    # routes that were not fresh
     old: int = 0
     oldest_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class _World:
-    """Servers, ways to them that can become black holes or not, and brokers."""
+    """Servers, brokers, and proxies between them that can stop forwarding; without proxies the way is direct."""
 
     fleet: Fleet
     proxies: list[TcpProxy] = field(default_factory=list)
@@ -58,20 +58,20 @@ class _World:
 
     @property
     def servers(self) -> list[Server]:
-        """Those that run now."""
+        """The current processes of the servers."""
         return self.fleet.servers
 
     @property
     def addresses(self) -> str:
-        """The list of NameServers for applications."""
+        """The addresses of all servers, or of their proxies, as clients and agents expect them."""
         return ";".join(proxy.address for proxy in self.proxies) or self.fleet.addresses
 
     def client(self, **settings: Any) -> RouteClient:
-        """An application's; nothing runs before it is entered."""
+        """A client of all servers, which starts when its block begins."""
         return client_of(self.addresses, **settings)
 
     async def start(self, number: int) -> None:
-        """Start a server that was killed where it was."""
+        """Start a killed server again, with its port and data."""
         await asyncio.to_thread(self.fleet.start, number)
 
 
@@ -86,7 +86,7 @@ async def _world(*, has_proxies: bool = True) -> AsyncIterator[_World]:
 
 
 def agents(addresses: str, heartbeat_seconds: float) -> list[BrokerAgent]:
-    """Brokers that all have the topic."""
+    """Agents of BROKERS brokers, which all have TOPIC."""
     return [
         agent(number, addresses, [TOPIC, f"topic-{number}"], heartbeat_seconds=heartbeat_seconds)
         for number in range(BROKERS)
@@ -94,13 +94,13 @@ def agents(addresses: str, heartbeat_seconds: float) -> list[BrokerAgent]:
 
 
 def client_of(addresses: str, **settings: Any) -> RouteClient:
-    """An application's client, which watches and polls."""
+    """A client that watches and polls."""
     values = {"watch": True, "poll_seconds": POLL_SECONDS, "warm_up_seconds": 0.0, **settings}
     return RouteClient(ClientSettings(name_servers=addresses, **values))
 
 
 async def pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
-    """Request the route ten times a second, and record the responses."""
+    """Request the route of TOPIC ten times a second, and count the results."""
     await asyncio.sleep(random.uniform(0, _PULL_SECONDS))
     while not ended.is_set():
         seen.pulls += 1
@@ -116,9 +116,9 @@ async def pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
 
 
 def figures(seen: Seen) -> list[Figure]:
-    """What applications may expect of any outage. Raises BenchError when they did not pull."""
+    """The figures that every outage has. Raises BenchError if no client pulled."""
     if not seen.pulls:
-        raise BenchError("no application pulled")
+        raise BenchError("no client pulled")
     fresh = 100 * (1 - seen.old / seen.pulls)
     return [
         none_of("failed", "pulls that failed", seen.failed, f"of {seen.pulls:,}"),
@@ -129,7 +129,7 @@ def figures(seen: Seen) -> list[Figure]:
 
 
 async def _during(world: _World, outage: Callable[[], Awaitable[None]]) -> list[Figure]:
-    """What applications see of an outage."""
+    """The figures of clients that pull during an outage."""
     seen, ended = Seen(), asyncio.Event()
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(world.client()) for _ in range(_CLIENTS)]
@@ -144,18 +144,15 @@ async def _during(world: _World, outage: Callable[[], Awaitable[None]]) -> list[
     return figures(seen)
 
 
-def one_cut_off(seconds: int) -> list[Figure]:
+@in_event_loop
+async def one_cut_off(seconds: int) -> list[Figure]:
     """One of three servers is cut off from all others, and comes back."""
-    return loops.run(lambda: _one_cut_off(seconds))
-
-
-async def _one_cut_off(seconds: int) -> list[Figure]:
     stale: list[float] = []
 
     async def outage() -> None:
         began = time.monotonic()
         world.proxies[0].stall()
-        # seen by a client on the same side of the cut
+        # This client bypasses the proxy: it is cut off together with the server.
         stale.append(await asyncio.to_thread(gone_after, world.servers[0], TOPIC, began))
         await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
         await world.proxies[0].heal()
@@ -167,12 +164,10 @@ async def _one_cut_off(seconds: int) -> list[Figure]:
     return [*found, Figure("stale", "dead routes of the isolated server", "seconds", stale, bound)]
 
 
-def two_dead(seconds: int) -> list[Figure]:
-    """Two of three servers are dead for so long."""
-    return loops.run(lambda: _two_dead(seconds))
+@in_event_loop
+async def two_dead(seconds: int) -> list[Figure]:
+    """Two of three servers are dead for some seconds."""
 
-
-async def _two_dead(seconds: int) -> list[Figure]:
     async def outage() -> None:
         for number in (0, 1):
             world.fleet.kill(number)
@@ -182,14 +177,11 @@ async def _two_dead(seconds: int) -> list[Figure]:
         return await _during(world, outage)
 
 
-def all_dead(seconds: int) -> list[Figure]:
-    """All servers are dead for so long, an application starts, and they come back; three times."""
-    return loops.run(lambda: _all_dead(seconds))
-
-
-async def _all_dead(seconds: int) -> list[Figure]:
+@in_event_loop
+async def all_dead(seconds: int) -> list[Figure]:
+    """All servers die, a client starts, and the servers return; three times."""
     ages, confirmed, missing = [], [], 0
-    # a proxy takes connections though its server is dead: not what dead hosts do
+    # Without proxies, since a proxy accepts connections even if its server is dead.
     with TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
         snapshot = Path(root) / "routes.json"
         async with _world(has_proxies=False) as world:
@@ -210,7 +202,7 @@ async def _all_dead(seconds: int) -> list[Figure]:
                 await registered(world.agents, _SERVERS)
     back = "confirmed, at the latest"
     return [
-        none_of("unanswered", "starts without a route from disk", missing, f"of {_DEATHS}"),
+        none_of("missing", "starts without a route from disk", missing, f"of {_DEATHS}"),
         Figure("age", "reported age at least", "seconds", (min(ages),), at_least(seconds)),
         latest("recovered", back, "seconds", confirmed, target=at_most(5)),
     ]
@@ -226,12 +218,9 @@ async def _confirmed_after(client: RouteClient, began: float) -> float:
         await asyncio.sleep(0.01)
 
 
-def chaos(seconds: int) -> list[Figure]:
-    """Random faults of servers and of the ways to them, one server at a time."""
-    return loops.run(lambda: _chaos(seconds))
-
-
-async def _chaos(seconds: int) -> list[Figure]:
+@in_event_loop
+async def chaos(seconds: int) -> list[Figure]:
+    """Random faults of servers and of their networks, one server at a time."""
     chosen, counts = random.Random(1), dict.fromkeys(_FAULTS, 0)
 
     async def outage() -> None:
@@ -244,8 +233,8 @@ async def _chaos(seconds: int) -> list[Figure]:
 
     async with _world() as world:
         found = await _during(world, outage)
-    behind = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return [*found, Figure("faults", "faults of servers", "count", (sum(counts.values()),), behind=behind)]
+    details = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return [*found, Figure("faults", "faults of servers", "count", (sum(counts.values()),), details=details)]
 
 
 async def _fault(world: _World, kind: str, number: int, seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""The page of the scoreboard, which is the record as well: one line for each row that was ever measured.
+"""The page of the scoreboard, which also stores the measurements: one line for each row that was ever measured.
 
-A row is green when its target was met in full, on the version of the files that it is about which is here now; yellow
-when less was run than the target needs, or those files have changed since; red when the target was missed.
+A row is green if its target was met in full and the files that it is about have not changed since; yellow if less was
+run than the target needs, or those files have changed; red if the target was missed.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from benchmarks.harness import table
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.figures import Figure, spelt, spelt_target
+from benchmarks.harness.figures import Figure, format_target, format_value
 from benchmarks.scoreboard.programs import Measure
 
 _HEADINGS: Final = ("id", "what", "target", "figures", "result", "how", "measured")
-# between the run, date, commit, files and machine of a measurement
+# separates run, date, commit, files and machine in the column `measured`
 _BETWEEN: Final = "; "
 _IN_FULL: Final = "in full"
 GREEN: Final = "green"
@@ -52,32 +52,32 @@ class Row:
 
     what: str
     target: str
-    # how it is measured here; {size} is how much of it
+    # how it is measured; {size} stands for the measured size
     how: str
     measure: Measure
-    # the folders and files that it is about
+    # folders and files whose change makes the row yellow
     files: tuple[str, ...]
     _: KW_ONLY
-    # how much the target needs
+    # size that the target needs
     full: int = 1
-    # default part of the row to run; 0: all of it
+    # size that is measured by default; 0: `full`
     size: int = 0
-    # how much is run in the short form; 0: the row is not part of it
+    # size in the short form; 0: the row has none
     short: int = 0
-    # a busy machine makes its figures worse
+    # True: other load on the machine makes the figures worse.
     is_timed: bool = False
-    # takes so long that it runs only when it is named
+    # True: the row takes so long that it is measured only when it is named.
     is_long: bool = False
-    # why its target is missed; shown while it is
+    # reason for a missed target, which the page shows while it is missed
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured of a row, as the page has it."""
+    """A measurement of a row, as texts of the page."""
 
     figures: str
-    # empty, or why the target is missed
+    # reason for a missed target; empty if it is met
     missed: str
     how: str
     run: str
@@ -93,7 +93,7 @@ class Record:
         is_crowded = row.is_timed and others >= _CROWDED_SHARE
         why = row.why or ("other processes took most of the machine" if is_crowded else "no reason is known")
         return cls(
-            figures="<br>".join(map(spelt_figure, figures)),
+            figures="<br>".join(map(format_figure, figures)),
             missed="" if is_met(figures) else why,
             how=row.how.format(size=f"{size:,}"),
             run=_IN_FULL if size >= row.full else f"{size:,} of {row.full:,}",
@@ -117,11 +117,11 @@ def is_met(figures: Sequence[Figure]) -> bool:
     return {figure.verdict for figure in figures} - {""} == {"met"}
 
 
-def spelt_figure(figure: Figure) -> str:
-    """A figure in one line, with its target and what stands behind it."""
-    target = spelt_target(figure.target, figure.unit)
-    text = f"{figure.label}: **{spelt(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
-    return f"{text}; {figure.behind}" if figure.behind else text
+def format_figure(figure: Figure) -> str:
+    """A figure in one line, with its target and details."""
+    target = format_target(figure.target, figure.unit)
+    text = f"{figure.label}: **{format_value(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
+    return f"{text}; {figure.details}" if figure.details else text
 
 
 def digest(files: Sequence[str]) -> str:
@@ -139,12 +139,12 @@ def digest(files: Sequence[str]) -> str:
 
 
 def claims(page: str) -> dict[str, str]:
-    """What the page claims of each row: its result."""
+    """The result that the page shows for each row."""
     return {name: cells[4] for name, cells in _lines(page).items()}
 
 
 def records(page: str) -> dict[str, Record]:
-    """The records on the page, by the ids of their rows."""
+    """The records of a page, by row id."""
     found, models = {}, dict(_MACHINE.findall(page))
     for name, cells in _lines(page).items():
         _, _, _, figures, result, how, measured = cells
@@ -164,7 +164,7 @@ def _lines(page: str) -> dict[str, list[str]]:
 
 
 def results(rows: Mapping[str, Row], found: Mapping[str, Record]) -> dict[str, str]:
-    """The colour of each row that has a record, on the files that are here now."""
+    """The colour of each row with a record, given the current files."""
     digests: dict[tuple[str, ...], str] = {}
     for row in rows.values():
         if row.files not in digests:
@@ -173,7 +173,7 @@ def results(rows: Mapping[str, Row], found: Mapping[str, Record]) -> dict[str, s
 
 
 def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], found: Mapping[str, Record]) -> str:
-    """The page: each row that was ever measured, under its heading; at the end those that were not."""
+    """The page: each measured row under its heading, and at the end the ids of the others."""
     colours = results(rows, found)
     counts = {colour: sum(each.startswith(colour) for each in colours.values()) for colour in (GREEN, "yellow", RED)}
     missing = [name for names in sections.values() for name in names if name not in found]
@@ -196,7 +196,7 @@ def _model(record: Record) -> str:
 
 
 def _line(name: str, row: Row, record: Record, colour: str, letters: Mapping[str, str]) -> Sequence[str]:
-    # why a row is yellow stands in its column `measured`
+    # The reason of a yellow row is in the column `measured`.
     result = colour if record.missed else colour.partition(":")[0]
     machine = letters[_model(record)] + record.machine.removeprefix(_model(record))
     measured = _BETWEEN.join((record.run, record.date, record.commit, record.files, machine))
@@ -204,5 +204,5 @@ def _line(name: str, row: Row, record: Record, colour: str, letters: Mapping[str
 
 
 def read(path: Path) -> dict[str, Record]:
-    """The records of a page; empty without a page."""
+    """The records of a page; empty if the file does not exist."""
     return records(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,12 +1,13 @@
-"""Rows whose figures other programs of ours give: the other suites, the tests, and the mutants."""
+"""Kinds of rows: coroutines, and figures of the other suites, of tests and of mutation tests."""
 
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +15,22 @@ from xml.etree import ElementTree as ET
 
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError, Figure, Target, at_least, figure_of, none_of
+from namesrv_runtime import loops
 
 _PATIENCE_SECONDS: Final = 3_600
 
-# Runs an experiment of that size. Raises BenchError.
+# Measures a row with the given size. Raises BenchError.
 Measure = Callable[[int], list[Figure]]
+
+
+def in_event_loop(measure: Callable[[int], Coroutine[Any, Any, list[Figure]]]) -> Measure:
+    """Turn a coroutine function into a measure that runs it in an event loop of its own."""
+
+    @functools.wraps(measure)
+    def measured(size: int) -> list[Figure]:
+        return loops.run(lambda: measure(size))
+
+    return measured
 
 
 def together(*measures: Measure) -> Measure:
@@ -27,7 +39,7 @@ def together(*measures: Measure) -> Measure:
 
 
 def speed(subject: str, targets: Mapping[str, Target | None]) -> Measure:
-    """Figures of `make bench` by name, each with the target of this row, or with its own."""
+    """Figures of a subject of `make bench`, with the targets of the row, or with their own (None)."""
 
     def measured(rounds: int) -> list[Figure]:
         quick = ("--quick",) if rounds < 5 else ()
@@ -37,7 +49,7 @@ def speed(subject: str, targets: Mapping[str, Target | None]) -> Measure:
 
 
 def attack(name: str, targets: Mapping[str, Target | None]) -> Measure:
-    """Figures of an attack of `make abuse` by name, each with the target of this row, and all missed targets."""
+    """Figures of an attack of `make abuse`, with the targets of the row, and the number of missed targets."""
 
     def measured(_: int) -> list[Figure]:
         found = _figures("abuse", name)
@@ -49,7 +61,7 @@ def attack(name: str, targets: Mapping[str, Target | None]) -> Measure:
 
 
 def _with_targets(figures: Sequence[Figure], targets: Mapping[str, Target | None]) -> list[Figure]:
-    """The figures of these names, each with this target, or with its own. Raises BenchError."""
+    """The named figures, with the given targets, or with their own (None). Raises BenchError."""
     found = {figure.name: figure for figure in figures}
     if missing := targets.keys() - found.keys():
         raise BenchError(f"no figure {', '.join(sorted(missing))}, only {', '.join(found)}")
@@ -57,13 +69,13 @@ def _with_targets(figures: Sequence[Figure], targets: Mapping[str, Target | None
 
 
 def soak(minutes: int) -> list[Figure]:
-    """The figures of `make soak`, which writes on standard error how far it is."""
+    """The figures of `make soak`, which prints its progress on standard error."""
     patience_seconds = minutes * 60 + _PATIENCE_SECONDS
     return _figures("soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
 
 
 def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "") -> Measure:
-    """How many of these tests fail; the variable, if any, gives them the size."""
+    """The number of these tests that fail; the environment variable, if any, passes the size to them."""
 
     def measured(size: int) -> list[Figure]:
         with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
@@ -80,14 +92,14 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
         )
         if count == skipped:
             raise BenchError(f"none of {count} tests can run here: {done.stdout[-1000:]}")
-        behind = f"of {count - skipped:,}" + (f", {skipped} skipped" if skipped else "")
-        return [none_of("failed", "tests that failed", failures + errors, behind)]
+        details = f"of {count - skipped:,}" + (f", {skipped} skipped" if skipped else "")
+        return [none_of("failed", "tests that failed", failures + errors, details)]
 
     return measured
 
 
 def mutation(count: int) -> list[Figure]:
-    """So many small changes of each package, and what share of them its tests notice."""
+    """The share of `count` mutants of each package that its tests notice."""
     done = _run("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")
     found = re.findall(r"^(\w+): noticed (\d+) of (\d+)", done.stdout, re.MULTILINE)
     if done.returncode or not found:

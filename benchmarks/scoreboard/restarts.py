@@ -1,4 +1,4 @@
-"""Servers that are killed: how soon they serve again, and upgrades."""
+"""Rows about restarts: a killed server, and upgrades from an older version."""
 
 import asyncio
 import os
@@ -19,24 +19,21 @@ from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Wire, route_request
+from benchmarks.scoreboard.programs import in_event_loop
 from benchmarks.speed import rolling
-from namesrv_runtime import loops
 
 _BROKERS: Final = 10
 _TOPICS: Final = 1_000
 _PATIENCE_SECONDS: Final = 120.0
-# the log of the snapshot that is awaited is on level debug; what waits for brokers is on, as by default
+# Level debug has the log entry of a written snapshot; the wait for brokers after a start is that of the default.
 _FLAGS: Final = ("--log-level", "debug", "--heartbeat-log-dir", "", "--wait-for-service-seconds", "45")
 _LAST_TOPICS: Final = [f"topic-{number}-{topic}" for number in range(_BROKERS) for topic in (0, _TOPICS - 1)]
 
 
-def kills(times: int) -> list[Figure]:
-    """A server with 10,000 topics is killed and started again; its brokers come back by themselves."""
-    return loops.run(lambda: _kills(times))
-
-
-async def _kills(times: int) -> list[Figure]:
-    listening, answered = [], []
+@in_event_loop
+async def kills(times: int) -> list[Figure]:
+    """A server with 10,000 topics is killed and started again; its brokers reconnect."""
+    listening, served = [], []
     with Fleet(Bench(), *_FLAGS, count=1) as fleet:
         async with AsyncExitStack() as stack:
             names = [[f"topic-{number}-{topic}" for topic in range(_TOPICS)] for number in range(_BROKERS)]
@@ -44,18 +41,18 @@ async def _kills(times: int) -> list[Figure]:
             await entered(stack, agents, 1)
             for _ in range(times):
                 await registered(agents, 1)
-                # all brokers are in the snapshot, which is written every few seconds
+                # The snapshot is written every few seconds, and must contain all brokers before the server is killed.
                 await asyncio.to_thread(_until_saved, fleet.servers[0])
                 fleet.kill(0)
                 began = time.monotonic()
                 await asyncio.to_thread(fleet.start, 0)
                 listening.append(time.monotonic() - began)
-                await asyncio.to_thread(_until_answered, fleet.servers[0])
-                answered.append(time.monotonic() - began)
+                await asyncio.to_thread(_until_served, fleet.servers[0])
+                served.append(time.monotonic() - began)
     what = "every topic pulled, at the latest"
     return [
         latest("listening", "listens, at the latest", "seconds", listening, target=at_most(1)),
-        latest("answered", what, "seconds", answered, target=at_most(1.5)),
+        latest("served", what, "seconds", served, target=at_most(1.5)),
     ]
 
 
@@ -67,8 +64,8 @@ def _until_saved(server: Server) -> None:
     until("all brokers are in the snapshot", is_saved, _PATIENCE_SECONDS, 0.1)
 
 
-def _until_answered(server: Server) -> None:
-    """Until every broker's topics have a route; the server closes the connection of a client that pulls too early."""
+def _until_served(server: Server) -> None:
+    """Wait until every broker's topics have a route; the server closes connections of clients that pull earlier."""
     left = list(_LAST_TOPICS)
 
     def has_all() -> bool:
@@ -85,7 +82,7 @@ def _until_answered(server: Server) -> None:
 
 # -- upgrades ---------------------------------------------------------------------------------------------------------
 
-# The last one before quotas and the audit trail: what an operator of then upgrades from.
+# The last commit before quotas and the audit trail, as an example of an older version.
 _OLD_VERSION: Final = "889f626"
 _PACKAGES: Final = ("runtime", "remoting", "namesrv")
 

@@ -9,7 +9,7 @@ from benchmarks.scoreboard.page import Row
 from benchmarks.scoreboard.programs import attack, mutation, passing, soak, speed, together
 from benchmarks.speed.eviction import mass_expiry
 
-# heading -> ids
+# heading -> ids of rows
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Load and connections": ("L1", "L2", "L3", "L4"),
     "Hostile input": tuple(f"H{number}" for number in range(1, 7)),
@@ -19,7 +19,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Soak": ("S1", "S2"),
 }
 
-# Subjects of the rows.
+# Files that rows are about.
 _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
 _CLIENT: Final = (*_SERVER, "client/namesrv_client")
 _ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")

@@ -1,4 +1,4 @@
-"""Rows of the simulation: hours of virtual time, and thousands of seeds."""
+"""Rows measured in the simulation (tests/simulation): hours of virtual time, and thousands of seeds."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ from tests.simulation.faults import AGENTS, SERVERS, Fault
 from tests.simulation.simulation import Outcome, simulate
 from tests.simulation.world import WALL_START
 
-# a run with faults of its own is so long, in virtual seconds; times in it are a tenth of the defaults
+# virtual seconds of a run: an hour, since times are a tenth of the defaults
 _RUN_SECONDS: Final = 360.0
 _FAULTS_BEGIN: Final = 5.0
 _RUNS_PER_PROCESS: Final = 200
@@ -24,20 +24,20 @@ Plan = Callable[[random.Random], list[Fault]]
 
 
 def _on_all_cores(run: Callable[[int], Outcome], count: int) -> list[Outcome]:
-    # a process keeps some memory of each run
+    # Processes are replaced now and then, because each run leaves some memory behind.
     with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
         return list(pool.imap_unordered(run, range(count)))
 
 
 def _broken(name: str, what: str, outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> Figure:
-    """The number of runs that broke one of these invariants, or any; behind it, of how many, and which."""
+    """The number of runs that broke one of these invariants, or any; explained by the first five of them."""
     failed = [each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants)]
     first = (f"seed {each.seed}: {each.invariant}" for each in failed[:5])
     return none_of(name, what, len(failed), "; ".join((f"of {len(outcomes):,}", *first)))
 
 
 def all_seeds(count: int) -> list[Figure]:
-    """Random faults, as `make simulate` draws them: all invariants."""
+    """Random faults as in `make simulate`, checked against all invariants."""
     began = time.monotonic()
     outcomes = _on_all_cores(simulate, count)
     rate = count / (time.monotonic() - began)
@@ -48,12 +48,12 @@ def all_seeds(count: int) -> list[Figure]:
 
 
 def removals(count: int) -> list[Figure]:
-    """Brokers that come back while they are being removed, in schedules that a seed chooses."""
+    """Brokers that return while they are being removed, in random schedules."""
     return [_broken("wrong", "schedules that went wrong", _outcomes(_races, count), _REMOVALS)]
 
 
 def evictions(plan: Plan) -> Callable[[int], list[Figure]]:
-    """Healthy brokers under the faults of a plan."""
+    """A measure of evictions of healthy brokers under the faults of a plan."""
 
     def measured(runs: int) -> list[Figure]:
         outcomes, evicted = _outcomes(plan, runs), frozenset({"NoLiveBrokerEvicted"})
@@ -74,7 +74,7 @@ def _planned(plan: Plan, seed: int) -> Outcome:
 
 
 def stops(chosen: random.Random) -> list[Fault]:
-    """Servers stand still for 30 s every 10 min."""
+    """A server stops for 30 s every 10 min."""
     every, lasts = 60.0, 3.0
     ends = int(_RUN_SECONDS / every)
     return [
@@ -84,7 +84,7 @@ def stops(chosen: random.Random) -> list[Fault]:
 
 
 def long_stop(chosen: random.Random) -> list[Fault]:
-    """A server stands still for five minutes."""
+    """A server stops for five minutes."""
     return [Fault(chosen.uniform(_FAULTS_BEGIN, 20.0), "freeze", (chosen.choice(SERVERS),), 30.0)]
 
 
@@ -93,7 +93,7 @@ def clock_jumps(chosen: random.Random) -> list[Fault]:
     hour, day = 3_600.0, 86_400.0
     steps = [hour, -hour, -hour, hour, day, -day, -day, day, -WALL_START, WALL_START]
     jumps = [(_FAULTS_BEGIN + 4 * number, step) for number, step in enumerate(steps)]
-    # there and back, ten times a second
+    # forwards and backwards, ten times a second
     jumps += [(_FAULTS_BEGIN + 50 + number / 10, hour if number % 2 else -hour) for number in range(100)]
     server = chosen.choice(SERVERS)
     shift = chosen.uniform(0.0, 3.0)
@@ -101,7 +101,7 @@ def clock_jumps(chosen: random.Random) -> list[Fault]:
 
 
 def _races(chosen: random.Random) -> list[Fault]:
-    """All that makes a broker register anew while an older registration of it is being removed."""
+    """Faults that make a broker register again while an older registration of it is being removed."""
     faults = []
     for _ in range(chosen.randint(4, 12)):
         kind = chosen.choice(("reset", "half-open", "leave", "kill", "cut", "hog"))

@@ -1,7 +1,7 @@
-"""Scoreboard: measures what we promise, row by row, and puts each row on the page as soon as it is there.
+"""The scoreboard: measures each promise of the project, row by row, and writes each result to the page at once.
 
-A row that is red is a result: the exit code is 1 only when a row could not be measured, or, with --check, when the page
-claims more than its records.
+A red row is a result: the exit code is 1 only if a row could not be measured or, with --check, if the page claims more
+than its records.
 """
 
 import time
@@ -22,7 +22,7 @@ _PAGE: Final = ROOT / "docs" / "scoreboard.md"
 def main(arguments: Sequence[str]) -> int:
     """Measure the rows of the scoreboard."""
     command = Command(
-        "scoreboard", "Measure what we promise, and write the page.", {n: r.what for n, r in ROWS.items()}
+        "scoreboard", "Measure the promises of this project, and write the page.", {n: r.what for n, r in ROWS.items()}
     )
     add = command.parser.add_argument
     add("--all", action="store_true", help="also rows that are green, but for those that take long")
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         size = (options.in_full and row.full) or (options.short and row.short) or row.size or row.full
         if not _measured(name, size, options.page):
             failed.append(name)
-    # rows that were not measured may have gone yellow
+    # Rows that were not measured may have become yellow.
     _write(options.page, {})
     if failed:
         print(f"scoreboard: could not be measured: {' '.join(failed)}")
@@ -74,7 +74,7 @@ def _checked(path: Path, colours: dict[str, str]) -> int:
 
 
 def _measured(name: str, size: int, path: Path) -> bool:
-    """Measure a row, and put it on the page; whether it could be."""
+    """Measure a row and write it to the page; False if it could not be measured."""
     row, conditions, began = ROWS[name], Conditions.now(), time.monotonic()
     try:
         figures = row.measure(size)
@@ -86,10 +86,10 @@ def _measured(name: str, size: int, path: Path) -> bool:
     colour = record.result(page.digest(row.files))
     print(f"scoreboard: {name} is {colour}, after {time.monotonic() - began:.0f} s")
     for figure in figures:
-        print(f"  {page.spelt_figure(figure)}", flush=True)
+        print(f"  {page.format_figure(figure)}", flush=True)
     return True
 
 
 def _write(path: Path, new: dict[str, page.Record]) -> None:
-    # read anew: rows may have been measured by another run meanwhile
+    # The page is read again, because another run may have written rows in the meantime.
     path.write_text(page.text(SECTIONS, ROWS, {**page.read(path), **new}), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Real broker agents that change topics, leave and come back.
+"""Brokers of a soak: agents that change topics, leave and return.
 
-Their response to `settle` is what each has then: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
+Their response to `settle` has the topics of each broker: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ from typing import Final
 from benchmarks.soak.workers import PATIENCE_SECONDS, some_at_a_time
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 
-# shared by all brokers, so that each is on a few of them
+# topics of all brokers together, so that each is on several brokers
 TOPICS: Final = 500
 TOPICS_OF_A_BROKER: Final = 10
-# Topics that no broker has for long. Not ever new ones: of 200,000 topics that are gone a server remembers when they
-# went, for clients that watch, and an hour would only begin to fill that.
+# Names of topics that no broker has for long. They are reused: a server remembers up to 200,000 removed topics for
+# watching clients, and new names would make its memory grow for the whole hour.
 _PASSING: Final = 500
-# brokers that are away at the same time, of all
+# largest share of brokers that are away at the same time
 _AWAY_SHARE: Final = 0.05
 
 
 class Brokers:
-    """Agents by the number of their broker, and those that are away."""
+    """The agents by number, and the numbers of those that are away."""
 
     def __init__(
         self, port: int, prefix: str, numbers: Sequence[int], *, heartbeat_seconds: float, expiry_seconds: float
@@ -33,7 +33,7 @@ class Brokers:
         self._numbers = numbers
         self._times = {"heartbeat_seconds": heartbeat_seconds, "expiry_seconds": expiry_seconds}
         self._random = random.Random(prefix)
-        # ever new ones: all that a server keeps of a name that is gone adds up
+        # Each agent has a new broker name: whatever a server keeps of a removed broker adds up.
         self._names = itertools.count()
         self._agents: dict[int, BrokerAgent] = {}
         self._away: set[int] = set()
@@ -48,7 +48,7 @@ class Brokers:
             expiry_seconds=self._times["expiry_seconds"],
         )
         names = self._random.sample(range(TOPICS), TOPICS_OF_A_BROKER)
-        # as various as changes make them, or memory would grow until they have
+        # Numbers of queues vary from the start, as later changes make them; otherwise memory would grow at first.
         return BrokerAgent(settings, [self._topic(f"topic-{name}") for name in names])
 
     def _topic(self, name: str) -> TopicConfig:
@@ -56,7 +56,7 @@ class Brokers:
         return TopicConfig(name, queues, queues)
 
     async def start(self) -> None:
-        """All of them, some at a time."""
+        """Start all agents, some at a time."""
         await some_at_a_time(self._join, self._numbers)
 
     async def _join(self, number: int) -> None:
@@ -65,7 +65,7 @@ class Brokers:
         await agent.registered(count=1, timeout_seconds=PATIENCE_SECONDS)
 
     async def change(self) -> str:
-        """Have one leave or come back, or change a topic."""
+        """Let an agent leave or return, or change one of its topics."""
         number = self._random.choice(list(self._agents))
         if number in self._away:
             self._away.remove(number)
@@ -88,14 +88,14 @@ class Brokers:
             if name not in topics:
                 await agent.create_topic(TopicConfig(name, 4, 4))
             return "created"
-        # one of its own, or another one
+        # one of the broker's topics, or a new one
         name = self._random.choice([*topics, f"topic-{self._random.randrange(TOPICS)}"])
         change = agent.update_topic if name in agent.topics else agent.create_topic
         await change(self._topic(name))
         return "changed"
 
     async def settle(self, _: object) -> dict[str, dict[str, list[int]]]:
-        """All are there, and the server knows all that they have."""
+        """Let all agents return, and wait until the server knows all topics."""
         for number in sorted(self._away):
             await self._join(number)
         self._away.clear()
@@ -113,5 +113,5 @@ class Brokers:
         }
 
     async def stop(self) -> None:
-        """Leave, all at once."""
+        """Stop all agents at the same time."""
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))

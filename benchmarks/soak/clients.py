@@ -1,7 +1,7 @@
-"""Real clients that come, pull, watch and go.
+"""Clients of a soak, which pull or watch topics, and are replaced.
 
-Their response to `settle`, with the routes {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}, is how many clients know
-another route of a topic when patience ends: {TOPIC: COUNT}.
+`settle` gets the true routes {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}; the response is the number of clients with
+another route of a topic: {TOPIC: COUNT}.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from namesrv_client import ClientSettings, RouteClient, RouteError
 _TOPICS_OF_A_CLIENT: Final = 3
 # topic -> broker -> queues to read, queues to write
 Routes = Mapping[str, Mapping[str, list[int]]]
-# every tenth is notified of changes, the others poll
+# Every tenth client watches, the others poll.
 _WATCHING: Final = 10
 
 
 class Clients:
-    """All of them, and the topics of each."""
+    """The clients, and the topics of each."""
 
     def __init__(self, port: int, count: int, poll_seconds: float) -> None:
         self._port = port
@@ -35,7 +35,7 @@ class Clients:
         self._topics: dict[RouteClient, list[str]] = {}
 
     async def start(self) -> None:
-        """Some at a time."""
+        """Start all clients, some at a time."""
         self._clients = await some_at_a_time(self._started, range(self._count))
 
     async def _started(self, number: int) -> RouteClient:
@@ -43,7 +43,7 @@ class Clients:
             name_servers=f"127.0.0.1:{self._port}",
             poll_seconds=self._poll_seconds,
             warm_up_seconds=0.0,
-            # a thousand in one process: each waits for the others before it looks at a response that has come
+            # Long time-outs: with a thousand clients in one process a response waits before it is handled.
             attempt_timeout_seconds=10.0,
             connect_timeout_seconds=10.0,
             call_timeout_seconds=30.0,
@@ -57,12 +57,12 @@ class Clients:
 
     async def _pull(self, client: RouteClient) -> None:
         for topic in self._topics[client]:
-            # no broker has it now, or the server is stopped; the client goes on polling
+            # The topic has no broker now, or the server is stopped; the client continues to poll.
             with contextlib.suppress(RouteError):
                 await client.route(topic)
 
     async def change(self) -> str:
-        """Let another one come for one that leaves."""
+        """Replace a client."""
         number = self._random.randrange(len(self._clients))
         client = self._clients[number]
         del self._topics[client]
@@ -71,7 +71,7 @@ class Clients:
         return "came"
 
     async def settle(self, routes: Routes) -> Counter[str]:
-        """Each knows all there is to know of its topics, and nothing else."""
+        """Wait until each client has the true routes of its topics; return the number of wrong ones by topic."""
         ends_at = time.monotonic() + PATIENCE_SECONDS
         for client in self._clients:
             await self._pull(client)
@@ -90,7 +90,7 @@ class Clients:
         )
 
     async def stop(self) -> None:
-        """Leave, all at once."""
+        """Close all clients at the same time."""
         await asyncio.gather(*(client.__aexit__(None, None, None) for client in self._clients))
 
 

@@ -1,9 +1,9 @@
-"""Soak of a real server: brokers and clients come and go for an hour.
+"""Soak of a server with 1,000 agents and 1,000 clients, for an hour.
 
-1,000 agents and 1,000 clients, in the real code. In turn everything changes for a while (brokers leave, die, freeze and
-come back, topics change, clients go, strangers send garbage, the server itself is stopped for a moment) and comes to
-rest: then the tables, and the routes of each client, have to be the truth, and the server is measured. The exit code is
-1 when a bound is broken, 2 when it could not be measured.
+Phases of churn and of rest alternate. During churn brokers leave, die, freeze and return, topics change, clients are
+replaced, strangers send garbage, and the server itself is stopped for a moment. At rest the tables and the routes of
+all clients must match the brokers, and the server's resources are measured. The exit code is 1 if a bound is broken, 2
+if the soak could not be measured.
 """
 
 import argparse
@@ -18,40 +18,41 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from benchmarks.abuse.others import metric, scraped
+from benchmarks.abuse.well_behaved import metric, scraped
 from benchmarks.harness.command import Command, report
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
-from benchmarks.harness.rounds import Bench, raise_file_limit
+from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Wire, request, route_request
 from benchmarks.soak.brokers import Brokers
 from benchmarks.soak.clients import Clients, Routes
-from benchmarks.soak.found import Found, Sample
-from benchmarks.soak.noise import EXPECTED_REFUSALS, Noise
+from benchmarks.soak.noise import EXPECTED_REFUSALS, Strangers
+from benchmarks.soak.observations import Observations, Sample
 from benchmarks.soak.workers import PATIENCE_SECONDS, Crew
 from namesrv_remoting.codes import RequestCode
 
-# brokers of a process of their own, which is killed and frozen; no other one is silent
+# name of brokers whose process is killed and frozen; no other broker may be evicted for silence
 _VICTIM: Final = "victim"
 _VICTIMS_SHARE: Final = 0.06
 _LOOK_SECONDS: Final = 0.25
+_STRANGERS_A_SECOND: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long everything takes: in full a sixth of the defaults, so that an hour has the heartbeats of six."""
+    """Durations and intervals; in full a sixth of the defaults, so that an hour has the heartbeats of six hours."""
 
     churn_seconds: float
     heartbeat_seconds: float
     expiry_seconds: float
     scan_seconds: float
     poll_seconds: float
-    # for how long the server itself is stopped
+    # duration of a stop of the server
     stopped_seconds: float
-    # Requests that are never repeated and sent first: as many as a server remembers, or a leak would hide behind them.
+    # Different requests that are sent first, as many as the server caches; later growth is not that of the cache.
     requests: int
-    # at rest, until it counts: a server returns free memory every 15 s
+    # time at rest before memory is measured; the server returns free memory to the system every 15 s
     rest_seconds: float
 
 
@@ -63,33 +64,33 @@ def main(arguments: Sequence[str]) -> int:
     """Soak a server."""
     command = Command("soak", "Soak a NameServer on loopback.", {})
     add = command.parser.add_argument
-    add("--minutes", type=float, default=60.0, help="for how long (60)")
+    add("--minutes", type=float, default=60.0, help="duration (60)")
     add("--agents", type=int, default=1000, metavar="N", help="brokers (1000)")
     add("--clients", type=int, default=1000, metavar="N", help="clients (1000)")
-    add("--short", action="store_true", help="everything five times as fast")
+    add("--short", action="store_true", help="shorter phases and intervals")
     options = command.parse(arguments)
     raise_file_limit()
-    found, conditions = Found(), Conditions.now()
+    observed, conditions = Observations(), Conditions.now()
     try:
         with ExitStack() as stack:
-            _Soak(options, found, stack).run()
+            _Soak(options, observed, stack).run()
     except (BenchError, OSError) as error:
         _say(f"cannot be measured: {error}")
         return 2
-    for line in (*found.untrue, *found.unexpected):
+    for line in (*observed.untrue, *observed.unexpected):
         _say(line)
-    figures = found.figures()
+    figures = observed.figures()
     report(options, conditions.members(), {"Soak": figures})
     return int(any(figure.verdict == "missed" for figure in figures))
 
 
 class _Soak:
-    """Churn and rest, in turn."""
+    """The server and its peers, and the alternation of churn and rest."""
 
-    def __init__(self, options: argparse.Namespace, found: Found, stack: ExitStack) -> None:
+    def __init__(self, options: argparse.Namespace, observed: Observations, stack: ExitStack) -> None:
         times = self._durations = SHORT if options.short else FULL
         self._seconds = options.minutes * 60
-        self._found = found
+        self._observations = observed
         flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
         self._server: Server = stack.enter_context(daemon(Bench(), *flags))
         port, victims = self._server.port, max(1, round(options.agents * _VICTIMS_SHARE))
@@ -98,27 +99,29 @@ class _Soak:
         self._brokers = stack.enter_context(Crew(partial(Brokers, port, "broker", numbers[victims:], **beats)))
         self._victims = stack.enter_context(Crew(partial(Brokers, port, _VICTIM, numbers[:victims], **beats)))
         self._clients = stack.enter_context(Crew(partial(Clients, port, options.clients, times.poll_seconds)))
-        self._noise = stack.enter_context(Noise(port))
+        self._strangers = Strangers(port)
         for crew in (self._brokers, self._victims, self._clients):
             crew.response()
-        _say(f"{options.agents:,} agents and {options.clients:,} clients are there")
+        _say(f"{options.agents:,} agents and {options.clients:,} clients have started")
 
     def run(self) -> None:
-        """Until the time is over, and there are two samples, which growth needs."""
+        """Alternate churn and rest until the time is over and there are two samples, which growth needs."""
         began = time.monotonic()
         with Wire(self._server, PATIENCE_SECONDS) as wire:
             for number in range(self._durations.requests):
                 wire.request(route_request(f"unknown-{number}"))
         faults = self._faults()
-        while len(self._found.samples) < 2 or time.monotonic() - began < self._seconds:
+        while len(self._observations.samples) < 2 or time.monotonic() - began < self._seconds:
             self._churn(*next(faults))
             self._compare()
             resident = self._resident_at_rest()
-            self._found.samples.append(self._sample(time.monotonic() - began, resident))
-            _say(f"{(time.monotonic() - began) / 60:5.1f} min  {resident / 1e6:.1f} MB  {self._found.samples[-1]}")
+            self._observations.samples.append(self._sample(time.monotonic() - began, resident))
+            _say(
+                f"{(time.monotonic() - began) / 60:5.1f} min  {resident / 1e6:.1f} MB  {self._observations.samples[-1]}"
+            )
         until_now = len(self._server.log())
-        _, self._found.exit_code = self._server.terminated(PATIENCE_SECONDS)
-        self._found.unexpected += [
+        _, self._observations.exit_code = self._server.terminated(PATIENCE_SECONDS)
+        self._observations.unexpected += [
             str(entry)
             for number, entry in enumerate(self._server.log())
             if not _is_expected(entry, is_stopping=number >= until_now)
@@ -127,19 +130,19 @@ class _Soak:
     # -- churn ---------------------------------------------------------------------------------------------------------
 
     def _churn(self, name: str, fault: Callable[[], None]) -> None:
-        """Let everything change for a while."""
+        """Change brokers and clients for a while, with one fault meanwhile."""
         seconds = self._durations.churn_seconds
-        for crew in (self._brokers, self._clients):
-            crew.command("churn", seconds)
-        self._noise.churn(seconds)
-        fault()
-        self._found.done[name] += 1
-        for crew in (self._brokers, self._clients):
-            self._found.done += crew.response(seconds)
-        self._found.done["strangers"] += self._noise.settle()
+        with Repeating(self._strangers.connect, at_most=_STRANGERS_A_SECOND):
+            for crew in (self._brokers, self._clients):
+                crew.command("churn", seconds)
+            fault()
+            self._observations.done[name] += 1
+            for crew in (self._brokers, self._clients):
+                self._observations.done += crew.response(seconds)
+        self._observations.done["strangers"] = self._strangers.connections
 
     def _faults(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Each once, in any order, and again."""
+        """All faults in random order, again and again."""
         expired_seconds = self._durations.expiry_seconds + 2 * self._durations.scan_seconds
         faults: dict[str, Callable[[], None]] = {
             "killed": partial(self._return_after, self._victims.kill),
@@ -159,7 +162,7 @@ class _Soak:
     # -- truth ---------------------------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
-        """Let all come to rest, and compare the tables and the clients' routes with what the brokers have."""
+        """Let all peers come to rest, and compare the tables and the clients' routes with the brokers' topics."""
         topics_of: dict[str, dict[str, list[int]]] = {}
         for crew in (self._brokers, self._victims):
             crew.command("settle")
@@ -168,13 +171,13 @@ class _Soak:
         for broker, topics in topics_of.items():
             for topic, queues in topics.items():
                 routes.setdefault(topic, {})[broker] = queues
-        self._found.untrue += self._untrue(set(topics_of), routes)
+        self._observations.untrue += self._untrue(set(topics_of), routes)
         self._clients.command("settle", routes)
         wrong = self._clients.response()
-        self._found.untrue += [f"{count} clients' route of {topic}" for topic, count in wrong.items()]
+        self._observations.untrue += [f"{count} clients' route of {topic}" for topic, count in wrong.items()]
 
     def _untrue(self, brokers: set[str], routes: Routes) -> list[str]:
-        """Differences between tables and truth; some brokers learn of an eviction by their next heartbeat only."""
+        """Differences between tables and brokers; they may last until the next heartbeat of an evicted broker."""
         gives_up_at = time.monotonic() + PATIENCE_SECONDS
         with Wire(self._server, PATIENCE_SECONDS) as wire:
             while True:
@@ -190,7 +193,7 @@ class _Soak:
     # -- the server ----------------------------------------------------------------------------------------------------
 
     def _resident_at_rest(self) -> int:
-        """The least memory within the time of rest: the server gives back free memory now and then."""
+        """The least resident memory during the rest, in which the server returns free memory to the system."""
         ends_at = time.monotonic() + self._durations.rest_seconds
         least = self._server.status_bytes()
         while time.monotonic() < ends_at:
@@ -205,14 +208,14 @@ class _Soak:
 
 
 def _is_expected(entry: dict[str, Any], *, is_stopping: bool) -> bool:
-    """True for an entry of the log that is below a warning, or that some fault here explains."""
+    """True for a log entry below a warning, or one that a fault of the soak explains."""
     match entry["event"]:
         case "broker_evicted":
             expected = is_stopping or str(entry["broker_name"]).startswith(_VICTIM)
         case "connection_refused":
             expected = entry["reason"] in EXPECTED_REFUSALS
         case event:
-            # an expiry that is so short; a server that was stopped, by us or for lack of processor time
+            # Warnings of the short expiry, and of a loop that was late because the server had been stopped.
             expected = event in {"settings_warning", "event_loop_lagged"}
     return expected or entry["level"] in ("debug", "info")
 

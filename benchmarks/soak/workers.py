@@ -16,30 +16,30 @@ from benchmarks.harness.figures import BenchError
 from namesrv_runtime import loops
 
 T = TypeVar("T")
-# What is wrong for so long stays wrong; a busy machine is only late.
+# A state that is wrong for so long counts as wrong; a busy machine is only late.
 PATIENCE_SECONDS: Final = 600.0
 _AT_ONCE: Final = 50
 _CHANGES_A_SECOND: Final = 20
 
 
 class Workers(Protocol):
-    """The brokers or clients of such a process."""
+    """The brokers or clients of a process."""
 
     async def start(self) -> None:
-        """Start all of them, before the first command."""
+        """Start all workers, before the first command."""
 
     async def change(self) -> str:
-        """Make a change; returns its name."""
+        """Make a random change and return its name."""
 
     async def settle(self, value: Any, /) -> Any:
-        """Come to rest; returns the response to the command."""
+        """Come to rest and return the response to the command."""
 
     async def stop(self) -> None:
-        """Leave, all at once."""
+        """Stop all workers at the same time."""
 
 
 class Crew:
-    """One such process, from outside, until the block ends."""
+    """The parent's end of a process of workers, which is killed when the block ends."""
 
     def __init__(self, workers: Callable[[], Workers]) -> None:
         self._workers = workers
@@ -48,13 +48,13 @@ class Crew:
     def start(self) -> None:
         """Start the process, also again after its end; its first response says that all workers have started."""
         self._pipe, theirs = multiprocessing.Pipe()
-        # Not forked: a copy of a connection would stay open in the process when it is closed here.
+        # A forked process would inherit our connections, and keep them open when we close them.
         self._process = multiprocessing.get_context("spawn").Process(target=_work, args=(self._workers, theirs))
         self._process.start()
         theirs.close()
 
     def command(self, name: str, value: Any = None) -> None:
-        """Send a command; `response` waits for its end."""
+        """Send a command, whose response `response` returns."""
         self._pipe.send((name, value))
 
     def response(self, within_seconds: float = 0.0) -> Any:
@@ -64,21 +64,21 @@ class Crew:
                 return self._pipe.recv()
         except EOFError:
             raise BenchError("a process of brokers or clients has ended") from None
-        raise BenchError(f"brokers or clients have no response within {PATIENCE_SECONDS:g} s")
+        raise BenchError(f"a process of brokers or clients does not respond within {PATIENCE_SECONDS:g} s")
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
         os.kill(self._process.pid or 0, number)
 
     def leave(self) -> None:
-        """Let all workers leave, and wait for the end of the process. Raises BenchError."""
+        """Stop all workers, and wait for the exit of the process. Raises BenchError."""
         self._pipe.send(None)
         self._process.join(PATIENCE_SECONDS)
         if self._process.is_alive():
-            raise BenchError("a process of brokers or clients does not end")
+            raise BenchError(f"a process of brokers or clients does not exit within {PATIENCE_SECONDS:g} s")
 
     def kill(self) -> None:
-        """End the process as a power cut would."""
+        """Kill the process, as a power failure would."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
@@ -91,7 +91,7 @@ class Crew:
 
 
 async def some_at_a_time(begin: Callable[[int], Awaitable[T]], numbers: Iterable[int]) -> list[T]:
-    """Begin with each of these numbers, but not with all at once."""
+    """Call a function for each number, at most _AT_ONCE at a time, and return all results."""
     left, begun = iter(numbers), list[T]()
     while some := list(islice(left, _AT_ONCE)):
         begun += await asyncio.gather(*map(begin, some))
@@ -102,7 +102,7 @@ async def some_at_a_time(begin: Callable[[int], Awaitable[T]], numbers: Iterable
 
 
 def _work(workers: Callable[[], Workers], pipe: Connection) -> None:
-    # A frozen broker logs that it is late, and clients that the server is stopped.
+    # Without warnings of late heartbeats and of a stopped server, which the faults cause.
     logging.disable(logging.WARNING)
     loops.run(lambda: _obey(workers(), pipe))
 
@@ -124,7 +124,7 @@ def _received(pipe: Connection) -> Any:
 
 
 async def _churn(workers: Workers, seconds: float) -> Counter[str]:
-    """Change something, over and over, for so long; the number of changes by name."""
+    """Make changes for some seconds, and return their numbers by name."""
     done = Counter[str]()
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:

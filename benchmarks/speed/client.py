@@ -6,20 +6,20 @@ import statistics
 import time
 import tracemalloc
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, medians
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, daemon
-from benchmarks.harness.wire import TOPIC_NAME, Broker, Wire, native_request, register, topics
+from benchmarks.harness.wire import TOPIC_NAME, Broker, Wire, register, topics
 from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
 from namesrv_remoting.codes import RequestCode
 from namesrv_runtime import loops
 
-# of a large producer, on so many broker groups
+# topics of a large producer, each on so many broker groups
 _TOPICS: Final = 10_000
 _GROUPS: Final = 8
-# topics to which it sends in turn, each so often in each round
+# topics to which the producer sends in turn, and how often to each in a round
 _SENT_TO: Final = 1_000
 _SENDS: Final = 200
 _POLLS: Final = 20
@@ -34,7 +34,7 @@ def measure(bench: Bench) -> list[Figure]:
         register(wire, [Broker(f"broker{group}", f"127.0.0.1:{10911 + group}", every) for group in range(_GROUPS)])
         names = [topic.topic_name for topic in every]
         sent_to = names[:_SENT_TO]
-        # no poll but those that are measured; a server that has just started is believed
+        # The client polls only when it is measured, and trusts a server that has just started.
         settings = ClientSettings(name_servers=server.address, warm_up_seconds=0.0, poll_seconds=86_400.0)
         with SyncRouteClient(settings) as client:
             for name in sent_to:
@@ -49,14 +49,14 @@ def measure(bench: Bench) -> list[Figure]:
             )
             for name in names[_SENT_TO:]:
                 client.route(name)
-            # learns of which changes it knows
+            # The first poll learns the revision of the server.
             client.refresh()
             polls = bench.in_turn("polls", {"unchanged": partial(_poll, client, server, wire)})["unchanged"]
         body_bytes = _unchanged_body_bytes(wire, names)
         bench.progress("memory of the client")
         sizes = loops.run(partial(_memory, settings, names))
     polling = f"polling {_TOPICS:,} unchanged topics"
-    behind = f"round trip {medians('milliseconds', [wall for _, _, wall in polls])}"
+    details = f"round trip {medians('milliseconds', [wall for _, _, wall in polls])}"
     return [
         *(
             Figure(
@@ -71,14 +71,14 @@ def measure(bench: Bench) -> list[Figure]:
             "client.first_route", "first route of a client that has just started", "milliseconds", found["cold"],
             at_most(20),
         ),
-        Figure("client.poll.questions", f"{polling}: requests", "times", [sent for sent, _, _ in polls], at_most(1)),
+        Figure("client.poll.requests", f"{polling}: requests", "times", [sent for sent, _, _ in polls], at_most(1)),
         Figure(
             "client.poll.bytes", f"{polling}: body of the response / {_MOST_BYTES} bytes", "times",
             (body_bytes / _MOST_BYTES,), at_most(1), f"{body_bytes} bytes",
         ),
         Figure(
             "client.poll.server", f"{polling}: server's processor time", "milliseconds", [cpu for _, cpu, _ in polls],
-            at_most(5), behind,
+            at_most(5), details,
         ),
         *(
             Figure(
@@ -112,7 +112,7 @@ async def _selects_in_a_task(settings: ClientSettings, names: list[str]) -> floa
 
 
 def _first_route(settings: ClientSettings, name: str) -> float:
-    """From nothing to a route, connecting included, in milliseconds."""
+    """Milliseconds from a new client, which has to connect, to its first route."""
 
     async def cold() -> float:
         began = time.perf_counter()
@@ -124,7 +124,7 @@ def _first_route(settings: ClientSettings, name: str) -> float:
 
 
 def _poll(client: SyncRouteClient, server: Server, wire: Wire) -> tuple[float, float, float]:
-    """Requests, processor time of the server and round trip, both in milliseconds, of a poll on average."""
+    """Averages of a poll: requests, the server's processor time, and the round trip (both in milliseconds)."""
     requests, cpu, wall = _requests(wire), server.cpu_seconds(), time.perf_counter()
     for _ in range(_POLLS):
         if not client.refresh():
@@ -134,25 +134,23 @@ def _poll(client: SyncRouteClient, server: Server, wire: Wire) -> tuple[float, f
 
 
 def _requests(wire: Wire) -> int:
-    """The requests of clients until now."""
+    """The number of requests that all clients have sent."""
     found = wire.native(RequestCode.LIST_CONNECTIONS, role="client")
     return sum(connection["requests"] for connection in found["connections"])
 
 
 def _unchanged_body_bytes(wire: Wire, names: list[str]) -> int:
-    """The body of a response that nothing has changed."""
-    info = wire.info()
-    members: dict[str, Any] = {"boot_id": info["boot_id"], "since": info["revision"], "wait_ms": 0}
-    return len(wire.success(native_request(RequestCode.PULL_ROUTES, topics=names, **members)).body)
+    """Size of the body of a response which says that nothing has changed."""
+    return len(wire.success(wire.watch_frame(names, wait_ms=0)).body)
 
 
 async def _memory(settings: ClientSettings, names: list[str]) -> tuple[float, float]:
-    """Bytes of a topic that is known, and of one that is sent to; of a client that has just got all of them."""
+    """Bytes of memory per topic with its route, and with its route and the next queue."""
     async with RouteClient(settings) as client:
         tracemalloc.start()
         try:
             before = _traced()
-            # as by a client that requests each of them; the names are the caller's
+            # The strings of the names exist already, as in an application.
             await asyncio.gather(*(client.route(name) for name in names))
             await client.refresh()
             known = _traced()

@@ -1,4 +1,4 @@
-"""The web console over 3 servers with 10,000 topics on 100 brokers: its memory, its pages, and delays of events."""
+"""The web console with 3 servers, 10,000 topics and 100 brokers: its memory, its pages, and delays of events."""
 
 import http.client
 import itertools
@@ -21,9 +21,9 @@ _BROKERS: Final = 100
 _TOPICS: Final = 10_000
 _NAME: Final = "topic-of-some-length-%d"
 _PATIENCE_SECONDS: Final = 60.0
-# The work of a console in half a second in which only ages change.
+# More processor time than the console needs in half a second in which only ages change.
 _QUIET_SECONDS: Final = 0.1
-# how long a server is watched while nothing happens
+# how long a server is observed while nothing changes
 _IDLE_SECONDS: Final = 5
 _PAGES: Final = ("/", "/brokers", "/topics", "/topic?name=topic-of-some-length-77", "/diff")
 _SEARCHES: Final = ("t", "to", "topic", "length-77", "9999", "nothing")
@@ -39,10 +39,10 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     figures: list[Figure] = []
 
     def add(  # noqa: PLR0913 - a figure has so many fields
-        key: str, what: str, unit: Unit, values: list[float], *, most: float | None = None, behind: str = ""
+        key: str, what: str, unit: Unit, values: list[float], *, most: float | None = None, details: str = ""
     ) -> None:
         target = None if most is None else at_most(most)
-        figures.append(Figure(f"console.{name}.{key}", what, unit, values, target, behind, column=where))
+        figures.append(Figure(f"console.{name}.{key}", what, unit, values, target, details, column=where))
 
     with ExitStack() as stack:
         servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(_SERVERS)]
@@ -60,15 +60,15 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         add("filled", "from its start until every topic is known", "seconds", [time.monotonic() - began])
         pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
         worst = max(pages, key=lambda path: statistics.median(pages[path]))
-        add("page", "the slowest page", "seconds", pages[worst], behind=worst)
+        add("page", "the slowest page", "seconds", pages[worst], details=worst)
         searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
         add("search", "a search", "milliseconds", _ms(searches), most=100)
         changing = brokers[7]
         delays = list(_delays(bench, console, wires, changing))
         what = "from a registration until the overview shows it"
         add("event", what, "milliseconds", _ms([event for event, _ in delays]), most=500)
-        what, behind = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
-        add("route", what, "milliseconds", _ms([route for _, route in delays]), most=500, behind=behind)
+        what, details = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
+        add("route", what, "milliseconds", _ms([route for _, route in delays]), most=500, details=details)
         _until(lambda: _is_quiet(console))
         cpu = [server.cpu_seconds() for server in servers]
         time.sleep(_IDLE_SECONDS)
@@ -84,7 +84,7 @@ def _ms(seconds: list[float]) -> list[float]:
 
 
 def _broker(number: int, spread: int) -> Broker:
-    """One of the brokers; a topic is on so many neighbours."""
+    """The broker with this number; each topic is on `spread` brokers with consecutive numbers."""
     every = topics(_NAME, _TOPICS)
     own = [topic for at, topic in enumerate(every) if (at + number) % _BROKERS < spread]
     return Broker(f"broker-{number}", f"10.0.0.{number}:10911", own, "cluster-1")
@@ -103,7 +103,7 @@ def _console(bench: Bench, servers: list[Server]) -> Iterator[Server]:
 
 
 def _page(console: Server, path: str) -> tuple[float, str]:
-    """How long it takes until the whole page is there, and the page."""
+    """Seconds until the whole page has come, and the page."""
     connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=_PATIENCE_SECONDS)
     began = time.perf_counter()
     connection.request("GET", path)
@@ -117,7 +117,7 @@ def _page(console: Server, path: str) -> tuple[float, str]:
 
 
 def _is_complete(console: Server) -> bool:
-    """Whether it knows every topic of every server."""
+    """True once the console knows every topic of every server."""
     _, page = _page(console, "/diff.json")
     return [server["topics"] for server in json.loads(page)["servers"]] == [_TOPICS] * _SERVERS
 
@@ -127,7 +127,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[tuple[float, float]]:
-    """A broker's topics get other queues: delays of the event in the open overview, of the queues on a topic's page."""
+    """Delays of changes of queues: of the event on an open overview, and of the queues on an open topic page."""
     with _stream(console, "/") as overview, _stream(console, f"/topic?name={broker.topics[0].topic_name}") as topic:
         for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
             _until(lambda: _is_quiet(console))
@@ -145,7 +145,7 @@ def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) ->
 
 
 def _is_quiet(console: Server) -> bool:
-    """Whether all that came before is on the screens."""
+    """True if the console does almost nothing, because open pages show all changes."""
     before = console.cpu_seconds()
     time.sleep(0.5)
     return console.cpu_seconds() - before < _QUIET_SECONDS

@@ -12,18 +12,18 @@ from benchmarks.harness.rounds import Bench, Repeating, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Broker, Wire, many_brokers, route_request
 
-# of each broker, and of no other one
+# topics of each broker, which no other broker has
 _TOPICS: Final = 1_000
-# of those, how many are pulled
+# topics of each broker that are pulled
 _PULLED: Final = 20
 _SMALL: Final = 10
 _LARGE: Final = 1_000
-# a round is a median of this many
+# the value of a round is the median of so many deaths
 _DEATHS_A_ROUND: Final = 30
 _AT_ONCE: Final = 100
 _PATIENCE_SECONDS: Final = 120.0
 _EXPIRY_SECONDS: Final = 3.0
-# All register within one pause between two scans, and expire before the next: the first that is long enough is taken.
+# Scan intervals to try: all brokers have to register between two scans, and to expire before the second one.
 _SCAN_SECONDS: Final = (20.0, 40.0, 80.0)
 
 
@@ -41,8 +41,8 @@ def measure_deaths(bench: Bench) -> list[Figure]:
             {
                 "small, same": lambda: _round(few, lambda: 0),
                 "large, same": lambda: _round(many, lambda: 0),
-                # What has just come back lies in the processor's caches, however large the tables are; what any
-                # broker left in a million topics does not, and waiting for memory counts, too.
+                # The rows of a broker that has just registered are in the processor's caches, however large the tables
+                # are. Those of a random broker are not, so that waiting for memory counts.
                 "small, any": lambda: _round(few, lambda: random.randrange(_SMALL)),
                 "large, any": lambda: _round(many, lambda: random.randrange(_LARGE)),
             },
@@ -70,7 +70,7 @@ class _Table:
         self._brokers = many_brokers(brokers, "topic-%d", _TOPICS)
         # broker -> its connection
         self._wires = [self._registered(broker) for broker in self._brokers]
-        # last: a connection that is silent for two minutes is closed
+        # Opened last, because the server closes a connection that is silent for two minutes.
         self._admin = Wire(server)
 
     def __enter__(self) -> Self:
@@ -83,14 +83,14 @@ class _Table:
     def _registered(self, broker: Broker) -> Wire:
         wire = Wire(self._server)
         wire.success(broker.json_frame())
-        # there are encoded responses, as in a server that is in use
+        # The server caches encoded responses of pulled topics, as a server in use does.
         pulled = broker.topics[:: _TOPICS // _PULLED]
         wire.send(b"".join(route_request(topic.topic_name) for topic in pulled))
         wire.skip(len(pulled))
         return wire
 
     def death(self, number: int) -> float:
-        """Let a broker die and come back: processor time of its death, in milliseconds."""
+        """Close a broker's connection, and reconnect it; milliseconds of processor time until it is evicted."""
         brokers = self._admin.info()["brokers"]
         cpu = self._server.cpu_seconds()
         self._wires[number].close()
@@ -109,7 +109,7 @@ def _round(table: _Table, which: Callable[[], int]) -> float:
 
 
 def scans(bench: Bench, count: int) -> list[Figure]:
-    """Stalls while scans find so many brokers alive, and while one finds all of them silent."""
+    """Stalls during scans of `count` live brokers, and during a scan that evicts all of them."""
     figures = []
     for name, what, stalls in (
         ("usual", "all alive", _while_alive),
@@ -117,17 +117,17 @@ def scans(bench: Bench, count: int) -> list[Figure]:
     ):
         bench.progress(f"scans of {count:,} brokers, {what}")
         longest_ms, wall_ms, probes = stalls(bench, count)
-        behind = f"{wall_ms:.0f} ms on the clock, {probes:,} responses"
+        details = f"{wall_ms:.0f} ms on the clock, {probes:,} responses"
         text = f"scan of {count:,} brokers, {what}: longest work between two responses"
-        figures.append(Figure(f"eviction.search.{name}", text, "milliseconds", (longest_ms,), at_most(20), behind))
+        figures.append(Figure(f"eviction.search.{name}", text, "milliseconds", (longest_ms,), at_most(20), details))
     return figures
 
 
 def mass_expiry(count: int) -> list[Figure]:
-    """The second of these, for the scoreboard: so many brokers are found silent by one scan."""
+    """For the scoreboard: the stall during a scan that evicts `count` brokers."""
     longest_ms, wall_ms, probes = _while_silent(Bench(), count)
-    behind = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses"
-    return [Figure("stall", "longest work between two responses", "milliseconds", (longest_ms,), at_most(20), behind)]
+    details = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses"
+    return [Figure("stall", "longest work between two responses", "milliseconds", (longest_ms,), at_most(20), details)]
 
 
 def _while_alive(bench: Bench, count: int) -> tuple[float, float, int]:
@@ -153,7 +153,7 @@ def _while_silent(bench: Bench, count: int) -> tuple[float, float, int]:
 
 @contextmanager
 def _silent(bench: Bench, count: int, scan_seconds: float) -> Iterator[tuple[Server, Wire, bool]]:
-    """A server with so many silent brokers, another connection, and whether all registered before the next scan."""
+    """A server with silent brokers, another connection, and True if all brokers registered before the next scan."""
     times = ("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(scan_seconds))
     began = time.monotonic()
     with daemon(bench, *times) as server, Wire(server) as wire, Wire(server) as brokers:
@@ -162,7 +162,7 @@ def _silent(bench: Bench, count: int, scan_seconds: float) -> Iterator[tuple[Ser
 
 
 def register_at_once(wire: Wire, brokers: Sequence[Broker]) -> None:
-    """Register some hundred brokers with one write. Raises BenchError."""
+    """Register brokers, a hundred with one write. Raises BenchError."""
     for first in range(0, len(brokers), _AT_ONCE):
         some = brokers[first : first + _AT_ONCE]
         wire.send(b"".join(broker.native_frame() for broker in some))
@@ -172,7 +172,7 @@ def register_at_once(wire: Wire, brokers: Sequence[Broker]) -> None:
 
 
 class _Probe:
-    """A connection that always waits for one response."""
+    """A connection with one request in flight, which notes the longest times until a response."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -180,7 +180,7 @@ class _Probe:
         self._frame = route_request("nothing")
         self.responses = 0
         self.longest_ms = 0.0
-        # the most that the server's loop computed between a request and its response: other processes do not change it
+        # the most processor time of the server's loop between a request and its response
         self.longest_cpu_ms = 0.0
 
     def __enter__(self) -> Self:
@@ -190,7 +190,7 @@ class _Probe:
         self._wire.close()
 
     def send(self) -> None:
-        """Send one request, and note how long that took."""
+        """Send one request, and note the time until its response."""
         began, cpu = time.monotonic(), self._server.loop_seconds()
         self._wire.request(self._frame)
         took, computed = time.monotonic() - began, self._server.loop_seconds() - cpu

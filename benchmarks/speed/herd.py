@@ -1,4 +1,4 @@
-"""Everyone at once: 5,000 clients come back after a restart, 2,000 brokers register anew."""
+"""Thundering herds: 5,000 clients reconnect after a restart, 2,000 brokers register at once."""
 
 import threading
 from dataclasses import replace
@@ -21,12 +21,12 @@ from benchmarks.harness.wire import (
 
 _CLIENTS: Final = 5_000
 _BROKERS: Final = 2_000
-# of each broker, and of no other one
+# topics of each broker, which no other broker has
 _TOPICS: Final = 10
 _ROUTES: Final = [route_request(TOPIC_NAME % number) for number in range(PULLED_TOPICS)]
-# All connect at once, and again at once.
+# All brokers connect at the same time, and reconnect without a pause.
 _BROKERS_HABITS: Final = Habits(at_once=60_000, again_seconds=0.0)
-# (what, habits): polite ones are as patient as RocketMQ's clients
+# kind of client -> (description, habits); polite clients are as patient as those of RocketMQ
 _KINDS: Final = {
     "polite": (
         f"{_CLIENTS:,} clients, a topic each, all served after",
@@ -48,19 +48,19 @@ def measure(bench: Bench) -> list[Figure]:
         bench.progress(f"herd: {what}")
         served = [_clients(bench, habits) for _ in rounds]
         begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
-        behind = f"all connecting within {begun:.0f} ms, {again:,} again"
-        figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), behind))
+        details = f"all connecting within {begun:.0f} ms, {again:,} again"
+        figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), details))
     bench.progress(f"herd: {_BROKERS:,} brokers")
     found = [_stall(bench) for _ in rounds]
     before, took = medians("milliseconds", [quiet for _, quiet, _ in found]), max(took for _, _, took in found)
-    behind = f"{before} before; all registered after {took:.1f} s"
+    details = f"{before} before; all registered after {took:.1f} s"
     what = f"{_BROKERS:,} brokers with {_BROKERS * _TOPICS:,} topics register at once: longest stall"
     stalls = [stall for stall, _, _ in found]
-    return [*figures, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), behind)]
+    return [*figures, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), details)]
 
 
 def _clients(bench: Bench, habits: Habits) -> tuple[float, float, int]:
-    """Seconds until all are served, and until all had begun to connect; how many connected again."""
+    """Seconds until all clients are served, and until all have begun to connect; the number of reconnections."""
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         register(wire, pulled_brokers())
         with crowd(server, _ROUTES, members=_CLIENTS, habits=habits) as clients:
@@ -69,12 +69,12 @@ def _clients(bench: Bench, habits: Habits) -> tuple[float, float, int]:
 
 
 def _stall(bench: Bench) -> tuple[float, float, float]:
-    """The longest wait of a connection while brokers register, and before, in milliseconds; how long they take."""
+    """The longest wait of a connection while brokers register, and before (milliseconds); seconds until all have."""
     took: list[float] = []
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         register(wire, pulled_brokers())
         quiet = run(bench, server, PULLS, *PROBE)
-        # they come while the probe runs, and are done before it ends
+        # The brokers register while the probe runs.
         coming = threading.Timer(0.5, lambda: took.append(_register(server)))
         coming.start()
         load = run(bench, server, PULLS, *PROBE, seconds=10)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from benchmarks.harness.crowd import crowd
-from benchmarks.harness.figures import BenchError, Figure, at_most, spelt
+from benchmarks.harness.figures import BenchError, Figure, at_most, format_value
 from benchmarks.harness.loads import PIPELINED, pulls, run
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import Server, daemon
@@ -22,14 +22,14 @@ from namesrv_remoting.codes import SerializeType
 CLUSTERS: Final = 4
 BROKERS: Final = 8
 TOPICS: Final = 10_000
-# with its number 36 to 40 characters, as in RocketMQ's own benchmark of this size
+# 36 to 40 characters with the number, as in RocketMQ's own benchmark of this size
 LONG_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdefgh%d"
 _LONGEST_PULLING_SECONDS: Final = 30
 _CONNECTIONS: Final = 10_000
-# the daemon's own files, and some to spare
+# files that the daemon opens besides connections
 _OTHER_FILES: Final = 100
-# No connection begins like a broker, and a tenth of all connections is reserved for brokers. All come from one address,
-# which gets an eighth of the memory.
+# A tenth of the connections is reserved for brokers, which these clients cannot use. All have one address, whose share
+# of the memory is an eighth.
 _CROWDED: Final = (
     *("--max-connections", str((_CONNECTIONS + _OTHER_FILES) * 10 // 9 + 1)),
     *("--max-memory-bytes", str(4 << 30)),
@@ -62,16 +62,16 @@ def _reading(bench: Bench, name: str, *, is_shared: bool) -> list[Figure]:
 
 
 def clustered_broker(number: int, *, is_shared: bool) -> Broker:
-    """One of CLUSTERS x BROKERS; the brokers of a cluster share its topics, or each has topics of its own."""
+    """A broker of CLUSTERS x BROKERS; brokers of a cluster have the same topics if `is_shared`, else different ones."""
     cluster = number // BROKERS
     names = topics(LONG_NAME, TOPICS, TOPICS * (cluster if is_shared else number))
     return Broker(f"broker-{number}", f"10.0.{cluster}.{number}:10911", names, f"cluster-{cluster}")
 
 
 def _after_pulling(bench: Bench, server: Server, count: int, kind: SerializeType) -> int:
-    """The memory of the server when each topic was pulled at least once."""
+    """Pull each topic at least once, and return the resident memory of the server."""
     script = pulls(count, LONG_NAME, kind)
-    # enough where a server responds to 80,000 a second; otherwise longer the next time
+    # The first attempt is long enough for a server with 80,000 responses a second.
     seconds = 1 + count // 80_000
     while seconds <= _LONGEST_PULLING_SECONDS:
         load = run(bench, server, script, *PIPELINED, seconds=seconds)
@@ -96,6 +96,6 @@ def measure_connections(bench: Bench) -> list[Figure]:
     if count != _CONNECTIONS + 1:
         raise BenchError(f"the server has {count} connections, not {_CONNECTIONS + 1}")
     what = f"each of {_CONNECTIONS:,} idle connections"
-    behind = f"{spelt(before / 1e6, 'megabytes')} before, {spelt(during / 1e6, 'megabytes')} with them"
+    details = f"{format_value(before / 1e6, 'megabytes')} before, {format_value(during / 1e6, 'megabytes')} with them"
     each = (during - before) / 1024 / _CONNECTIONS
-    return [Figure("connections.idle", what, "kibibytes", (each,), at_most(8), behind)]
+    return [Figure("connections.idle", what, "kibibytes", (each,), at_most(8), details)]

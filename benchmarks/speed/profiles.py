@@ -1,6 +1,6 @@
 """NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death.
 
-S is a team, M a company, L what one server should bear. The topics of a broker are its own and those of the three
+S is the size of a team, M of a company, L the most for one server. A broker has its own topics and those of the three
 brokers before it, so that each topic is on four brokers.
 """
 
@@ -16,16 +16,15 @@ from benchmarks.harness.figures import Figure, Unit, at_most
 from benchmarks.harness.loads import Load, Script, run
 from benchmarks.harness.rounds import Bench, raise_file_limit, until
 from benchmarks.harness.servers import Server, daemon
-from benchmarks.harness.wire import Broker, Wire, native_request, route_request, topics
-from namesrv_remoting.codes import RequestCode
+from benchmarks.harness.wire import Broker, Wire, route_request, topics
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How much of everything there is."""
+    """The size of an installation."""
 
     brokers: int
-    # of all brokers together
+    # topics of all brokers together
     topics: int
     clients: int
 
@@ -39,22 +38,21 @@ PROFILES: Final = {
 # brokers that have each topic
 COPIES: Final = 4
 _TOPIC: Final = "ProfileTopic%d"
-# instead of 120 and 10: when the next scan is, is chance
+# shorter than the defaults (120 s and 10 s), because the time until the next scan is random
 EXPIRY_SECONDS: Final = 3.0
 _SCAN_SECONDS: Final = 1.0
 _DEATHS: Final = 3
-_WATCH_MS: Final = 60_000
 
 
 def measure(bench: Bench) -> list[Figure]:
     """NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death."""
-    # once each: figures of whole minutes do not differ more than machines do
+    # Measured once, not in rounds: a size takes minutes.
     raise_file_limit()
     return [figure for name in bench.effort.profiles for figure in _of(bench, name, PROFILES[name])]
 
 
 def brokers_of(profile: Profile) -> list[Broker]:
-    """All brokers; number 0 is the one that dies."""
+    """All brokers; broker 0 is the one whose death is measured."""
     size = profile.topics // profile.brokers
     slices = [topics(_TOPIC, size, first) for first in range(0, profile.topics, size)]
     return [
@@ -71,9 +69,9 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
     sizes = f"{profile.brokers:,} brokers, {profile.topics:,} topics, {profile.clients:,} clients"
     found: list[Figure] = []
 
-    def add(key: str, what: str, unit: Unit, *values: float, most: float | None = None, behind: str = "") -> None:
+    def add(key: str, what: str, unit: Unit, *values: float, most: float | None = None, details: str = "") -> None:
         target = None if most is None else at_most(most)
-        found.append(Figure(f"profiles.{name}.{key}", what, unit, values, target, behind, column=name))
+        found.append(Figure(f"profiles.{name}.{key}", what, unit, values, target, details, column=name))
 
     dying, *others = brokers_of(profile)
     routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(profile.topics)]
@@ -81,13 +79,15 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
         flags = (
             *("--data-dir", f"{root}/data", "--wait-for-service-seconds", "45"),
             *("--scan-interval-seconds", str(_SCAN_SECONDS), "--max-memory-bytes", str(4 << 30)),
-            # no client begins like a broker, and a tenth of all connections is reserved for brokers
+            # A tenth of the connections is reserved for brokers; the rest is enough for 15,000 clients.
             *("--max-connections", "19000"),
         )
         first = run_stack.enter_context(ExitStack())
         bench.progress(f"profile {name}: {sizes}")
         server = first.enter_context(daemon(bench, *flags))
-        add("start", "start: from exec to listening", "seconds", server.listening_after_seconds, most=0.7, behind=sizes)
+        add(
+            "start", "start: from exec to listening", "seconds", server.listening_after_seconds, most=0.7, details=sizes
+        )
         brokers = run_stack.enter_context(crowd(server, [broker.json_frame() for broker in others]))
         add("registered", "until all brokers have registered", "seconds", brokers.next("served") - brokers.began_at)
         with crowd(server, routes[: profile.clients], members=profile.clients) as clients:
@@ -122,18 +122,15 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
 
 
 def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> tuple[float, float]:
-    """Seconds from a broker's last request, or its connection's end, until the last client is notified.
+    """Seconds from a broker's death until all clients are notified, and the server's processor time in them.
 
-    And the server's processor time meanwhile. All clients watch the broker's topics: seldom do so many.
+    Death counts from the last request of a silent broker, or from the end of its connection. All clients watch the
+    broker's topics, which is more than usual.
     """
     broker = replace(dying, expiry_ms=round(EXPIRY_SECONDS * 1000) if is_silent else None)
     with Wire(server) as admin, Wire(server) as wire:
         wire.success(broker.json_frame())
-        info = admin.info()
-        known = {"boot_id": info["boot_id"], "since": info["revision"], "wait_ms": _WATCH_MS}
-        watches = [
-            native_request(RequestCode.PULL_ROUTES, topics=[topic.topic_name], **known) for topic in broker.topics
-        ]
+        watches = [admin.watch_frame([topic.topic_name]) for topic in broker.topics]
         with crowd(server, watches, members=clients) as watching:
             until("all clients watch", lambda: _is_watched(admin, wire, dying, clients), every=0.02)
             wire.success(dying.heartbeat())
@@ -149,8 +146,8 @@ def _is_watched(admin: Wire, wire: Wire, dying: Broker, clients: int) -> bool:
 
 
 def _pulled(bench: Bench, server: Server, profile: Profile, routes: Sequence[bytes]) -> tuple[Load, Load]:
-    """As many pulls as the server can, and one a second from each client."""
-    # each client has pulled once when the warm-up is over, so that its next response adds no line to the log
+    """Load results for pulls at the highest rate, and for one pull a second from each client."""
+    # In the warm-up each client gets its first response, the only one with a line in the heartbeat log.
     flags = ("--connections", str(profile.clients), "--own", "--warmup", str(bench.effort.seconds))
     script = Script(routes)
     most = run(bench, server, script, *flags)

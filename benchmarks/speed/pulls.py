@@ -1,4 +1,4 @@
-"""Route requests and heartbeats: rates and latencies beside those of the limit server, and with the heartbeat log."""
+"""Route requests and heartbeats: rates and latencies compared with the limit server, and with the heartbeat log."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,10 +19,10 @@ _NATIVE_PULLS: Final = pulls(kind=NATIVE)
 BROKERS: Final = many_brokers(1_000)
 HEARTBEATS: Final = Script([broker.heartbeat() for broker in BROKERS])
 _NATIVE_HEARTBEATS: Final = Script([broker.heartbeat(NATIVE) for broker in BROKERS])
-# about the version that is registered: the response is "not changed", as nearly always
+# Requests with the registered version: the response is "not changed", as it nearly always is in production.
 _VERSIONS: Final = Script([broker.version_query() for broker in BROKERS])
 _VERSION_BYTES: Final = len(msgspec.json.encode({"counter": 1, "stateVersion": 0, "timestamp": 0}))
-# The end of a load's connection is not the death of the brokers whose heartbeats it sent.
+# The end of a load's connections must not evict the brokers whose heartbeats it sent.
 STAYING: Final = "--no-evict-on-disconnect"
 
 
@@ -109,7 +109,7 @@ def measure_heartbeat_log(bench: Bench) -> list[Figure]:
     ):
         for wire in (to_logging, to_other):
             register(wire, [*pulled_brokers(), *BROKERS])
-        # heartbeats last: the lines of a hundred thousand take a while to be written and compressed
+        # Heartbeats are last, because writing and compressing their lines takes some time afterwards.
         found = {
             name: bench.in_turn(
                 f"{name} and the heartbeat log",

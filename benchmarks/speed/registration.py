@@ -15,14 +15,14 @@ from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import PULLED_TOPICS, Broker, Wire, pulled_body_bytes, pulled_brokers, register, topics
 
 TOPICS: Final = 10_000
-# the most that a broker may have
+# the most topics that a broker may have
 _MANY_TOPICS: Final = 100_000
 _PER_SECOND: Final = 10
 # 36 characters, about as long as in RocketMQ's own benchmark
 TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
-# of each kind, in each round
+# registrations of each kind in each round
 _REGISTRATIONS: Final = 40
-# until the lines of the last one are written
+# time until the heartbeat log of the last registration is written
 LOG_SECONDS: Final = 0.5
 
 Frames = Sequence[bytes]
@@ -43,10 +43,10 @@ def changes(broker: Broker) -> Frames:
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """A load, and the registrations meanwhile."""
+    """A load, and the rate of registrations during it."""
 
     load: Load
-    # ten, unless the server does not keep up
+    # _PER_SECOND, unless the server is too slow
     registrations_per_second: float = 0.0
 
 
@@ -58,12 +58,12 @@ def measure_beside_pulls(bench: Bench) -> list[Figure]:
         Wire(server) as wire,
         Wire(logging) as to_logging,
     ):
-        # the first broker: its topics are among those that are pulled, so that each change makes every response anew
+        # The first broker has all pulled topics, so that each change invalidates every cached response.
         brokers = pulled_brokers(topics(TOPIC_NAME, TOPICS - PULLED_TOPICS))
         register(wire, brokers)
         pulled_body_bytes(wire)
         broker = brokers[0]
-        # another count than that of the changed topics: an equal one would mean that nothing changed
+        # The counter must differ from that of `changes`: with an equal DataVersion nothing has changed.
         version = [broker.changed().changed().json_frame(), broker.json_frame()]
         cases: dict[str, Frames] = {"quiet": [], "fields": changes(broker), "version": version}
         pulled = bench.in_turn(
@@ -88,7 +88,7 @@ def measure_beside_pulls(bench: Bench) -> list[Figure]:
 def _beside(
     bench: Bench, server: Server, wire: Wire, frames: Frames, flags: Sequence[str] = ()
 ) -> Callable[[], _Beside]:
-    """Load while these registrations are sent in turn, if there are any."""
+    """A function that runs a load while these registrations, if any, are sent in turn."""
 
     def measured() -> _Beside:
         if not frames:
@@ -108,9 +108,9 @@ def _figures(name: str, what: str, pulled: _Found, probed: _Found) -> list[Figur
     rates = [loads.rates([each.load for each in pulled[key]]) for key in (name, "quiet")]
     done = statistics.median(each.registrations_per_second for each in pulled[name])
     ratio = compared(f"registration.{name}.pulls", f"{what}: pulls / undisturbed", "per_second", rates, at_least(0.7))
-    behind = f"{ratio.behind}, {done:.1f} registrations/s"
+    details = f"{ratio.details}, {done:.1f} registrations/s"
     return [
-        Figure(ratio.name, ratio.what, ratio.unit, ratio.values, ratio.target, behind),
+        Figure(ratio.name, ratio.what, ratio.unit, ratio.values, ratio.target, details),
         *_waits(name, what, pulled, probed, at_most(20)),
     ]
 
@@ -132,11 +132,11 @@ def _longests(found: Sequence[_Beside]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one request, on average over a round, in milliseconds."""
+    """The average cost of a request in a round, in milliseconds."""
 
-    # processor time of the server, all threads: receiving, decoding, applying, responding
+    # the server's processor time in all threads
     server: float
-    # until the response had arrived
+    # time until the response
     round_trip: float
 
 
@@ -180,10 +180,10 @@ def measure_cost(bench: Bench) -> list[Figure]:
 
 
 def cost(server: Server, wire: Wire, frames: Frames, log_seconds: float = 0.0) -> Callable[[], Cost]:
-    """What these frames cost, sent in turn, and what threads do for them so many seconds later."""
+    """A function that measures the cost of these frames, sent in turn, and of log lines written `log_seconds` later."""
 
     def measured() -> Cost:
-        # not counted: the last case left another registration behind
+        # The first registrations do not count, because the previous case has changed the tables.
         for frame in frames:
             wire.request(frame)
         time.sleep(log_seconds)

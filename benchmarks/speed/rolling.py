@@ -22,10 +22,11 @@ _BROKERS: Final = 4
 _CLIENTS: Final = 200
 _PULL_SECONDS: Final = 0.1
 _TOPIC: Final = "orders"
-# as they are by default, but for brokers that come back sooner than every 30 s
+# the defaults
 _FLAGS: Final = ("--drain-seconds", "5", "--wait-for-service-seconds", "45")
+# shorter than the default of 30 s, so that brokers return to a restarted server at once
 _HEARTBEAT_SECONDS: Final = 1.0
-# before the first server is stopped, and after each has come back
+# pause before the first server is stopped, and after each restart
 _CALM_SECONDS: Final = 2.0
 _TIMEOUT_SECONDS: Final = 30.0
 _REQUEST: Final = route_request(_TOPIC)
@@ -33,33 +34,33 @@ _REQUEST: Final = route_request(_TOPIC)
 
 def measure(bench: Bench) -> list[Figure]:
     """A rolling restart of three servers under 200 clients that pull ten times a second."""
-    # one restart after the other, once: it takes half a minute
+    # Measured once, not in rounds: it takes half a minute.
     bench.progress(f"{_CLIENTS} clients on {_SERVERS} servers that are restarted")
     return figures(restarted(bench))
 
 
 @dataclass(slots=True)
 class Seen:
-    """What came of all pulls."""
+    """Counts of all clients together."""
 
     pulls: int = 0
-    # pulls that a client had to repeat, over a connection to another server, and those that failed all the same
+    # pulls that were repeated at another server, and those that failed there as well
     repeated: int = 0
     failed: int = 0
     # pulls whose route lacked a broker
     incomplete: int = 0
-    # second -> clients that connected in it
+    # second on the monotonic clock -> number of clients that connected in it
     connected: Counter[int] = field(default_factory=Counter)
 
 
 def restarted(bench: Bench, before: Mapping[str, str] | None = None, after: Mapping[str, str] | None = None) -> Seen:
-    """What clients see while servers that were started in the one environment are restarted in the other."""
+    """Pulls of clients while servers are restarted one by one; they start with `before` and restart with `after`."""
     with Fleet(bench, *_FLAGS, count=_SERVERS, environ=before) as fleet:
         return loops.run(lambda: _measured(fleet, after))
 
 
 def figures(seen: Seen) -> list[Figure]:
-    """What the clients have seen. Raises BenchError when they did not pull at all."""
+    """The figures of all pulls. Raises BenchError if no client pulled."""
     if not seen.pulls:
         raise BenchError("rolling: no client pulled")
     busiest = max(seen.connected.values(), default=0) / _CLIENTS
@@ -74,7 +75,7 @@ def figures(seen: Seen) -> list[Figure]:
 
 
 class _Client:
-    """As Apache's Java client: one connection to one server, and the next one of its list once that has ended."""
+    """A client that, like Apache's Java client, has one connection, and uses the next server when it ends."""
 
     def __init__(self, ports: list[int], seen: Seen) -> None:
         self._ports = itertools.cycle(random.sample(ports, len(ports)))
@@ -82,7 +83,7 @@ class _Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def run(self, ended: asyncio.Event) -> None:
-        """Pull until the end; a request that is lost, or refused, is sent once more."""
+        """Pull until `ended`; a lost or refused request is sent once more."""
         await asyncio.sleep(random.uniform(0, _PULL_SECONDS))
         while not ended.is_set():
             self._seen.pulls += 1
@@ -101,7 +102,7 @@ class _Client:
             return await self._pulled()
 
     async def _pulled(self) -> int:
-        """How many brokers the topic has."""
+        """Pull the route and return its number of brokers."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 reader, writer = await self._connection()
@@ -109,7 +110,7 @@ class _Client:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
             header = int.from_bytes(frame[1:4])
             if json.loads(frame[4 : 4 + header])["code"]:
-                # the server is not ready, and closes the connection
+                # A server that is not ready closes the connection after this response.
                 raise EOFError
         except (OSError, EOFError):
             self._disconnect()
@@ -117,7 +118,7 @@ class _Client:
         return len(json.loads(frame[4 + header :])["brokerDatas"])
 
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        # one that was closed meanwhile is known to be dead before it is used
+        # A connection that the server has closed in the meantime is not used.
         if self._streams is not None and self._streams[0].at_eof():
             self._disconnect()
         if self._streams is None:
@@ -147,7 +148,7 @@ async def _measured(fleet: Fleet, after: Mapping[str, str] | None) -> Seen:
             for _ in range(_CLIENTS):
                 clients.create_task(_Client(ports, seen).run(ended))
             await asyncio.sleep(_CALM_SECONDS)
-            # clients that connected at the beginning have not moved
+            # The first connections of clients do not count.
             seen.connected.clear()
             for number in range(_SERVERS):
                 await asyncio.to_thread(fleet.start, number, after)

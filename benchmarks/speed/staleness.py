@@ -1,6 +1,6 @@
 """namesrv-staleness on both engines: logs that grow, and one in which a broker has a third of the lines.
 
-Other processes of a shared machine take much of its time: CPU seconds stand beside the seconds on the clock.
+CPU seconds explain the seconds on the clock, because other processes use part of a shared machine.
 """
 
 import os
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared, spelt
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared, format_value
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, status_bytes
 
-# lines of each log, in a full run and in a quick one; the skewed one is as long as the small one
+# log -> lines in a full run, lines in a quick run; the skewed log is as long as the small one
 _LINES: Final = {"least": (200_000, 20_000), "small": (5_000_000, 200_000), "large": (20_000_000, 800_000)}
-# of all lines, from one broker
+# share of the lines of the skewed log that one broker has
 _SKEW: Final = 0.3
-# The small one twice: what the others are compared with should not be one moment's chance.
+# The small log is the reference of the ratios and therefore measured twice.
 _ORDER: Final = ("least", "small", "large", "small", "skewed")
 _LONGEST_SECONDS: Final = 1800
 _LOOK_SECONDS: Final = 0.2
@@ -30,13 +30,13 @@ _LOOK_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Engine:
-    """How an engine is chosen, and its targets."""
+    """An engine of the report, and its targets."""
 
     options: tuple[str, ...]
-    # lines a second, of which log
+    # log with which the rate is measured, and the least rate in lines a second
     rated: str
     rate: float
-    # of the least log
+    # longest time for the least log
     seconds: float
 
 
@@ -54,7 +54,7 @@ class _Log:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """One run of the report; CPU and memory are those of Python and Java together."""
+    """One run of the report; CPU and memory include those of Java."""
 
     seconds: float
     cpu_seconds: float
@@ -89,7 +89,7 @@ def _figures(name: str, engine: _Engine, logs: dict[str, _Log], found: dict[str,
             f"staleness.{name}.{key}", f"{name}: {what}", "seconds", (repeated, seconds["small"]), at_most(most)
         )
 
-    # a log has nearly as many lines as its generator was given
+    # Times are scaled, because a log has only nearly as many lines as its generator was given.
     grown = [value * 4 * small / logs["large"].lines for value in seconds["large"]]
     skewed = [value * small / logs["skewed"].lines for value in seconds["skewed"]]
     what = "{name}: {lines:,} lines, from start to report".format
@@ -112,7 +112,7 @@ def _figures(name: str, engine: _Engine, logs: dict[str, _Log], found: dict[str,
 
 
 def _cpu(runs: list[_Report]) -> str:
-    return f"{spelt(statistics.median(run.cpu_seconds for run in runs), 'seconds')} of CPU"
+    return f"{format_value(statistics.median(run.cpu_seconds for run in runs), 'seconds')} of CPU"
 
 
 def _generated(bench: Bench, directory: Path, lines: int, *flags: str) -> _Log:
@@ -149,7 +149,7 @@ def _reported(bench: Bench, engine: _Engine, log: _Log, out: Path) -> _Report:
 def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
     command = (sys.executable, "-m", module, *arguments)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    # we keep to one core, as for other subjects; this one is about two
+    # The report uses all cores, while this process is pinned to one.
     os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
     return process
 
@@ -168,7 +168,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _used(pid: int) -> tuple[int, float, int]:
-    """A process, its CPU seconds so far and its peak memory; nothing of one that has ended."""
+    """A process, its CPU seconds so far and its peak memory; both 0 for one that has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
         return pid, Server(pid, 0).cpu_seconds(), status_bytes(status, "VmHWM")

@@ -39,7 +39,7 @@ def measure(bench: Bench) -> list[Figure]:
                 "client": partial(_cpu_seconds, "python", "-c", library),
             },
         )
-    # in turn with those of a Python that does nothing
+    # The reference is a Python interpreter that does nothing.
     starts = bench.in_turn("starts", {"namesrv": start, "python": _bare_python})
     ratio = "the same / a Python that does nothing"
     figures = [
@@ -57,7 +57,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def _cpu_seconds(program: str, *arguments: str) -> float:
-    """Processor time of one of our programs that ends by itself."""
+    """Processor time of a program from start to exit."""
     before, command = _children_seconds(), [str(_PROGRAMS / program), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     if done.returncode:

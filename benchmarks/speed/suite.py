@@ -1,6 +1,6 @@
-"""Speed and size of the NameServer, and of what stands around it.
+"""Speed and memory of the NameServer, of agents, clients, console and report.
 
-A target that is missed is a result, not a failure: the exit code is 1 only when something could not be measured.
+A missed target is a result: the exit code is 1 only when something could not be measured.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from benchmarks.speed import (
     tls,
 )
 
-# Measures one subject; the first line of its docstring says what. Raises BenchError.
+# Measures one subject, which the first line of the function's docstring describes. Raises BenchError.
 Measure = Callable[[Bench], list[Figure]]
 
 # in the order of the report
@@ -70,17 +70,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def titles(subjects: Mapping[str, object]) -> dict[str, str]:
-    """What each subject measures."""
+    """The description of each subject."""
     return {name: (each.__doc__ or "").partition("\n")[0].rstrip(".") for name, each in subjects.items()}
 
 
 def add_quick(command: Command) -> None:
-    """The option for a rough idea."""
+    """Add the option --quick to a command."""
     command.parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
 
 
 def measured(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Namespace) -> int:
-    """Measure the subjects that were named, or all; print their figures, and keep them. The exit code."""
+    """Measure the requested subjects, or all, report their figures, and return the exit code."""
     conditions = Conditions.now()
     sections: dict[str, list[Figure]] = {}
     named, what = options.subjects or list(subjects), titles(subjects)

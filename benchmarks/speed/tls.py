@@ -1,4 +1,4 @@
-"""TLS: pulls over it beside plain ones, handshakes beside pulls, memory of an idle connection."""
+"""TLS: pulls compared with plain ones, handshakes during pulls, memory of an idle connection."""
 
 import os
 import select
@@ -20,12 +20,12 @@ from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Wire, pulled_brokers, register, route_request
 
-# each with one request in flight
+# connections that pull, each with one request in flight
 _CONNECTIONS: Final = 50
-# as many as one address has memory for by default
+# as many idle connections as fit into the memory share of one address
 _IDLE: Final = 2_000
 _HANDSHAKES_PER_SECOND: Final = 300
-# connections beside the handshakes: so few that they leave the newcomers some of the load's core
+# A small load during the handshakes, which leaves part of its core to the clients that shake hands.
 _ESTABLISHED: Final = ("--connections", "4", "--depth", "1")
 _PATIENCE_SECONDS: Final = 10.0
 _RESPONSE_BYTES: Final = 64 * 1024
@@ -34,13 +34,13 @@ _REQUEST: Final = route_request("TopicTest1")
 
 def measure(bench: Bench) -> list[Figure]:
     """TLS: pulls over it beside plain ones, handshakes beside pulls, memory of an idle connection."""
-    # one server that takes both; certificates with keys on P-256, as CAs issue them today
+    # The server accepts TLS and plain connections; the certificate has a P-256 key, as CAs issue them today.
     raise_file_limit()
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-tls-") as name, ExitStack() as stack:
         flags, context = certified(Path(name))
         server = stack.enter_context(daemon(bench, *WITHOUT_LOG, *flags, "--max-connections", str(2 * _IDLE)))
         register(stack.enter_context(Wire(server)), pulled_brokers())
-        # first: memory that other connections have given back would be used again, and not count
+        # Memory is measured first: later, connections would reuse memory that others have freed.
         idle = _idle(bench, server, context)
         pulls = bench.in_turn(
             "pulls over TLS",
@@ -75,7 +75,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def certified(directory: Path) -> tuple[tuple[str, ...], ssl.SSLContext]:
-    """The flags of a server that takes both, and what its clients trust."""
+    """The flags of a server that accepts TLS and plain connections, and a context for its clients."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     certificate, key = directory / "server.pem", directory / "server.key"
@@ -93,13 +93,13 @@ def _connected(server: Server, context: ssl.SSLContext | None) -> socket.socket:
 
 
 def _shake_hands(server: Server, context: ssl.SSLContext) -> None:
-    # this thread alone: a newcomer's half of the work must not delay the load, which measures, on the same core
+    # Idle priority for this thread: its share of a handshake must not delay the load on the same core.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     _connected(server, context).close()
 
 
 def _handshakes(server: Server, context: ssl.SSLContext, count: int = 200) -> float:
-    """Processor time of the server for one, in milliseconds, connecting and closing included."""
+    """The server's processor time for a handshake in milliseconds, including connecting and closing."""
     cpu = server.cpu_seconds()
     for _ in range(count):
         _connected(server, context).close()
@@ -107,7 +107,7 @@ def _handshakes(server: Server, context: ssl.SSLContext, count: int = 200) -> fl
 
 
 def _pull(bench: Bench, server: Server, context: ssl.SSLContext | None) -> tuple[float, float]:
-    """Responses a second, and the server's processor time for each: load.c speaks no TLS."""
+    """Responses a second, and the server's processor time for each in microseconds; load.c does not support TLS."""
     with ExitStack() as stack, select.epoll() as ready:
         peers = [stack.enter_context(_connected(server, context)) for _ in range(_CONNECTIONS)]
         by_descriptor = {peer.fileno(): peer for peer in peers}
@@ -122,7 +122,7 @@ def _pull(bench: Bench, server: Server, context: ssl.SSLContext | None) -> tuple
             if not found:
                 raise BenchError(f"no response within {_PATIENCE_SECONDS:g} s")
             for descriptor, _ in found:
-                # a whole response: it is small, and the server writes it at once
+                # One read is a whole response, because the server writes a small response at once.
                 if not by_descriptor[descriptor].recv(_RESPONSE_BYTES):
                     raise BenchError("the server closed a connection")
                 by_descriptor[descriptor].sendall(_REQUEST)
@@ -138,7 +138,7 @@ def _pull_once(peer: socket.socket) -> None:
 
 
 def _idle(bench: Bench, server: Server, context: ssl.SSLContext) -> float:
-    """KiB of each connection that has pulled one route and sends nothing more."""
+    """KiB for each connection that has pulled one route and is idle."""
     bench.progress(f"{_IDLE:,} idle connections over TLS")
     before = server.status_bytes()
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from benchmarks.abuse import payloads
 from benchmarks.abuse.attacks import Attack
 from benchmarks.abuse.costs import Costs, Durations
 from benchmarks.abuse.memory_group import NoMemoryGroupError, place
-from benchmarks.abuse.others import Newcomer, Pull
+from benchmarks.abuse.well_behaved import Newcomer, Pull
 from benchmarks.harness.figures import Figure
 from namesrv_remoting.bodies.register import decode_body, decode_native_body
 from namesrv_remoting.codes import CURRENT_VERSION

@@ -78,7 +78,7 @@ def test_percentile_is_a_measured_value() -> None:
     """The order of values does not matter; of few values it is the largest, and without values 0."""
     assert [percentile(range(100, 0, -1), 0.99), percentile([1, 3, 2], 0.99), percentile([], 0.5)] == [99, 3, 0]
     figure = latest("late", "late", "seconds", [5.0, 7.0], target=at_most(6))
-    assert (figure.value, figure.verdict, figure.behind) == (7.0, "missed", "p50 5.00 s, max 7.00 s, of 2")
+    assert (figure.value, figure.verdict, figure.details) == (7.0, "missed", "p50 5.00 s, max 7.00 s, of 2")
 
 
 def test_figures_survive_json() -> None:

@@ -65,7 +65,7 @@ def test_ours_is_compared_with_each_available_peer() -> None:
 
     assert (ours.name, ours.column, ours.values) == ("peers.pulls.rate.ours", "ours", [100.0, 300.0])
     assert (figure.name, figure.what, figure.column) == ("peers.pulls.rate.etcd", "pulls", "ours / etcd 3")
-    assert (figure.values, figure.behind) == ((2.0, 3.0), "75/s")
+    assert (figure.values, figure.details) == ((2.0, 3.0), "75/s")
 
 
 def test_frames_of_etcd_are_spelt_for_its_reader() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.rounds import until
-from benchmarks.soak.found import Found, Sample
+from benchmarks.soak.observations import Observations, Sample
 
 HOUR, MB = 3600.0, 1_000_000
 
@@ -24,7 +24,7 @@ def test_soak_leaves_no_resources_and_true_routes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     figures = {each["name"]: each for each in json.loads(out.read_text())["figures"]}
     for change in ("came", "changed", "joined", "strangers"):
-        assert f" {change}" in figures["soak.untrue"]["behind"]
+        assert f" {change}" in figures["soak.untrue"]["details"]
 
 
 @pytest.mark.slow
@@ -33,7 +33,7 @@ def test_terminated_soak_ends_its_processes() -> None:
     command = [sys.executable, "-m", "benchmarks", "soak", "--short", "--agents=2", "--clients=2"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as soak:
         assert soak.stderr is not None
-        assert soak.stderr.readline() == "soak: 2 agents and 2 clients are there\n"
+        assert soak.stderr.readline() == "soak: 2 agents and 2 clients have started\n"
         children = Path(f"/proc/{soak.pid}/task/{soak.pid}/children").read_text().split()
         soak.terminate()
         output = soak.stderr.read()
@@ -49,9 +49,9 @@ def sample(hours: float, *, mb: float = 60.0, descriptors: int = 2020, tasks: in
     return Sample(hours * HOUR, mb * MB, descriptors, tasks)
 
 
-def missed(found: Found) -> list[str]:
+def missed(observed: Observations) -> list[str]:
     """The names of the figures that miss their bounds."""
-    return [figure.name for figure in found.figures() if figure.verdict == "missed"]
+    return [figure.name for figure in observed.figures() if figure.verdict == "missed"]
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def missed(found: Found) -> list[str]:
 )
 def test_growth_after_the_warm_up_is_a_leak(samples: list[Sample], expected: list[str]) -> None:
     """Only memory that grows after the warm-up is a leak."""
-    assert missed(Found(samples, exit_code=0)) == expected
+    assert missed(Observations(samples, exit_code=0)) == expected
 
 
 def test_unexpected_things_are_missed() -> None:
     """A line in the log, a wrong route and an exit code are missed targets."""
-    found = Found([sample(1)], untrue=["route of a"], unexpected=["{}"], exit_code=70)
+    observed = Observations([sample(1)], untrue=["route of a"], unexpected=["{}"], exit_code=70)
 
-    assert missed(found) == ["soak.untrue", "soak.unexpected", "soak.end"]
+    assert missed(observed) == ["soak.untrue", "soak.unexpected", "soak.end"]

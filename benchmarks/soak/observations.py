@@ -1,4 +1,4 @@
-"""What a soak observed, and the figures and bounds that follow from it."""
+"""Observations of a soak, and the figures with bounds that are made from them."""
 
 import itertools
 import statistics
@@ -7,23 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from benchmarks.harness.figures import Figure, at_most, none_of, spelt
+from benchmarks.harness.figures import Figure, at_most, format_value, none_of
 
-# Memory is judged by its slope, which means nothing in half an hour: caches fill, and the allocator settles.
+# The growth of memory has a bound only in longer soaks: in the first half hour caches and the heap fill.
 _LEAST_SLOPE_SECONDS: Final = 2700.0
-# the first part of the samples is the warm-up
+# share of the samples that is the warm-up
 _WARM_UP_SHARE: Final = 0.4
 _MOST_MB_PER_HOUR: Final = 1.048576
-# Descriptors and tasks that come and go by themselves: a file of the log that is just closed, a client that changes its
-# connection, the scrape.
+# Descriptors and tasks that exist for a moment, such as a closing log file, a client that changes its connection,
+# or the scrape of metrics.
 _SLACK: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A server at rest: all brokers and clients are there, and no stranger."""
+    """Resources of a server at rest, with all brokers and clients and no stranger."""
 
-    # since the beginning
+    # since the start of the soak
     seconds: float
     resident_bytes: float
     descriptors: float
@@ -31,11 +31,11 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Found:
-    """All that a soak observes."""
+class Observations:
+    """All observations of a soak."""
 
     samples: list[Sample] = field(default_factory=list)
-    # Differences between the truth and the tables or the routes of clients, in words.
+    # Descriptions of wrong table entries and wrong routes of clients.
     untrue: list[str] = field(default_factory=list)
     # Warnings, errors and tracebacks in the server's log that no fault of the soak explains.
     unexpected: list[str] = field(default_factory=list)
@@ -44,12 +44,12 @@ class Found:
     exit_code: int | None = None
 
     def figures(self) -> list[Figure]:
-        """The figures with their bounds."""
-        # At least the last two samples.
+        """The figures of the soak."""
+        # Growth needs at least two samples after the warm-up.
         first = min(int(len(self.samples) * _WARM_UP_SHARE), max(0, len(self.samples) - 2))
         warm = self.samples[first:]
         is_long = self.samples[-1].seconds >= _LEAST_SLOPE_SECONDS if self.samples else False
-        resident = spelt(warm[-1].resident_bytes / 1e6, "megabytes") if warm else "no sample"
+        resident = format_value(warm[-1].resident_bytes / 1e6, "megabytes") if warm else "no sample"
         rate = slope(warm, lambda sample: sample.resident_bytes / 1e6)
         bound = at_most(_MOST_MB_PER_HOUR) if is_long else None
         done = ", ".join(f"{count:,} {name}" for name, count in sorted(self.done.items()))

@@ -1,13 +1,14 @@
-"""Well-behaved peers during an attack, in a process of their own: a puller, five brokers, newcomers, probes."""
+"""Well-behaved peers, in a process of their own: a puller, five brokers, newcomers, a scraper and a probe.
+
+Their responses show what an attack costs other peers.
+"""
 
 import contextlib
 import multiprocessing
 import re
 import socket
-import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Final, Self
@@ -15,6 +16,7 @@ from typing import Final, Self
 from benchmarks.abuse.payloads import registration
 from benchmarks.abuse.records import any_certificate
 from benchmarks.harness.figures import BenchError
+from benchmarks.harness.rounds import Repeating
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Wire, request, route_request
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
@@ -23,7 +25,7 @@ from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.headers import BrokerHeartbeatRequestHeader
 
 CLUSTER: Final = "DefaultCluster"
-# all of the kinds that real brokers are: 4.9, 5.x with binary headers, native
+# brokers with heartbeats: two of RocketMQ with JSON headers, one with binary headers, two native
 LIVE: Final = {
     "live-0": SerializeType.JSON,
     "live-1": SerializeType.JSON,
@@ -35,7 +37,7 @@ DEAD: Final = "dead-0"
 TOPIC: Final = "Steady"
 PULL: Final = route_request(TOPIC)
 TABLE_BYTES: Final = "nameserver_table_bytes"
-# Limit for any response: a slow response does not count as a refusal.
+# Longest wait for a response; a response that is merely slow does not count as a refusal.
 PATIENCE_SECONDS: Final = 120.0
 _OWN_TOPICS: Final = 200
 _PULLS_A_SECOND: Final = 200
@@ -53,22 +55,22 @@ class Pull:
     # on the monotonic clock, which all processes of a machine share
     sent_at: float
     seconds: float
-    # processor time of the server meanwhile: other processes do not make that longer
+    # The server's processor time during the request, which does not depend on other processes.
     cpu_seconds: float
-    # live brokers that are missing in the response
+    # live brokers that were missing in the response
     evicted: tuple[str, ...]
     has_dead: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """A peer that connects while the others are there."""
+    """A client or broker that connects, sends one request and disconnects."""
 
     came_at: float
     is_broker: bool
-    # until the response or the refusal
+    # time until the response or the refusal
     seconds: float
-    # why not served; empty when it was
+    # reason of the refusal; empty for a peer that was served
     refused: str
 
 
@@ -80,17 +82,17 @@ class Seen:
     newcomers: list[Newcomer]
     # connections that the server closed
     lost: int
-    # of each scrape: when, scans for silent brokers since the start, memory of the tables
+    # for each scrape: its time, scans for silent brokers since the start, memory of the tables
     metrics: list[tuple[float, int, float]]
-    # of each liveness probe: when it began, seconds until the response
+    # for each liveness probe: its time, seconds until the response
     probes: list[tuple[float, float]]
 
 
-# -- frames and pages -------------------------------------------------------------------------------------------------
+# -- frames and HTTP --------------------------------------------------------------------------------------------------
 
 
 def broker_frame(name: str, kind: SerializeType) -> bytes:
-    """The registration of a broker that has the puller's topic and some of its own."""
+    """The registration of a broker with the puller's topic and with topics that no other broker has."""
     topics = [TopicConfig(TOPIC), *(TopicConfig(f"{name}-{number}") for number in range(_OWN_TOPICS))]
     body = RegisterBrokerBody(topics, DataVersion(1))
     is_native = kind == SerializeType.MSGPACK
@@ -115,7 +117,7 @@ def scraped(http_url: str) -> str:
 
 def _page(url: str) -> str:
     try:
-        # the server responds, however busy it is
+        # HTTP is served during every attack, if slowly.
         with urllib.request.urlopen(  # noqa: S310 - http or https, and this machine
             url, timeout=PATIENCE_SECONDS, context=_ANY_CERTIFICATE
         ) as page:
@@ -126,7 +128,7 @@ def _page(url: str) -> str:
 
 
 def metric(metrics: str, name: str) -> float:
-    """A metric without labels. Raises BenchError."""
+    """The value of a metric without labels. Raises BenchError."""
     found = re.search(rf"^{name} (\S+)$", metrics, re.MULTILINE)
     if found is None:
         raise BenchError(f"no {name} in the metrics")
@@ -134,12 +136,12 @@ def metric(metrics: str, name: str) -> float:
 
 
 def scan_count(metrics: str) -> int:
-    """Scans for silent brokers since the start. Raises BenchError."""
+    """The number of scans for silent brokers since the server started. Raises BenchError."""
     return int(metric(metrics, "nameserver_scan_seconds_count"))
 
 
 def has_broker(name: str, route: bytes) -> bool:
-    """Whether the body of a route names a broker."""
+    """True if the body of a route contains the broker."""
     return b'"%b"' % name.encode() in route
 
 
@@ -147,18 +149,18 @@ def has_broker(name: str, route: bytes) -> bool:
 
 
 class _Brokers:
-    """Five connections with heartbeats; a broker whose connection ends comes back at once.
+    """Five brokers with a connection each; a broker whose connection ends reconnects at once.
 
-    How long the server has to keep a broker follows from its responses: a heartbeat that had one within the expiry of
-    the one before keeps the broker for another expiry, counted from when it was sent. On a slow machine one may come
-    late; then the broker registers again, and its absence until then does not count as a failure.
+    A heartbeat whose response came before the broker expired keeps the broker for another expiry, counted from the
+    sending. On a slow machine a response may come too late: then the broker registers again, and its absence from
+    routes until then does not count as an eviction.
     """
 
     def __init__(self, server: Server, expiry_seconds: float) -> None:
         self._server = server
         self._expiry_seconds = expiry_seconds
         self._frames = {name: heartbeat_frame(name, kind) for name, kind in LIVE.items()}
-        # until when each has to be in every route that is requested from now on, on the monotonic clock
+        # broker -> time on the monotonic clock until which every route must contain the broker
         self.alive_until = dict.fromkeys(LIVE, 0.0)
         self._wires = {name: self._registered(name) for name in LIVE}
         self.lost = 0
@@ -171,15 +173,15 @@ class _Brokers:
         return wire
 
     def heartbeat(self) -> None:
-        """One heartbeat of each."""
+        """Send one heartbeat of each broker."""
         for name, frame in self._frames.items():
             sent_at, wire = time.monotonic(), self._wires[name]
             try:
                 wire.request(frame)
             except BenchError:
-                # a broker that is evicted for silence loses its connection as well
+                # A closed connection is a loss only while the broker cannot have expired.
                 self.lost += time.monotonic() <= self.alive_until[name]
-                # it may be missing until it is back
+                # Routes need not contain the broker until it has registered again.
                 self.alive_until[name] = 0.0
                 with contextlib.suppress(OSError, BenchError):
                     self._wires[name] = self._registered(name)
@@ -191,7 +193,7 @@ class _Brokers:
 
 
 class _Puller:
-    """One connection, one request after another at a steady rate."""
+    """A client that requests the same route again and again on one connection."""
 
     def __init__(self, server: Server, brokers: _Brokers) -> None:
         self._server = server
@@ -201,7 +203,7 @@ class _Puller:
         self.pulls: list[Pull] = []
 
     def pull(self) -> None:
-        """Request the route, and note which brokers it has."""
+        """Request the route, and note its latency and its brokers."""
         alive_until = self._brokers.alive_until.copy()
         sent_at, cpu = time.monotonic(), self._server.cpu_seconds()
         route: bytes | None = None
@@ -220,7 +222,7 @@ class _Puller:
 
 
 class _Newcomers:
-    """Clients and brokers in turn, each with a connection of its own."""
+    """New clients and new brokers in turn, each with a connection of its own."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -228,7 +230,7 @@ class _Newcomers:
         self.seen: list[Newcomer] = []
 
     def come(self) -> None:
-        """Let the next one come, and go."""
+        """Let the next newcomer connect, send a request and disconnect."""
         is_broker, came_at = len(self.seen) % 2 == 1, time.monotonic()
         refused = self._refused(self._frames[is_broker])
         self.seen.append(Newcomer(came_at, is_broker, time.monotonic() - came_at, refused))
@@ -244,68 +246,49 @@ class _Newcomers:
 
 
 class _HttpPeers:
-    """A scraper of the metrics, and a liveness probe as a kubelet's, though more frequent."""
+    """A scraper of metrics, and a liveness probe like a kubelet's, but more frequent."""
 
     def __init__(self, http_url: str) -> None:
         self._http_url = http_url
-        # of each scrape that had a response: when, scans for silent brokers so far, memory of the tables
+        # for each scrape with a response: its time, scans for silent brokers so far, memory of the tables
         self.scrapes: list[tuple[float, int, float]] = []
-        # of each probe that had a response: when it began, seconds until the response
+        # for each probe with a response: its time, seconds until the response
         self.probes: list[tuple[float, float]] = []
 
     def scrape(self) -> None:
-        """Note two of the metrics."""
+        """Note the number of scans and the memory of the tables."""
         with contextlib.suppress(BenchError):
             metrics = scraped(self._http_url)
             self.scrapes.append((time.monotonic(), scan_count(metrics), metric(metrics, TABLE_BYTES)))
 
     def probe(self) -> None:
-        """Note how long the probe takes."""
+        """Note how long a liveness probe takes."""
         began = time.monotonic()
         with contextlib.suppress(BenchError):
             _page(f"{self._http_url}/livez")
             self.probes.append((began, time.monotonic() - began))
 
 
-def _thread(stopped: threading.Event, per_second: float, work: Callable[[], None]) -> threading.Thread:
-    """A thread that works so often until it is stopped; what was late is not made up for."""
-
-    def repeat() -> None:
-        due = time.monotonic()
-        while not stopped.wait(max(0.0, due - time.monotonic())):
-            work()
-            due = max(due + 1 / per_second, time.monotonic())
-
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    return thread
-
-
 def _observe(server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float, pipe: Connection) -> None:
-    """Behave until the first message, and send what was observed."""
+    """Let the peers work until a message comes over the pipe, then send over it what they have seen."""
     brokers = _Brokers(server, expiry_seconds)
     puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(http_url)
-    stopped = threading.Event()
-    work: list[tuple[float, Callable[[], None]]] = [
-        (1 / heartbeat_seconds, brokers.heartbeat),
-        (_PULLS_A_SECOND, puller.pull),
-        (_NEWCOMERS_A_SECOND, newcomers.come),
-        (_SCRAPES_A_SECOND, http.scrape),
-        (_PROBES_A_SECOND, http.probe),
-    ]
-    threads = [_thread(stopped, per_second, each) for per_second, each in work]
-    pipe.send("ready")
-    pipe.recv()
-    stopped.set()
-    for thread in threads:
-        thread.join()
-    # however slow all was, there is one
+    with (
+        Repeating(brokers.heartbeat, at_most=1 / heartbeat_seconds),
+        Repeating(puller.pull, at_most=_PULLS_A_SECOND),
+        Repeating(newcomers.come, at_most=_NEWCOMERS_A_SECOND),
+        Repeating(http.scrape, at_most=_SCRAPES_A_SECOND),
+        Repeating(http.probe, at_most=_PROBES_A_SECOND),
+    ):
+        pipe.send("ready")
+        pipe.recv()
+    # At least one pull is after the attack, however slow the server was.
     puller.pull()
     pipe.send(Seen(puller.pulls, newcomers.seen, puller.lost + brokers.lost, http.scrapes, http.probes))
 
 
-class Others:
-    """The process of these peers, from when all brokers are registered until the block ends."""
+class WellBehavedPeers:
+    """The process of the well-behaved peers; the block begins when their brokers are registered."""
 
     def __init__(self, server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
@@ -323,7 +306,7 @@ class Others:
         return self
 
     def seen(self) -> Seen:
-        """What they have observed until now; they end. Raises BenchError."""
+        """Stop the peers and return what they have observed. Raises BenchError."""
         self._pipe.send("end")
         if not self._pipe.poll(2 * PATIENCE_SECONDS):
             raise BenchError("the well-behaved peers do not end")
