@@ -21,7 +21,20 @@ from namesrv_console.attending import AttendingPages
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
-from namesrv_console.pages import audit, brokers, clients, diff, kv, overview, past, search, settings, topic, topics
+from namesrv_console.pages import (
+    audit,
+    brokers,
+    clients,
+    diff,
+    kv,
+    overview,
+    past,
+    rates,
+    search,
+    settings,
+    topic,
+    topics,
+)
 from namesrv_console.templating import Templates
 
 # Pages in the order of the menu, whose groups are made of them.
@@ -31,6 +44,7 @@ PAGES: Final[tuple[Page, ...]] = (
     brokers.DETAIL,
     topics.PAGE,
     topic.PAGE,
+    rates.PAGE,
     diff.PAGE,
     diff.EXPORT,
     clients.PAGE,

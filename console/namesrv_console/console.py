@@ -15,6 +15,7 @@ from namesrv_console.compared import Compared
 from namesrv_console.health import Health
 from namesrv_console.past.asking import Past
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
+from namesrv_console.rates import Rates
 from namesrv_console.responses import SharedResponses
 from namesrv_console.settings import ConsoleSettings
 from namesrv_console.state import Cluster
@@ -35,6 +36,7 @@ class Console:
         self.health = Health(self.observed, self.compared, self.clock, Acknowledgements(directory))
         self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
+        self.rates = Rates(self.observed, self.clock)
         # Connections to the servers, for requests of pages and of the poller.
         self.servers = {
             address: NameServer(
@@ -56,6 +58,7 @@ class Console:
                 tasks.create_task(Poller(list(self.servers.values()), self.observed, self.clock).run())
                 tasks.create_task(self.compared.run())
                 tasks.create_task(self.health.run())
+                tasks.create_task(self.rates.run())
                 if self.trail is not None:
                     tasks.create_task(self.trail.run())
         finally:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.effects import Effect, Registered
 from namesrv.routeinfo.records import Reason
 from namesrv_runtime.write_state import WriteState
 
@@ -25,6 +25,8 @@ class Counters:
         # Lateness of heartbeats that came more than an interval after the last heartbeat; heartbeats in time are left
         # out.
         self.late_heartbeats = Histogram(LATENESS_BOUNDS)
+        # Registrations, renewals included.
+        self.registrations = 0
         # Lateness of registrations that renewed one, including those in time.
         self.renewals = Histogram(LATENESS_BOUNDS)
         # Time from a broker's last heartbeat to its removal.
@@ -69,6 +71,7 @@ class Counters:
 
     def __call__(self, effect: Effect) -> None:
         """Count an effect."""
+        self.registrations += isinstance(effect, Registered)
         measured = effect.measured()
         if measured is None:
             return
@@ -91,6 +94,14 @@ class Counters:
         found.counts = [heartbeat + renewal for heartbeat, renewal in zip(late.counts, renewals.counts, strict=True)]
         found.counts[0] += heartbeats - late.count
         found.sum = late.sum + renewals.sum
+        return found
+
+    def responses(self) -> Histogram:
+        """Return the response times of all responses of the dispatcher."""
+        found = Histogram(REQUEST_BOUNDS)
+        columns = zip(found.counts, *(one.counts for one in self.requests.values()), strict=True)
+        found.counts = [sum(counts) for counts in columns]
+        found.sum = sum(one.sum for one in self.requests.values())
         return found
 
     def request_answered(self, kind: str, seconds: float) -> None:

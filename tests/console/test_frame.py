@@ -75,7 +75,7 @@ async def test_menu_has_six_groups_and_a_key_for_each_page() -> None:
 
     menu, pages = re.findall(r'<nav class="menu".*?</nav>', html, re.DOTALL)
     assert re.findall(r">(\w[\w ]*)</a>", menu) == ["Overview", "Brokers", "Topics", "NameServers", "Past", "Changes"]
-    assert re.findall(r">(\w[\w ]*)</a>", pages) == ["Diff", "Clients", "Settings", "KV"]
+    assert re.findall(r">(\w[\w ]*)</a>", pages) == ["Rates", "Diff", "Clients", "Settings", "KV"]
     assert 'aria-current="true">NameServers</a>' in menu
     assert 'aria-current="page">Settings</a>' in pages
     assert 'aria-current="true">Topics' in topic

@@ -25,6 +25,7 @@ from namesrv_remoting.bodies.extensions import (
     Reservation,
     ServerInfo,
     SettingsResponse,
+    Traffic,
     WhoAmI,
 )
 from namesrv_remoting.codes import RequestCode, SerializeType
@@ -77,8 +78,22 @@ class ExtensionProcessor:
             refusals=namesrv.counters.refusals_by_reason(),
             last_event_seq=namesrv.events.last_seq,
             problems=server_problems(ServerState.of(namesrv)),
+            traffic=self._traffic(),
         )
         return Reply(NATIVE.encode(info))
+
+    def _traffic(self) -> Traffic:
+        namesrv, counters = self._namesrv, self._namesrv.counters
+        responses = counters.responses()
+        return Traffic(
+            requests=namesrv.fast_path.pulls + namesrv.fast_path.heartbeats + responses.count,
+            heartbeats=namesrv.manager.heartbeats,
+            registrations=counters.registrations,
+            evictions=sum(histogram.count for histogram in counters.staleness.values()),
+            memory_bytes=namesrv.memory_bytes(),
+            response_bounds=list(responses.bounds),
+            response_counts=responses.counts,
+        )
 
     async def recent_events(self, request: Request, asked: RecentEventsRequest) -> Reply:
         """Handle RECENT_EVENTS (20003)."""

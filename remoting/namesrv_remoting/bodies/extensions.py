@@ -183,6 +183,21 @@ class ServerProblem(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class Traffic(msgspec.Struct, frozen=True):
+    """What a server has done since its start, and its memory."""
+
+    # all responses, those of the fast path included
+    requests: int
+    heartbeats: int
+    registrations: int
+    evictions: int
+    # the memory of tables and peers that counts towards `max-memory-bytes`
+    memory_bytes: int
+    # response times of the dispatcher: the number of responses up to each bound in seconds, and above the last one
+    response_bounds: list[float]
+    response_counts: list[int]
+
+
 class ServerInfo(msgspec.Struct):
     """20002: the boot of a server, its state, and the sizes of its tables."""
 
@@ -208,6 +223,8 @@ class ServerInfo(msgspec.Struct):
     last_event_seq: int | None = None
     # problems of the server itself, not those of its broker groups; None from a server that does not report them
     problems: list[ServerProblem] | None = None
+    # None from a server that does not report it
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,14 +72,23 @@ async def test_server_info(server: InProcess) -> None:
         await other.call(105, {"topic": "T"}, spelling="native")
     server.clock.step_wall(3600)
     await server.clock.advance(2.5)
+    info = await ask(peer, SERVER_INFO)
+    traffic = info.pop("traffic")
 
+    # Two registrations, three heartbeats and route requests of the dispatcher, and three of the fast path.
+    responses = traffic.pop("response_counts")
+    assert (sum(responses), len(responses)) == (5, len(traffic.pop("response_bounds")) + 1)
+    assert {
+        "requests": 8, "heartbeats": 2, "registrations": 2, "evictions": 0,
+        "memory_bytes": server.namesrv.memory_bytes(),
+    } == traffic  # fmt: skip
     assert {
         "boot_id": server.namesrv.boot_id, "nameserver": "ns-1", "revision": 2, "ready": True,
         "readiness": "ready: no brokers expected", "draining": False, "started_ms": 1_700_000_000_000,
         "uptime_seconds": 2.5, "version": version(), "pid": os.getpid(), "clusters": 2, "brokers": 2, "topics": 3,
         "connections": 2, "watchers": 0, "pulls": 2, "heartbeats": 1, "refusals": {"frame_too_large": 1},
         "last_event_seq": 4, "problems": [],
-    } == await ask(peer, SERVER_INFO)  # fmt: skip
+    } == info  # fmt: skip
 
 
 async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:

@@ -1,0 +1,44 @@
+"""The traffic of each server during the last quarter of an hour, sampled from its reports."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+from namesrv_console.poller import Observed
+from namesrv_console.views.rates import Sample
+from namesrv_runtime.clock import Clock
+
+SAMPLE_SECONDS: Final = 5.0
+# Samples of a quarter of an hour, and the one before it, since a rate needs two.
+MAX_SAMPLES: Final = 181
+
+
+class Rates:
+    """The last samples of each server; their number is bounded."""
+
+    def __init__(self, observed: Observed, clock: Clock) -> None:
+        self._observed = observed
+        self._clock = clock
+        self._samples: dict[str, deque[Sample]] = {
+            view.address: deque(maxlen=MAX_SAMPLES) for view in observed.cluster.servers
+        }
+
+    def __repr__(self) -> str:
+        return f"<Rates [{sum(map(len, self._samples.values()))} samples of {len(self._samples)} servers]>"
+
+    @property
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Address -> samples of the server, oldest first."""
+        return self._samples
+
+    async def run(self) -> NoReturn:
+        """Take samples until cancelled."""
+        while True:
+            await self._clock.sleep(SAMPLE_SECONDS)
+            reported = [
+                (view.address, sample) for view in self._observed.cluster.servers if (sample := Sample.of(view))
+            ]
+            for address, sample in reported:
+                self._samples[address].append(sample)
+            if reported:
+                self._observed.renew()

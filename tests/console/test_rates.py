@@ -1,0 +1,42 @@
+"""Samples of the traffic of servers, and the page of rates."""
+
+import asyncio
+from pathlib import Path
+
+from namesrv_console.poller import Observed
+from namesrv_console.rates import MAX_SAMPLES, Rates
+from namesrv_console.state import ServerView
+from namesrv_remoting.bodies.extensions import ServerInfo, Traffic
+from tests.support.console import console
+from tests.support.fake_clock import FakeClock, passing
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import MASTER
+
+
+async def test_samples_of_a_server_are_bounded() -> None:
+    """Samples are taken every 5 s, and an hour of them takes no more room than a quarter of an hour."""
+    clock, observed = FakeClock(), Observed(["s1"])
+    rates = Rates(observed, clock)
+    info = ServerInfo("b1", traffic=Traffic(1, 0, 0, 0, 0, [], [1]))
+    observed.put(ServerView("s1").answered(clock.monotonic(), info=info))
+    running = asyncio.create_task(rates.run())
+
+    await clock.advance(4.9)
+    assert len(rates.samples["s1"]) == 0
+    await clock.advance(0.2)
+    assert len(rates.samples["s1"]) == 1
+    await clock.advance(3600.0)
+    assert len(rates.samples["s1"]) == MAX_SAMPLES
+    running.cancel()
+
+
+async def test_registration_shows_on_an_open_page(tmp_path: Path) -> None:
+    """An open page receives the charts after each sample: a registration within 5 s is 0.2 a second."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        tab = shown.tab("/rates")
+        await server.clock.advance(11.0)
+        await (await server.connect()).register(MASTER)
+        await passing(server.clock, lambda: "Registrations: <b>0.2" in tab.parts["rates"], at_most=6.0)
+
+        assert tab.parts["rates"].count("<polyline") == 7
+        tab.leave()
