@@ -24,7 +24,6 @@ ROUTE, PULL, INFO = 105, 20001, 20002
 
 BROKER_A = Broker("broker-a", 0, "10.0.0.1:10911")
 BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
-SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
 
 # events without callbacks
 NO_CALLBACKS = ServerEvents(logging.getLogger("tests"))

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -221,24 +220,23 @@ def test_follow_shows_new_lines_across_restart(tmp_path: Path) -> None:
 def test_default_directory_is_the_servers(tmp_path: Path) -> None:
     """NAMESRV_DATA_DIR names the data directory for `audit` as for the daemon."""
     write(tmp_path / "audit", "08", "ns-0a-1.jsonl.gz", KV)
-    environment = {"NAMESRV_DATA_DIR": str(tmp_path), "PATH": "/usr/bin"}
 
-    done = subprocess.run([*COMMAND, "audit", "-o", "json"], env=environment, capture_output=True, check=True)
+    done = run("audit", "-o", "json", env={"NAMESRV_DATA_DIR": str(tmp_path)})
 
-    assert {"directory": str(tmp_path / "audit"), "lines": [KV]} == json.loads(done.stdout)
+    assert done.json == {"directory": str(tmp_path / "audit"), "lines": [KV]}
 
 
 def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> None:
     """The message names the directory and where the server logs its own."""
     absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"
-    done = []
-    for place in (absent, tmp_path):
-        env = {"NAMESRV_DATA_DIR": str(place), "COLUMNS": "500"}
-        done.append(subprocess.run([*COMMAND, "audit"], env=env, capture_output=True, text=True, check=False))
 
-    assert [each.returncode for each in done] == [2, 1]
-    for problem, each in zip((f"no such directory: {absent}; ", f"no audit trail in {tmp_path}; "), done, strict=True):
-        assert problem + hint in each.stderr
+    for place, code, problem in (
+        (absent, 2, f"no such directory: {absent}; "),
+        (tmp_path, 1, f"no audit trail in {tmp_path}; "),
+    ):
+        done = run("audit", env={"NAMESRV_DATA_DIR": str(place), "COLUMNS": "500"})
+        assert done.code == code
+        assert problem + hint in done.err
 
 
 def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:

@@ -60,10 +60,8 @@ def test_history_from_logs(tmp_path: Path) -> None:
 def test_history_from_logs_at_a_time(tmp_path: Path) -> None:
     """At a time the logs show each server's route, and clients that still had an older one."""
     logs = str(write_log(tmp_path))
-    options = ("history", "t", "--logs", logs, "--at", "2026-03-01T00:03:10")
 
-    shown = run(*options)
-    document = run(*options, "-o", "json").json
+    shown = run("history", "t", "--logs", logs, "--at", "2026-03-01T00:03:10")
 
     assert shown.cells == [
         ["SERVER", "ROUTE", "SINCE"],
@@ -73,7 +71,6 @@ def test_history_from_logs_at_a_time(tmp_path: Path) -> None:
         ["CLIENT", "SERVER", "RECEIVED AT", "ROUTE", "STATE"],
         ["k#1", "ns-1", "2026-03-01 00:00:00.200", "broker-a:0 broker-b:0", "old"],
     ]
-    assert [(one["client"], one["is_old"]) for one in document["clients"]] == [("k#1", True)]
 
 
 @pytest.mark.parametrize(
