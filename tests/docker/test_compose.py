@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from demo.memory_broker import main as memory_broker
+from namesrv.cli import main as namesrv
 from namesrv.settings.model import Settings
+from namesrv_spark_jobs.command.cli import main as staleness
 from tests.docker.commands import run, unknown_flags
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +20,6 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text(enco
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 NAMESERVERS = ("namesrv-1", "namesrv-2", "namesrv-3")
 BROKERS = ("broker-a", "broker-a-slave", "broker-b", "broker-b-slave")
-EXAMPLE = ROOT / "demo" / "memory_broker.py"
 
 
 @pytest.mark.parametrize("name", NAMESERVERS)
@@ -26,8 +28,8 @@ def test_nameserver_settings_are_valid(name: str) -> None:
     environ = SERVICES[name]["environment"]
 
     assert {variable.removeprefix("NAMESRV_").lower() for variable in environ} <= set(Settings.model_fields)
-    done = run("-m", "namesrv", "--check-config", **environ)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run(namesrv, "--check-config", environ=environ)
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize("name", BROKERS)
@@ -35,7 +37,7 @@ def test_broker_flags_are_valid(name: str) -> None:
     """The broker's address is its name in the containers' network."""
     command = SERVICES[name]["command"]
 
-    assert set() == unknown_flags(command, str(EXAMPLE), command[0])
+    assert set() == unknown_flags(command, memory_broker, command[0])
     assert name in dict(pairwise(command))["--advertise"]
     assert ("--port", "10911") in set(pairwise(command))
     assert "10911" in str(SERVICES[name]["healthcheck"]["test"])
@@ -47,7 +49,7 @@ def test_client_flags_are_valid(name: str, verb: str) -> None:
     (script,) = SERVICES[name]["command"]
 
     assert f"/memory_broker.py {verb} --topic orders" in script
-    assert set() == unknown_flags(re.findall(r"--[a-z-]+", script.partition(verb)[2]), str(EXAMPLE), verb)
+    assert set() == unknown_flags(re.findall(r"--[a-z-]+", script.partition(verb)[2]), memory_broker, verb)
 
 
 def test_report_flags_and_logs_are_valid() -> None:
@@ -55,7 +57,7 @@ def test_report_flags_and_logs_are_valid() -> None:
     command = SERVICES["report"]["command"]
     inputs = command[: command.index("--out")]
 
-    assert set() == unknown_flags(command, "-m", "namesrv_spark_jobs")
+    assert set() == unknown_flags(command, staleness)
     assert [f"/logs/{name}/heartbeats" for name in NAMESERVERS] == inputs
     for name in NAMESERVERS:
         assert f"{name}-data:/logs/{name}:ro" in SERVICES["report"]["volumes"]

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from namesrv.counters import Counters
+from namesrv.settings.model import Settings
 from namesrv_remoting.health import LEVELS, Kind
 from tests.support.certificates import Authority
 from tests.support.fake_clock import GUARD_SECONDS, until
@@ -20,7 +21,9 @@ from tests.support.http_peer import Scrape, scrape
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
 
-DOCKER = Path(__file__).parents[2] / "docker"
+ROOT = Path(__file__).parents[2]
+OPERATING = ROOT / "docs" / "operating.md"
+DOCKER = ROOT / "docker"
 DASHBOARD = DOCKER / "grafana" / "namesrv.json"
 ALERTS = DOCKER / "prometheus" / "alerts.yml"
 ALERT_TESTS = DOCKER / "prometheus" / "alerts.test.yml"
@@ -139,6 +142,14 @@ def test_queried_reasons_exist(source: Any) -> None:
     for expression in source():
         for selected in re.findall(r'reason=~?"([^"]*)"', expression):
             assert set(selected.split("|")) <= set(Counters().staleness)
+
+
+def test_documented_metrics_exist(shown: Scrape) -> None:
+    """The server shows every metric that the operators' manual names."""
+    named = set(re.findall(r"`(nameserver_\w+)", OPERATING.read_text())) - set(Settings.model_fields)
+
+    assert len(named) > 10
+    assert named - shown.names - set(shown.families) == set()
 
 
 def test_every_metric_is_on_the_dashboard(shown: Scrape) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from namesrv.settings.model import Settings
-from tests.docker.commands import run
+from tests.support import ctl
 from tests.support.daemon import Daemon
 from tests.support.printing_process import PrintingProcess
 
@@ -44,20 +44,18 @@ def test_services_have_exactly_their_rights(tmp_path: Path) -> None:
 
     with Daemon(tmp_path / "data", environ=environ("namesrv-1")) as server:
 
-        def ctl(service: str, *words: str) -> int:
-            return run(
-                "-m", "namesrv_client.ctl", *words, **environ(service) | {"NAMESRV_ADDR": server.where}
-            ).returncode
+        def code(service: str, *words: str) -> int:
+            return ctl.run(*words, env=environ(service) | {"NAMESRV_ADDR": server.where}).code
 
         example = (sys.executable, str(DOCKER.parent / "demo/memory_broker.py"), "serve", "--cluster", "demo")
         known = environ("broker-a") | {"NAMESRV_ADDR": server.where}
         with PrintingProcess(*example, "--name", "broker-a", "--port", "0", "--topic", "orders", **known):
             server.wait_for("broker_registered")
 
-            assert ctl("consumer", "route", "orders") == 0
-            assert ctl("consumer", "kv", "put", "space", "key", "value") != 0
-            assert ctl("operator", "kv", "put", "space", "key", "value") == 0
-            assert run("-m", "namesrv_client.ctl", "status", NAMESRV_ADDR=server.where).returncode != 0
+            assert code("consumer", "route", "orders") == 0
+            assert code("consumer", "kv", "put", "space", "key", "value") != 0
+            assert code("operator", "kv", "put", "space", "key", "value") == 0
+            assert ctl.run("-s", server.where, "status").code != 0
 
     # a second start of the demonstration keeps them
     subprocess.run(make, check=True)

@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from namesrv.cli import main as namesrv
 from namesrv.settings.model import Settings
+from namesrv_broker_agent.cli import main as broker_agent
+from namesrv_console.cli import main as console
+from namesrv_spark_jobs.command.cli import main as staleness
 from tests.docker.commands import run, unknown_flags
 
 UNITS = Path(__file__).parents[2] / "docker" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
-MODULES = {
-    "namesrv": "namesrv",
-    "namesrv-broker-agent": "namesrv_broker_agent",
-    "namesrv-console": "namesrv_console",
-    "namesrv-staleness": "namesrv_spark_jobs",
+PROGRAMS = {
+    "namesrv": namesrv,
+    "namesrv-broker-agent": broker_agent,
+    "namesrv-console": console,
+    "namesrv-staleness": staleness,
 }
 
 
@@ -39,7 +43,7 @@ def test_unit_flags_are_valid(path: Path) -> None:
     program, *flags = shlex.split(unit(path)["Service"]["ExecStart"])
     assert program == f"/opt/namesrv/bin/{path.stem}"
 
-    assert set() == unknown_flags(flags, "-m", MODULES[path.stem])
+    assert set() == unknown_flags(flags, PROGRAMS[path.stem])
 
 
 def test_example_settings_are_valid() -> None:
@@ -47,6 +51,6 @@ def test_example_settings_are_valid() -> None:
     settings = environment(UNITS / "namesrv.env")
     assert {name.removeprefix("NAMESRV_").lower() for name in settings} <= set(Settings.model_fields)
 
-    daemon = run("-m", "namesrv", "--check-config", **settings)
-    agent = run("-m", "namesrv_broker_agent", "--config", str(UNITS / "agent.toml"), "--check-config")
-    assert [(done.returncode, done.stderr) for done in (daemon, agent)] == [(0, "")] * 2
+    daemon = run(namesrv, "--check-config", environ=settings)
+    agent = run(broker_agent, "--config", str(UNITS / "agent.toml"), "--check-config")
+    assert [(done.code, done.err) for done in (daemon, agent)] == [(0, "")] * 2
