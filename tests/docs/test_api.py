@@ -26,6 +26,7 @@ def test_tables_list_every_public_name(page: Path) -> None:
     assert _names(text) == _names(with_names(text)), "python -m tests.docs.generated writes the page anew"
 
 
+@pytest.mark.slow
 def test_examples_run(tmp_path: Path) -> None:
     """A broker registers, a client finds its topic, and so does a request made by hand."""
     with ExitStack() as stack:

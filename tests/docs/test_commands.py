@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import __main__ as benchmarks
 from namesrv_spark_jobs.command import cli as staleness
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, blocks, pages, prose
@@ -113,15 +112,6 @@ def dry_run(text: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))},
     )
-
-
-@pytest.mark.parametrize("text", [text for text in COMMANDS if re.match("make bench(-peers)? ARGS=", text)])
-def test_arguments_of_a_benchmark_are_valid(text: str) -> None:
-    """With one more argument, --help, nothing is measured."""
-    suite = "peers" if text.split()[1] == "bench-peers" else "speed"
-    with pytest.raises(SystemExit) as ended:
-        benchmarks.main([suite, *shlex.split(shlex.split(text)[2].removeprefix("ARGS=")), "--list"])
-    assert ended.value.code == 0
 
 
 @pytest.mark.parametrize("text", [text for text in COMMANDS if text.startswith("namesrv-staleness heartbeats/")])

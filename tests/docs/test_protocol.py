@@ -15,6 +15,8 @@ from tests.support.commands import decode
 from tests.support.daemon import Daemon
 from tests.support.pages import blocks
 
+# one worker gets all of them, for the server's sake
+pytestmark = pytest.mark.xdist_group("protocol")
 REWRITE = "python -m tests.docs.generated writes it anew"
 # described in words, because other blocks show the same fields
 NOT_SHOWN = {
