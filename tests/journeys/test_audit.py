@@ -112,36 +112,27 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     assert left == {**joined, "before": joined["after"], "after": None, "reason": "unregistered"}
 
 
-def test_a_takeover_names_both_connections(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A registration of a live broker's address or id over another connection is a line with both connections."""
+def test_takeovers_and_removals_name_their_connections(start: Start, connect: Connect, data_dir: Path) -> None:
+    """A takeover of a broker's address or id names both connections; a removal by the server names no peer."""
     daemon = start()
     owner, stranger = connect(daemon), connect(daemon)
+    address = stranger.address
     BROKER.register(owner)
     BROKER.register(stranger)
     Broker(addr="10.6.6.6:10911").register(stranger)
-    daemon.stop()
-
-    _, moved, taken = of(trail(data_dir), "change")[:3]
-    assert [stranger.address, stranger.address] == [moved["peer"], taken["peer"]]
-    (broker,) = moved["changes"]
-    assert broker["before"]["connection"] < broker["after"]["connection"]
-    gone, new = (change for change in taken["changes"] if change["what"] == "broker")
-    assert (BROKER.addr, "superseded", None) == (gone["broker_addr"], gone["reason"], gone["after"])
-    assert (new["broker_addr"], new["before"]) == ("10.6.6.6:10911", None)
-
-
-def test_removal_by_the_server_names_no_peer(start: Start, connect: Connect, data_dir: Path) -> None:
-    """The server removes a broker whose connection has closed: the line names no request and no peer."""
-    daemon = start()
-    peer = connect(daemon)
-    BROKER.register(peer)
-    peer.close()
+    stranger.close()
     daemon.wait_for("broker_evicted")
     daemon.stop()
 
-    (line,) = [line for line in of(trail(data_dir), "change") if line["request"] is None]
-    assert (line["peer"], line["account"]) == (None, None)
-    routes, broker = line["changes"]
+    _, moved, taken, removed = of(trail(data_dir), "change")
+    assert [moved["peer"], taken["peer"]] == [address, address]
+    (broker,) = moved["changes"]
+    assert broker["before"]["connection"] < broker["after"]["connection"]
+    gone, new = (change for change in taken["changes"] if change["what"] == "broker")
+    assert (gone["broker_addr"], gone["reason"], gone["after"]) == (BROKER.addr, "superseded", None)
+    assert (new["broker_addr"], new["before"]) == ("10.6.6.6:10911", None)
+    assert (removed["request"], removed["peer"], removed["account"]) == (None, None, None)
+    routes, broker = removed["changes"]
     assert (routes["topics"], broker["reason"]) == (2, "disconnected")
 
 

@@ -59,16 +59,3 @@ def test_members_are_notified_of_a_new_and_a_lost_master(start: Start, connect: 
         went = {"minBrokerId": "1", "brokerName": "broker-a", "minBrokerAddr": addr, "offlineBrokerAddr": MASTER.addr}
         for notice in (dialled(listener), native.receive()):
             assert (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY, went) == (notice.code, notice.flag, notice.ext_fields)
-
-
-def test_no_member_is_notified_by_default(start: Start, connect: Connect) -> None:
-    """Without the setting members notice a new lowest id at their next poll."""
-    daemon = start()
-    native = connect(daemon, native=True)
-    slave(1, "10.0.0.2:10911").register(native)
-
-    MASTER.register(connect(daemon))
-
-    # The next frame is the response to this request, not a notification.
-    assert native.ask(106).code == 0
-    assert daemon.lines("min_broker_id_changed") == []

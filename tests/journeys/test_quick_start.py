@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, Block, blocks
 from tests.support.printing_process import PrintingProcess
@@ -20,6 +22,7 @@ def block_with(language: str, word: str) -> Block:
     return found
 
 
+@pytest.mark.slow
 def test_quick_start_works_as_written(tmp_path: Path) -> None:
     """A broker is registered, every command shows it, and `watch` reports at once that it has left."""
     with Daemon(tmp_path / "data") as daemon:

@@ -63,6 +63,7 @@ def test_connections_are_closed_one_after_the_other(start: Start, connect: Conne
     assert known == list(written.brokers)
 
 
+@pytest.mark.slow
 def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
     """A stopping server ends although a thread hangs, here in reading settings from a pipe."""
     config = tmp_path / "namesrv.toml"
@@ -117,6 +118,7 @@ def test_heartbeat_log_that_hangs(start: Start, data_dir: Path) -> None:
     assert [line["event"] for line in daemon.log[-2:]] == ["heartbeat_log_incomplete", "stopped"]
 
 
+@pytest.mark.slow
 def test_full_log_pipe_delays_nothing(data_dir: Path, tmp_path: Path) -> None:
     """A full pipe at standard error delays neither responses nor the shutdown."""
     reading, writing = os.pipe()

@@ -27,7 +27,8 @@ ATTACKER = ("127.0.0.2", 0)
 # Number of concurrent connection attempts.
 _AT_ONCE = 200
 
-pytestmark = pytest.mark.slow
+# one loop is enough: memory and deadlines of handshakes do not depend on it
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("loop", ["auto"])]
 
 
 @pytest.fixture(autouse=True)

@@ -78,26 +78,3 @@ def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
     assert perms(back) == {"broker-a": 6, "broker-b": 6}
     assert daemon.wait_for("ready")["reason"] == "ready: all 2 expected brokers are back"
     assert perms(connect(daemon)) == {"broker-a": 6, "broker-b": 6}
-
-
-@pytest.mark.slow
-def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, connect: Connect) -> None:
-    """The snapshot is written within 5 s of a change; a permission that is added back stays so after a restart."""
-    daemon = start("--log-level", "debug")
-    peer = connect(daemon)
-    BROKER_A.register(peer)
-    assert peer.ask(205, {"brokerName": "broker-a"}).ext_fields == {"wipeTopicCount": "2"}
-    assert daemon.wait_for("snapshot_written")["brokers"] == 1
-    daemon.kill()
-
-    daemon = start()
-    assert daemon.wait_for("listening")["ready"] is False
-    peer = connect(daemon)
-    BROKER_A.register(peer)
-    assert perms(peer) == {"broker-a": 4}
-    assert peer.ask(327, {"brokerName": "broker-a"}).ext_fields == {"addTopicCount": "2"}
-    assert daemon.stop() == 0
-
-    peer = connect(start())
-    BROKER_A.register(peer)
-    assert perms(peer) == {"broker-a": 6}
