@@ -50,6 +50,7 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "plain": (),
     "secured": _SECURED,
     "console": (*_CONSOLE, "console.actions=true"),
+    "outside": ("views.configMap=namesrv-views", "outside.type=NodePort", "outside.nodePort=30876"),
     "report": (*_LOGS, "report.enabled=true", "report.outputClaim=namesrv-report"),
     "all": (
         *("image.repository=registry.example/namesrv", f"image.digest=sha256:{'0' * 64}"),
@@ -59,6 +60,7 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
         *_CONSOLE,
         *("report.enabled=true", "report.outputClaim=namesrv-report"),
         *("serviceMonitor.enabled=true", "alerts.enabled=true", "antiAffinity=required", "replicas=5"),
+        *("views.configMap=namesrv-views", "outside.type=LoadBalancer"),
         *("settings.broker_expiry_seconds=60", "settings.notify_min_broker_id_changed=true"),
     ),
 }

@@ -60,7 +60,8 @@ check_compose() {
     fi
     timeout 60 "$@" --file "$root/docker/compose.yml" --profile report config --quiet
     timeout 60 "$@" --file "$root/docker/compose.yml" --file "$root/docker/compose.secured.yml" --profile '*' config --quiet
-    echo "compose.yml, alone and secured: docker compose config has nothing against it"
+    timeout 60 "$@" --file "$root/docker/compose.yml" --file "$root/docker/compose.reach.yml" config --quiet
+    echo "compose.yml, alone, secured and reachable from outside: docker compose config has nothing against it"
 }
 
 check_dockerfiles() {

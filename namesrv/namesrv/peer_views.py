@@ -43,4 +43,5 @@ class PeerViews:
 
 def _viewer(peer: Peer, connection: ServerConnection, account: str) -> Viewer:
     # The address of a PROXY header is trusted, since it is read only where the setting proxy_protocol says so.
-    return Viewer(host_of(peer.proxied) if peer.proxied else peer.ip, account, connection.certificate_names)
+    ip = host_of(peer.proxied) if peer.proxied else peer.ip
+    return Viewer(ip, account, connection.certificate_names, peer.listener)

@@ -17,17 +17,20 @@ from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteDat
 from namesrv_remoting.typed_toml import FileError, read_toml
 
 MAX_VIEWS: Final = 64
+# the listener of the daemon's `listen-port`; further ones have the names that the setting `listeners` gives them
+DEFAULT_LISTENER: Final = "default"
 _EXAMPLE: Final = "{host}:{port+20000}, {broker_name}-{broker_id}.mq.example.com:{port}, 203.0.113.7:30911"
 # {host}, {port}, {port+20000}, {port-2}
 _PLACEHOLDER: Final = re.compile(r"\{(host|port|cluster|broker_name|broker_id)([+-]\d{1,5})?\}")
 
 
 class Viewer(NamedTuple):
-    """The peer that gets a response: its address, its account (empty without one), the names in its certificate."""
+    """The peer that gets a response: its address, account (empty without one), names in its certificate, listener."""
 
     ip: str
     account: str = ""
     certificate_names: Sequence[str] = ()
+    listener: str = DEFAULT_LISTENER
 
 
 class BrokerIdentity(NamedTuple):
@@ -78,6 +81,7 @@ class AddressView:
     networks: tuple[Network, ...] | None = None
     accounts: Patterns | None = None
     certificates: Patterns | None = None
+    listeners: Patterns | None = None
     # True if addresses without a rule are left out of responses; otherwise they are shown as registered
     hides_others: bool = False
 
@@ -88,6 +92,7 @@ class AddressView:
             (self.networks is None or (address is not None and any(address in network for network in self.networks)))
             and (self.accounts is None or self.accounts.match(viewer.account))
             and (self.certificates is None or any(map(self.certificates.match, viewer.certificate_names)))
+            and (self.listeners is None or self.listeners.match(viewer.listener))
         )
 
     def address(self, broker: BrokerIdentity, registered: str) -> str | None:
@@ -183,6 +188,7 @@ class _FileView(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     networks: _Words | None = None
     accounts: _Words | None = None
     certificates: _Words | None = None
+    listeners: _Words | None = None
     others: Literal["show", "hide"] = "show"
 
 
@@ -212,6 +218,7 @@ def _view(written: _FileView, problems: list[str]) -> AddressView:
         networks=None if written.networks is None else tuple(read_networks(where, written.networks, problems)),
         accounts=_patterns(written.accounts),
         certificates=_patterns(written.certificates),
+        listeners=_patterns(written.listeners),
         hides_others=written.others == "hide",
     )
 

@@ -11,6 +11,7 @@ import yaml
 from demo.memory_broker import main as memory_broker
 from namesrv.cli import main as namesrv
 from namesrv.settings.model import Settings
+from namesrv_remoting.address_views import BrokerIdentity, Viewer, parse_address_views
 from namesrv_spark_jobs.command.cli import main as staleness
 from tests.docker.commands import run, unknown_flags
 
@@ -30,6 +31,25 @@ def test_nameserver_settings_are_valid(name: str) -> None:
     assert {variable.removeprefix("NAMESRV_").lower() for variable in environ} <= set(Settings.model_fields)
     done = run(namesrv, "--check-config", environ=environ)
     assert (done.code, done.err) == (0, "")
+
+
+def test_brokers_are_published_where_the_outside_view_shows_them() -> None:
+    """Each broker has its own port of the host; the NameServers' published port is that of the view's listener."""
+    text = (DOCKER / "compose.reach.yml").read_text(encoding="utf-8").replace("${HOST_ADDRESS:-127.0.0.1}", "192.0.2.1")
+    reach = yaml.safe_load(text)
+    (view,) = parse_address_views(reach["configs"]["views"]["content"]).views
+
+    for name in BROKERS:
+        command = dict(pairwise(SERVICES[name]["command"]))
+        broker = BrokerIdentity(command["--cluster"], command["--name"], int(command["--id"]))
+        registered = f"{command['--advertise']}:{command['--port']}"
+        assert [f"{view.address(broker, registered)}:{command['--port']}"] == reach["services"][name]["ports"]
+    for name in NAMESERVERS:
+        environ = reach["services"][name]["environment"]
+        settings = Settings(data_dir=Path(), listeners=environ["NAMESRV_LISTENERS"])
+        assert view.is_for(Viewer("192.0.2.9", listener=next(iter(settings.further_listeners))))
+        (published,) = reach["services"][name]["ports"]
+        assert published.endswith(f":{settings.further_listeners['outside']}")
 
 
 @pytest.mark.parametrize("name", BROKERS)

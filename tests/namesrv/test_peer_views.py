@@ -68,6 +68,17 @@ async def test_routes_have_addresses_of_the_view(tmp_path: Path, spelling: Spell
         assert server.namesrv.fast_path.pulls == (0 if spelling == "binary" else 5)
 
 
+async def test_view_of_a_listener(tmp_path: Path) -> None:
+    """Peers that connect to the named port get its view, in each connection and request."""
+    views = views_file(tmp_path, VIEWS.replace('networks = ["127.0.0.2"]', 'listeners = ["outside"]'))
+    async with namesrv_in_process(tmp_path, address_views=str(views), listeners="outside=0") as server:
+        inside, outside = await server.connect(), await server.connect(listener=1)
+        await inside.register(MASTER)
+        for peer, expected in ((outside, OUTSIDE["0"]), (inside, INSIDE["0"])) * 2:
+            response = await peer.call(105, {"topic": "T"})
+            assert addresses(response.body, "json") == {"broker-a": {"0": expected}}
+
+
 async def test_clusters_and_member_groups_have_addresses_of_the_view(tmp_path: Path) -> None:
     """106 and 901 leave out hidden brokers."""
     async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:

@@ -33,6 +33,13 @@ certificates = ["*.factory.example.com"]
 [[views.brokers]]
 registered = ["10.0.0.1:10911"]
 shown = "192.0.2.1:{port}"
+
+[[views]]
+name = "balanced"
+listeners = ["balancer-*"]
+
+[[views.brokers]]
+shown = "{broker_name}.balanced.example.com:{port}"
 """
 A = BrokerData("c1", "broker-a", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})
 B = BrokerData("c1", "broker-b", {0: "192.168.0.1:10911"})
@@ -53,6 +60,7 @@ def view(name: str) -> AddressView:
         (Viewer("203.0.113.9", "partner-1"), "partner"),
         (Viewer("10.0.0.9", "other", ("press.factory.example.com",)), "factory"),
         (Viewer("10.0.0.9", "other", ("factory.example.com",)), None),
+        (Viewer("10.0.0.9", listener="balancer-2"), "balanced"),
         (Viewer("not an address"), None),
     ],
 )

@@ -66,9 +66,9 @@ class InProcess:
         """The address as a list of NameServers contains it."""
         return "{}:{}".format(*self.address)
 
-    async def connect(self, source: str = "") -> NamesrvPeer:
-        """A peer accepted by the server; `source` is the peer's local address."""
-        peer = await NamesrvPeer.connect(self.address, source=source)
+    async def connect(self, source: str = "", listener: int = 0) -> NamesrvPeer:
+        """A peer accepted by the server; `source` is the peer's local address, `listener` counts from `listen_port`."""
+        peer = await NamesrvPeer.connect(self.controller.addresses[listener], source=source)
         self._peers.append(peer)
         await until(lambda: self.find_connection(peer) is not None)
         return peer

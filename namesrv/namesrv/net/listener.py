@@ -3,19 +3,23 @@
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from itertools import count
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.limits import ServerLimits
+from namesrv.net.peer import Peer
 from namesrv.net.protocol import FastPath, RequestHandler, ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls, TlsDetector
+from namesrv_remoting.address_views import DEFAULT_LISTENER
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
@@ -91,16 +95,21 @@ class RemotingServer:
 
     # -- listening ----------------------------------------------------------------------------------------------------
 
-    async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
+    async def listen(
+        self, hosts: Sequence[str], port: int, further: Mapping[str, int] = MappingProxyType({})
+    ) -> list[tuple[str, int]]:
         """Listen on every host and return the addresses. Raises OSError, after closing all listening sockets.
 
-        Port 0 takes a free port on the first host, and uses the same port on the other hosts.
+        Port 0 takes a free port on the first host, and uses the same port on the other hosts. `further` has the names
+        of further listeners on the same hosts, and their ports; their addresses follow.
         """
         tries = 1 if port or len(hosts) == 1 else _TRIES_OF_FREE_PORTS
         while True:
             tries -= 1
             try:
-                bound = await self._bind(hosts, port)
+                bound = await self._bind(hosts, port, DEFAULT_LISTENER)
+                for name, further_port in further.items():
+                    bound += await self._bind(hosts, further_port, name)
             except OSError as error:
                 self.stop_accepting()
                 # A port that is free on the first host may be in use on another host.
@@ -110,20 +119,20 @@ class RemotingServer:
                 self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
                 return bound
 
-    async def _bind(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
+    async def _bind(self, hosts: Sequence[str], port: int, name: str) -> list[tuple[str, int]]:
         loop = asyncio.get_running_loop()
         bound: list[tuple[str, int]] = []
         for host in hosts:
-            server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+            server = await loop.create_server(partial(self._accept, name), host, port, backlog=BACKLOG)
             self._servers.append(server)
             for listening in server.sockets:
-                name = listening.getsockname()
-                bound.append((str(name[0]), int(name[1])))
+                address = listening.getsockname()
+                bound.append((str(address[0]), int(address[1])))
             port = port or bound[0][1]
         return bound
 
-    def _accept(self) -> asyncio.Protocol:
-        connection = ServerConnection(self, next(self._ids))
+    def _accept(self, name: str) -> asyncio.Protocol:
+        connection = ServerConnection(self, next(self._ids), Peer(listener=name))
         if self.tls.mode == "off":
             return connection
         return TlsDetector(connection, self.tls, self.read_shares, proxy_protocol=self.limits.proxy_protocol)

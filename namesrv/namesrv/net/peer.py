@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from namesrv_remoting.address_views import DEFAULT_LISTENER
+
 
 @dataclass(slots=True)
 class Peer:
@@ -13,6 +15,8 @@ class Peer:
     address: str = "?"
     ip: str = "?"
     proxied: str | None = None
+    # the name of the listener that accepted the connection
+    listener: str = DEFAULT_LISTENER
     # the IPv4 address, or the /64 of the IPv6 address; limits, memory budget and read share are kept per network
     network: str = "?"
     # broker, client or admin, as `note_role` derives it from all requests; empty before the first request

@@ -175,7 +175,7 @@ class ServerConnection(asyncio.Protocol):
 
     _owner: ConnectionOwner
     id: int
-    peer: Peer = field(default_factory=Peer, init=False)
+    peer: Peer = field(default_factory=Peer)
     opened_wall: float = field(init=False)
     # False once no response can reach the peer any more
     is_open: bool = field(default=True, init=False)

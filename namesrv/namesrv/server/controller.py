@@ -405,8 +405,10 @@ class NamesrvController:
         with _needed(f"cannot listen on {wanted} for HTTP", hint):
             ports = await stack.enter_async_context(http_ports(namesrv, self.server))
         self.http_addresses, self.name_servers_addresses = ports
-        with _needed(f"cannot listen on {settings.listen_host}:{settings.listen_port}"):
-            self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port)
+        further = settings.further_listeners
+        numbers = ", ".join(map(str, (settings.listen_port, *further.values())))
+        with _needed(f"cannot listen on {settings.listen_host}:{numbers}"):
+            self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
         namesrv.addresses.extend(self.addresses)
         for line_log in (namesrv.audit, namesrv.heartbeat_log):
             if line_log is not None:
@@ -421,6 +423,7 @@ class NamesrvController:
             logging.INFO,
             "listening",
             addresses=[address_text(address) for address in self.addresses],
+            listeners=list(further),
             http=[address_text(address) for address in self.http_addresses],
             name_servers=[address_text(address) for address in self.name_servers_addresses],
             tls=settings.tls_mode,

@@ -115,6 +115,7 @@ NEED_RESTART: Final = frozenset(
         "access",
         "listen_host",
         "listen_port",
+        "listeners",
         "http_listen",
         "name_servers_listen",
         "data_dir",

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
+from namesrv_remoting.address_views import DEFAULT_LISTENER
 from namesrv_remoting.addresses import HOST_NAME, is_endpoint, is_host
 from namesrv_remoting.aio.tls import TlsFiles
 from namesrv_runtime.log import quoted
@@ -44,13 +45,14 @@ PATHS: Final = (
 # Settings whose empty value switches something off.
 _MAY_BE_EMPTY: Final = frozenset(
     {
-        *("access", "address_views", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
+        *("access", "address_views", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen", "listeners"),
         *("name_servers", "name_servers_listen", "broker_metrics_target"),
         *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file", "tls_crl_file"),
     }
 )
 # The files of the heartbeat log carry the server's name, so it must be valid in a file name.
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MAX_PORT: Final = 65535
 # Example values of what `broker_metrics_target` may contain, and its syntax.
 _TARGET_FIELDS: Final = {"host": "h", "cluster": "c", "broker_name": "b", "broker_id": "0"}
 _TARGET: Final = re.compile(r"([^{}]|\{(host|cluster|broker_name|broker_id)\})*")
@@ -85,6 +87,10 @@ class Settings(BaseModel):
 
     listen_port: int = Field(default=9876, ge=0, le=65535)
     """TCP port to serve on. 9876 is where brokers and clients look; 0 takes any free port, which the log names."""
+
+    listeners: str = ""
+    """Further TCP ports to serve on at the addresses of listen-host, each with a name that an address view can match,
+    as in outside=9886,partner=9896. So a view can be for all peers that come through a load balancer."""
 
     http_listen: str = "127.0.0.1:9877"
     """Address and port for health (/livez, /readyz) and metrics (/metrics) over HTTP, as in [::1]:9877; port 0 takes
@@ -332,6 +338,11 @@ class Settings(BaseModel):
         return tuple(self.listen_host.split(","))
 
     @property
+    def further_listeners(self) -> dict[str, int]:
+        """The port of each of `listeners`, by its name."""
+        return {name: int(port) for name, port in _named_ports(self.listeners)}
+
+    @property
     def access_path(self) -> Path | None:
         """The access file; None without a file."""
         return _resolved(Path(self.access)) if self.access else None
@@ -404,6 +415,18 @@ class Settings(BaseModel):
             raise ValueError("contains the same address twice")
         return ",".join(hosts)
 
+    @field_validator("listeners")
+    @classmethod
+    def _check_listeners(cls, text: str) -> str:
+        listeners = _named_ports(text)
+        for name, port in listeners:
+            if not (_FILE_NAME.fullmatch(name) and port.isascii() and port.isdecimal() and int(port) <= _MAX_PORT):
+                raise ValueError(f"has no valid name and port in {quoted(f'{name}={port}')}, for example outside=9886")
+        names = [name for name, _ in listeners] + [DEFAULT_LISTENER]
+        if len(names) != len(set(names)):
+            raise ValueError(f"contains a name twice, or {DEFAULT_LISTENER!r}, the name of the listener on listen-port")
+        return ",".join(f"{name}={port}" for name, port in listeners)
+
     @field_validator("http_listen", "name_servers_listen")
     @classmethod
     def _check_endpoint(cls, text: str) -> str:
@@ -451,6 +474,12 @@ class Settings(BaseModel):
     def _resolve_path(cls, path: Path | str) -> Path | str:
         resolved = _resolved(Path(path))
         return resolved if isinstance(path, Path) else path
+
+
+def _named_ports(text: str) -> list[tuple[str, str]]:
+    """Name and port of each listener in a list such as `outside=9886, partner=9896`."""
+    listeners = (listener.partition("=") for listener in text.split(",")) if text else ()
+    return [(name.strip(), port.strip()) for name, _, port in listeners]
 
 
 def _host_and_port(endpoint: str) -> tuple[str, int]:

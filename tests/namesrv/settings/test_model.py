@@ -102,6 +102,11 @@ NO_PATH = "is not a path|home directory of an unknown user"
             for value in ENDPOINTS
             if value == value.strip()
         ),
+        *(
+            ("listeners", value, "has no valid name and port in")
+            for value in ("9886", "outside", "outside=", "outside=65536", "outside=-1", "out side=1", "=1", "a=1,,b=2")
+        ),
+        *(("listeners", value, "contains a name twice") for value in ("a=1,a=2", "default=1")),
         ("name_servers", "ns1:9876;ns1:9876", "contains the same NameServer twice"),
         *(
             ("broker_metrics_target", value, "is not a valid host and port")

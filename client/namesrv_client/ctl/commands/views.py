@@ -10,6 +10,7 @@ from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, table
 from namesrv_client.ctl.running import print_once, show_list
 from namesrv_remoting.address_views import (
+    DEFAULT_LISTENER,
     AddressView,
     BrokerIdentity,
     Viewer,
@@ -33,7 +34,7 @@ def check(options: Options, file: File) -> None:
     print_once(options, Report({"views": views}, table(tuple(views[0]) if views else (), rows)))
 
 
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - each is an option
     options: Options,
     file: File,
     address: Annotated[
@@ -41,11 +42,14 @@ def explain(
     ],
     account: Annotated[str, typer.Option("--account", help="Account of the peer.")] = "",
     certificate: Annotated[list[str] | None, typer.Option("--certificate", help="Name in its certificate.")] = None,
+    listener: Annotated[
+        str, typer.Option("--listener", help="Name of the listener that it connects to.")
+    ] = DEFAULT_LISTENER,
 ) -> None:
     """Show which address of each registered broker a peer gets, and by which view of a file."""
     if address_of(address) is None:
         raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
-    view = read_file(file, parse_address_views).view_of(Viewer(address, account, certificate or ()))
+    view = read_file(file, parse_address_views).view_of(Viewer(address, account, certificate or (), listener))
 
     def shown(broker: LiveBroker) -> str | None:
         identity = BrokerIdentity(broker.cluster, broker.broker_name, broker.broker_id)
@@ -84,6 +88,7 @@ def _summary(view: AddressView) -> dict[str, str]:
         "networks": ", ".join(map(str, view.networks or ())),
         "accounts": ", ".join(view.accounts.texts) if view.accounts else "",
         "certificates": ", ".join(view.certificates.texts) if view.certificates else "",
+        "listeners": ", ".join(view.listeners.texts) if view.listeners else "",
         "brokers": ", ".join(rule.shown for rule in view.rules),
         "others": "hide" if view.hides_others else "show",
     }
