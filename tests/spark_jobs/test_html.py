@@ -291,6 +291,21 @@ def test_false_evictions_of_key_figures_and_replay_are_told_apart() -> None:
     assert "18 of the 36 false evictions among the key figures; closed connections made the others" in text
 
 
+def test_rare_percentiles_are_shown_beside_the_others() -> None:
+    """Key figures, the table of the curves and other settings have the p99.9, which is no point of the curves."""
+    summary, charts = sample_summary(), sample_charts()
+    summary["registry"]["all"]["p999"], summary["client"]["all"]["p999"] = 131_000, 162_000
+    rows = [{**row, "registry": {**row["registry"], "p999": 143_000}} for row in charts["what_if"][:1]]
+
+    text = re.sub(r"<[^>]+>|\s", " ", page(summary, {**charts, "what_if": rows}))
+
+    words = " ".join(text.split())
+    assert "registry staleness, p99.9 131 s client staleness, median" in words
+    assert "99% 128 s 157 s 99.9% 131 s 162 s 100% 128 s 158 s" in words
+    assert "NameServer p99.9 Client p50 Client p99 Client p99.9 as logged" in words
+    assert "5 s 42 2 113 s 133 s 143 s 113 s" in words
+
+
 def test_page_is_complete(sample: str) -> None:
     """One file, without a style attribute or an address of anything outside of it; the same each time."""
     text = CODE.sub("", sample)
@@ -324,7 +339,10 @@ def test_page_is_complete(sample: str) -> None:
     # each drawing is an image with a description; legends are left out
     described = re.findall(r'role="img" aria-label="([^"]+)"', text)
     assert len(described) == 5
-    text = "At NameServers: p50 110 s, p99 128 s. At clients: p50 127 s, p99 157 s. The settings bound it to 160 s."
+    text = (
+        "At NameServers: p50 110 s, p99 128 s, p99.9 128 s. At clients: p50 127 s, p99 157 s, p99.9 157 s. "
+        "The settings bound it to 160 s."
+    )
     assert f"How long stale routes lasted. {text}" in described
 
 

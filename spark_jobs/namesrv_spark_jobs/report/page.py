@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS, PERCENTILES
 from namesrv_spark_jobs.report.charts import (
     Setting,
     best,
@@ -31,7 +31,10 @@ Row = Mapping[str, Any]
 
 # timeline rows that are shown at once; further ones are folded
 _ROWS: Final = 16
-_SHARES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+# shares in the table of the curves besides the percentiles; each is a point of the curves
+_MORE_SHARES: Final = (0.1, 0.25, 0.75, 1.0)
+# fields of the percentiles where there is no room for all: key figures, marks on the curves, other settings
+_KEY_PERCENTILES: Final = ("p50", "p99", "p999")
 # counts of a file, with their column titles; a file with any of them is listed as unusual
 _UNUSUAL: Final = {
     "bad": "bad lines",
@@ -63,7 +66,18 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
         letters=lettered(settings),
         places={one["code"]: _shown(one["code"], summary, worst, rows) for one in summary["findings"]},
         worst=worst,
-        shares=[(share, *(_at(curve, share) for curve in curves.values())) for share in _SHARES],
+        shares=_shares(summary, curves),
+        key_figures=[
+            (shown_duration(summary[measure]["all"][field]), _key_figure(measure, field), measure, measure)
+            for measure in curves
+            for field in _KEY_PERCENTILES
+        ],
+        key_percentiles=_KEY_PERCENTILES,
+        tried=[
+            (f"{of} {PERCENTILE_FIELDS[field]}", "number")
+            for of in ("NameServer", "Client")
+            for field in _KEY_PERCENTILES
+        ],
         rows_shown=_ROWS,
         front={setting.label for setting in best(settings)},
         unusual=_UNUSUAL,
@@ -187,7 +201,7 @@ def _environment() -> Environment:
         "duration": shown_duration,
         "moment": shown_moment,
         "seconds": lambda value: NONE if value is None else f"{value / 1000:g} s",
-        "share": lambda value: f"{value:.0%}",
+        "share": lambda value: f"{value * 100:g}%",
         "label": _label,
         "most": _most,
     }
@@ -205,7 +219,9 @@ def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Se
     if charts["registry_cdf"] or charts["client_cdf"]:
         measured = {measure: summary[measure]["all"] for measure in ("registry", "client")}
         marks = {
-            name: {mark: stats[mark] for mark in ("p50", "p99")} for name, stats in measured.items() if stats["count"]
+            name: {PERCENTILE_FIELDS[field]: stats[field] for field in _KEY_PERCENTILES}
+            for name, stats in measured.items()
+            if stats["count"]
         }
         found["staleness-picture"] = staleness(charts, marks)
     brokers = charts["timeline"]["brokers"]
@@ -217,6 +233,24 @@ def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Se
     if any(item["count"] for item in charts["heartbeat_intervals"]):
         found["intervals-picture"] = heartbeat_intervals(charts["heartbeat_intervals"])
     return found
+
+
+def _key_figure(measure: str, field: str) -> str:
+    """The words below a key figure."""
+    return f"{measure} staleness, {'median' if field == 'p50' else PERCENTILE_FIELDS[field]}"
+
+
+def _shares(summary: Summary, curves: Mapping[str, Sequence[Sequence[float]]]) -> list[tuple[float | None, ...]]:
+    """The rows of the table of the curves: a share, and the time by which it was reached, for each curve."""
+    fields = dict(zip(PERCENTILES.values(), PERCENTILE_FIELDS, strict=True))
+    return [
+        # the curves have a point for every half percent only
+        (
+            share,
+            *(summary[name]["all"][fields[share]] if share in fields else _at(curves[name], share) for name in curves),
+        )
+        for share in sorted((*_MORE_SHARES, *fields))
+    ]
 
 
 def _at(curve: Sequence[Sequence[float]], share: float) -> float | None:
