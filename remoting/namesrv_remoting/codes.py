@@ -1,7 +1,7 @@
 """Numbers of the wire: request, response and language codes, versions.
 
 The numbers are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`), except the extension codes
-20001 to 20007 and serialize type 77, which are ours.
+20001 and above and serialize type 77, which are ours.
 """
 
 from enum import IntEnum, IntFlag

@@ -1,7 +1,9 @@
 """Table of all kinds of requests: code, sender, access class, header and body of each.
 
 A new kind of request needs a number in `codes`, a row here, a handler in the daemon's `processors`, and a call in the
-program that sends it. Dispatcher, access rules, quotas, metrics and tests read this table.
+program that sends it; a body of its own goes to `bodies.extensions`. The tables in namesrv/README.md and
+docs/protocol.md describe it, and docs/security.md is generated. Dispatcher, access rules, quotas, metrics and tests
+read this table.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Handlers of operators' native requests (20002 to 20007)."""
+"""Handlers of operators' native requests."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Request and response bodies of the extension codes (20001 to 20007).
+"""Request and response bodies of the extension codes, 20001 and above.
 
 In a response, only members that every version of a server has sent are required; a reader ignores unknown members.
 """

@@ -1,4 +1,4 @@
-"""Responses to operators in the native protocol (20002 to 20007)."""
+"""Responses to operators in the native protocol."""
 
 import os
 from pathlib import Path
