@@ -34,12 +34,14 @@ from namesrv_console.pages import (
     settings,
     topic,
     topics,
+    topology,
 )
 from namesrv_console.templating import Templates
 
 # Pages in the order of the menu, whose groups are made of them.
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
+    topology.PAGE,
     brokers.PAGE,
     brokers.DETAIL,
     topics.PAGE,

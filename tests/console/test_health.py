@@ -29,6 +29,10 @@ async def test_killed_group_stays_visible_until_it_is_back(tmp_path: Path) -> No
 
         await server.hang_up(master)
         await passing(server.clock, lambda: kinds(shown) == ["without_master", "broker_gone"])
+        picture = await shown.text("/topology")
+        assert "masters: 0, slaves: 1" in picture
+        assert 'class="critical"' in picture
+        assert "broken: 1" in picture
         assert [(one.key[2], one.reason) for one in report(shown).gone] == [(0, "disconnected")]
 
         await server.hang_up(slave)

@@ -1,0 +1,136 @@
+"""The topology: clients, servers and broker groups, and the state of each registration. Pure functions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from namesrv_client.health import Problem
+from namesrv_console.state import Cluster, ServerView
+from namesrv_console.views.heat import Heat, HeatCell, HeatMap
+from namesrv_console.views.problems import LEVELS
+from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.health import Level
+
+# broken: the server lacks a broker of the group; awaited: that is expected to change soon; unknown: the server does not
+# report its brokers now. Worst first.
+EdgeState = Literal["broken", "unknown", "awaited", "good"]
+
+# Pictures of more groups show clusters.
+MOST_GROUPS: Final = 50
+ROW_HEIGHT: Final = 40
+_STATES: Final[tuple[EdgeState, ...]] = ("broken", "unknown", "awaited", "good")
+_OF_HEAT: Final[Mapping[Heat, EdgeState]] = {
+    "missing": "broken",
+    "frozen": "unknown",
+    "unknown": "unknown",
+    "awaited": "awaited",
+}
+
+
+# Cluster and name of a group -> broker id -> a cell for each server.
+_Members = Mapping[tuple[str, str], Mapping[int, Sequence[HeatCell]]]
+
+
+class ServerNode(NamedTuple):
+    """A server, and the number of clients connected to it."""
+
+    view: ServerView
+    y: float
+    # None: the server does not report its connections.
+    clients: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """A broker group, or a cluster if there are many groups."""
+
+    cluster: str
+    # None for a cluster.
+    name: str | None
+    y: float
+    groups: int
+    masters: int
+    slaves: int
+    # Level of the worst problem of the groups.
+    level: Level
+
+
+class Edge(NamedTuple):
+    """The registrations of a node on a server."""
+
+    from_y: float
+    to_y: float
+    state: EdgeState
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The picture: servers, groups or clusters, and an edge for each pair of them."""
+
+    servers: Sequence[ServerNode]
+    brokers: Sequence[BrokerNode]
+    edges: Sequence[Edge]
+    height: int
+
+    @property
+    def broken(self) -> int:
+        """Number of broken edges."""
+        return sum(edge.state == "broken" for edge in self.edges)
+
+
+def topology(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem]) -> Topology:
+    """The picture of a cluster whose brokers are in a heat map."""
+    groups = {(name, group): heat[name][group] for name in heat for group in heat[name]}
+    worst = _worst(problems)
+    keys: Sequence[tuple[str, str | None]] = (
+        [*groups] if len(groups) <= MOST_GROUPS else [(name, None) for name in heat]
+    )
+    rows = max(len(keys), len(cluster.servers), 1)
+    servers = [
+        ServerNode(view, _y(at, len(cluster.servers), rows), _clients(view)) for at, view in enumerate(cluster.servers)
+    ]
+    nodes, edges = [], []
+    for at, (name, group) in enumerate(keys):
+        members = {key: groups[key] for key in groups if key[0] == name and group in (None, key[1])}
+        node = _node(name, group, _y(at, len(keys), rows), members, worst)
+        nodes.append(node)
+        edges += [Edge(server.y, node.y, _state(place, members)) for place, server in enumerate(servers)]
+    return Topology(servers, nodes, edges, rows * ROW_HEIGHT)
+
+
+def _node(
+    name: str, group: str | None, y: float, members: _Members, worst: Mapping[tuple[str, str], Level]
+) -> BrokerNode:
+    """The node of a group, or of the groups of a cluster."""
+    present = [
+        number for each in members.values() for number, cells in each.items() if any(cell.seen for cell in cells)
+    ]
+    masters = present.count(MASTER_ID)
+    level: Level = min((worst[key] for key in members if key in worst), key=LEVELS.index, default="good")
+    return BrokerNode(name, group, y, len(members), masters, len(present) - masters, level)
+
+
+def _state(server: int, members: _Members) -> EdgeState:
+    """The worst state of the instances of a node on one server."""
+    found = {_OF_HEAT.get(cells[server].heat, "good") for each in members.values() for cells in each.values()}
+    return next(state for state in _STATES if state in found)
+
+
+def _y(at: int, count: int, rows: int) -> float:
+    """The middle of a node; the nodes of a column are spread over the height."""
+    return round((at + 0.5) * rows * ROW_HEIGHT / count, 1)
+
+
+def _clients(view: ServerView) -> int | None:
+    if not view.is_reachable or view.connections is None:
+        return None
+    return sum(one.role == "client" for one in view.connections)
+
+
+def _worst(problems: Iterable[Problem]) -> dict[tuple[str, str], Level]:
+    """The level of the worst problem of each group that has one."""
+    found: dict[tuple[str, str], Level] = {}
+    for one in problems:
+        if one.group is not None:
+            found[one.group] = min(found.get(one.group, one.level), one.level, key=LEVELS.index)
+    return found
