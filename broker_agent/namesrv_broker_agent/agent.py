@@ -79,7 +79,7 @@ class BrokerAgent:
         self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
         # set when a link may have become settled, for callers of `registered`
         self._progress = asyncio.Event()
-        # for a slave: its master, as reported by most servers; a server that knows no master does not clear this
+        # the master of a slave, as reported by most servers; a server that knows no master does not clear this field
         self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
@@ -302,7 +302,7 @@ class BrokerAgent:
             link.register_again()
         reachable = [link for link in self._links.values() if link.state.status == "registered"]
         with suppress(TimeoutError):
-            async with timeout_on(self._clock, self.settings.answer_timeout_seconds):
+            async with timeout_on(self._clock, self.settings.response_timeout_seconds):
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
 
     def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:

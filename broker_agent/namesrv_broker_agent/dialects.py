@@ -52,7 +52,7 @@ class BrokerIdentity:
         self.broker_id = settings.broker_id
         # False while draining: topics are then registered without write permission, and the table is unchanged
         self.is_writable = True
-        # identifies this process, so that servers can order its registrations
+        # the id of this process, with which servers order the registrations of the broker
         self.agent_id = secrets.token_hex(8)
         # sequence number of the last registration that was sent to any server
         self.registration_seq = 0

@@ -174,7 +174,7 @@ class ServerLink:
             clock=self._clock,
             tls=self._settings.client_tls,
             connect_timeout_seconds=self._settings.connect_timeout_seconds * timeout_factor,
-            tcp_user_timeout_seconds=self._settings.answer_timeout_seconds,
+            tcp_user_timeout_seconds=self._settings.response_timeout_seconds,
             fail_fast=False,
             on_request=self._on_request,
             on_connection_lost=lost,
@@ -202,7 +202,7 @@ class ServerLink:
         self._useless = None
         self._state.connection_replaced()
         self._unsent.begin_again()
-        self._dialect = dialect = await self._choose(client, self._settings.answer_timeout_seconds * timeout_factor)
+        self._dialect = dialect = await self._choose(client, self._settings.response_timeout_seconds * timeout_factor)
         await self._register(client, dialect)
         await self._close_former()
         # The first heartbeat comes at a random moment of the interval, so that links do not send at the same time.

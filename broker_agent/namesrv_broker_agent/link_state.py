@@ -26,7 +26,7 @@ class ServerState:
     since: float
     protocol: str | None = None
     boot_id: str | None = None
-    last_answer: float | None = None
+    last_response: float | None = None
     last_error: str | None = None
     # registrations and heartbeats that the server has accepted
     registrations: int = 0
@@ -116,4 +116,4 @@ class LinkState:
         self._responded(last_heartbeat=self._clock.wall(), **changes)
 
     def _responded(self, *, error: str | None = None, **changes: Any) -> None:
-        self.current = replace(self.current, last_answer=self._clock.wall(), last_error=error, **changes)
+        self.current = replace(self.current, last_response=self._clock.wall(), last_error=error, **changes)

@@ -73,10 +73,10 @@ TABLE: Final[MetricTable[AgentStatus]] = MetricTable(
 def export_prometheus(
     agent: BrokerAgent | SyncBrokerAgent, registry: "CollectorRegistry | None" = None, *, name: str | None = None
 ) -> Callable[[], None]:
-    """Have a registry of prometheus_client, or its own one, read the agent; call what is returned to end that.
+    """Export the agent's metrics to a registry (None: the default registry of prometheus_client).
 
-    Each agent of a process needs a name of its own, the value of the label `broker`; by default that of its broker.
-    Raises ValueError when one of this name is there, ImportError without the library.
+    The returned function ends the export. `name` is the value of the label `broker`, by default the broker's name; no
+    two agents of a process may have the same. Raises ValueError for a name in use, ImportError without the library.
     """
     return TABLE.to_prometheus(name or agent.settings.broker_name, agent.status, registry)
 
@@ -84,5 +84,5 @@ def export_prometheus(
 def export_opentelemetry(
     agent: BrokerAgent | SyncBrokerAgent, meter: "Meter | None" = None, *, name: str | None = None
 ) -> Callable[[], None]:
-    """The same for a meter of OpenTelemetry, or one of its global provider."""
+    """As `export_prometheus`, to a meter of OpenTelemetry (None: one of the global provider)."""
     return TABLE.to_opentelemetry(name or agent.settings.broker_name, agent.status, meter)

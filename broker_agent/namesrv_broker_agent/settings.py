@@ -61,7 +61,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     ha_server_addr: Address | None = None
     # the broker's zone, for clients that ask only for the brokers of their own zone
     zone_name: Name | None = None
-    # lets the slave with the smallest id stand in for a dead master
+    # True: the slave with the smallest id acts as master while the master is gone
     enable_acting_master: bool = False
     # "a:9876;b:9876", "env:NAME", "file:PATH", "dns:HOST:PORT" or an http(s) URL; empty is "env:NAMESRV_ADDR"
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
@@ -72,7 +72,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     # the time without a heartbeat after which a server evicts the broker; None leaves that to the server
     expiry_seconds: Seconds | None = None
     # the connection counts as dead when a response takes longer
-    answer_timeout_seconds: Seconds = 5.0
+    response_timeout_seconds: Seconds = 5.0
     # the limit for one attempt to connect
     connect_timeout_seconds: Seconds = 3.0
     # The longest pause between attempts; below a second, so that a restarted server knows the broker within a second.

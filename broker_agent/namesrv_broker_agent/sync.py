@@ -47,7 +47,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         # the topics of the constructor, or of the last stop
         self._topics = list(topics)
         self._options = options
-        seconds = settings.answer_timeout_seconds + settings.connect_timeout_seconds
+        seconds = settings.response_timeout_seconds + settings.connect_timeout_seconds
         super().__init__("namesrv-broker-agent", "the agent", seconds, settings.stop_seconds)
         # An agent without a state file is made and dropped, so that wrong arguments raise here and not in start().
         BrokerAgent(settings.model_copy(update={"state_file": None}), self._topics, **options)

@@ -199,12 +199,12 @@ class TopicTable:
 
 def by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
     """The topics by name, checked. Raises ValueError for an invalid topic or a topic that is listed twice."""
-    found: dict[str, TopicConfig] = {}
+    topics_by_name: dict[str, TopicConfig] = {}
     for topic in topics:
-        if checked_topic(topic).topic_name in found:
+        if checked_topic(topic).topic_name in topics_by_name:
             raise ValueError(f"topic {topic.topic_name} is listed twice")
-        found[topic.topic_name] = topic
-    return found
+        topics_by_name[topic.topic_name] = topic
+    return topics_by_name
 
 
 def _decoded(data: bytes, path: Path) -> tuple[dict[str, TopicConfig], DataVersion]:

@@ -71,5 +71,5 @@ if not TYPE_CHECKING:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f"{__name__}.{_MODULES[name]}")
-        found = globals()[name] = module if name == "allocate" else getattr(module, name)
-        return found
+        value = globals()[name] = module if name == "allocate" else getattr(module, name)
+        return value

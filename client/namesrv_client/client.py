@@ -160,13 +160,13 @@ class RouteClient:
         if self._is_closed:
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
         began = self._clock.monotonic()
-        found = await self._keeper.fetch(topic)
+        route = await self._keeper.fetch(topic)
         # A route that was confirmed during this call is accepted even if `max_stale` is shorter than the call.
-        if found.confirmed_at < began and self._known(topic, max_stale) is None:
+        if route.confirmed_at < began and self._known(topic, max_stale) is None:
             raise RouteUnavailableError(
-                f"topic {topic}: the cached route is {found.age:.0f} s old, and no NameServer has confirmed it"
+                f"topic {topic}: the cached route is {route.age:.0f} s old, and no NameServer has confirmed it"
             )
-        return found
+        return route
 
     def _known(self, topic: str, max_stale: float | None) -> Route | None:
         """The cached route of a topic, if the route is young enough."""
@@ -283,8 +283,8 @@ class RouteClient:
 
     def master_of(self, broker_name: str) -> str | None:
         """The address of the group's master, to write to; None without a master."""
-        found = self.find_broker(broker_name, MASTER_ID, only_this=True)
-        return None if found is None else found.address
+        master = self.find_broker(broker_name, MASTER_ID, only_this=True)
+        return None if master is None else master.address
 
     def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool) -> BrokerAddress | None:
         """A broker to read from: the one with this id, or the next id (ids shift by one after an election).

@@ -213,17 +213,17 @@ def instance_of(event: Event) -> InstanceKey | None:
 
 def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:
     """The last removal of each broker in a server's events, which are in order."""
-    found: dict[InstanceKey, Removal] = {}
+    latest: dict[InstanceKey, Removal] = {}
     if info.started_ms is None:
-        return found
+        return latest
     # On the server's clock, as the times of the events.
     now_ms = info.started_ms + 1000 * info.uptime_seconds
     for event in events:
         key = instance_of(event)
         if event.event == "evict" and event.ts_ms is not None and key is not None:
             seconds_ago = max(0.0, (now_ms - event.ts_ms) / 1000)
-            found[key] = Removal(str(event.fields.get("reason") or ""), seconds_ago)
-    return found
+            latest[key] = Removal(str(event.fields.get("reason") or ""), seconds_ago)
+    return latest
 
 
 def missing_brokers(servers: Iterable[Server]) -> list[Missing]:
@@ -245,7 +245,7 @@ def problems(
     servers: Sequence[Server], *, gone: Iterable[Gone] = (), missing: Iterable[Missing] = (), disagreements: int = 0
 ) -> list[Problem]:
     """All problems, worst first."""
-    found = [
+    unordered = [
         *(problem for one in servers for problem in _of_server(one)),
         *_of_groups(servers),
         *_of_gone(servers, gone),
@@ -256,19 +256,19 @@ def problems(
         *([Problem("disagreement", "", count=disagreements)] if disagreements else []),
         *_of_permissions(servers),
     ]
-    return sorted(found, key=lambda one: (KINDS.index(one.kind), one.subject))
+    return sorted(unordered, key=lambda one: (KINDS.index(one.kind), one.subject))
 
 
-def names_to_weigh(found: Iterable[Problem]) -> set[str]:
+def names_to_weigh(problems: Iterable[Problem]) -> set[str]:
     """The names of the broker groups whose write queues are affected, as far as the routes have to say which."""
-    return {one.group[1] for one in found if one.group and one.kind in _OF_QUEUES and one.affected is None}
+    return {one.group[1] for one in problems if one.group and one.kind in _OF_QUEUES and one.affected is None}
 
 
-def weighed(found: Iterable[Problem], shares: Mapping[str, Affected]) -> list[Problem]:
+def weighed(unweighed: Iterable[Problem], shares: Mapping[str, Affected]) -> list[Problem]:
     """The problems with the affected queues; `shares` are by broker name."""
     return [
         replace(one, affected=one.affected or shares.get(one.group[1])) if one.group and one.kind in _OF_QUEUES else one
-        for one in found
+        for one in unweighed
     ]
 
 
@@ -285,8 +285,8 @@ def write_shares(routes: Iterable[tuple[str, TopicRouteData]], names: Iterable[s
             total[name] += sum(here.values())
             topics.setdefault(name, []).append(topic)
     return {
-        name: Affected(own[name], total[name], len(found), found[0] if len(found) == 1 else "")
-        for name, found in topics.items()
+        name: Affected(own[name], total[name], len(holders), holders[0] if len(holders) == 1 else "")
+        for name, holders in topics.items()
     }
 
 
@@ -307,21 +307,21 @@ def _of_server(server: Server) -> Iterator[Problem]:
 
 
 def _of_groups(servers: Iterable[Server]) -> Iterator[Problem]:
-    found: dict[tuple[Kind, GroupKey], Problem] = {}
+    by_group: dict[tuple[Kind, GroupKey], Problem] = {}
     for server in servers:
         for group, brokers in _groups(server).items():
             health = group_health({number: broker.silence for number, broker in brokers.items()})
             kind = _OF_GROUPS.get(health)
             if kind is None:
                 continue
-            old = found.get((kind, group), Problem(kind, _name(group), group=group))
-            found[kind, group] = replace(
+            old = by_group.get((kind, group), Problem(kind, _name(group), group=group))
+            by_group[kind, group] = replace(
                 old,
                 servers=(*old.servers, server.address),
                 seconds=_longest(old.seconds, _duration(kind, server, group, brokers)),
                 count=max(old.count, *(broker.topics for broker in brokers.values())),
             )
-    yield from found.values()
+    yield from by_group.values()
 
 
 def _duration(kind: Kind, server: Server, group: GroupKey, brokers: Mapping[int, Broker]) -> float | None:
@@ -361,14 +361,14 @@ def _of_gone(servers: Iterable[Server], gone: Iterable[Gone]) -> Iterator[Proble
 
 
 def _of_permissions(servers: Iterable[Server]) -> Iterator[Problem]:
-    found: dict[GroupKey, Problem] = {}
+    by_group: dict[GroupKey, Problem] = {}
     for server in servers:
         for group, brokers in sorted(_groups(server).items()):
             if any(broker.is_write_removed for broker in brokers.values()):
-                old = found.get(group, Problem("write_removed", _name(group), group=group))
+                old = by_group.get(group, Problem("write_removed", _name(group), group=group))
                 topics = max(old.count, *(broker.topics for broker in brokers.values()))
-                found[group] = replace(old, servers=(*old.servers, server.address), count=topics)
-    yield from found.values()
+                by_group[group] = replace(old, servers=(*old.servers, server.address), count=topics)
+    yield from by_group.values()
 
 
 def _name(key: InstanceKey | GroupKey) -> str:

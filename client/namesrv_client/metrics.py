@@ -111,10 +111,10 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
 def export_prometheus(
     client: RouteClient | SyncRouteClient, registry: "CollectorRegistry | None" = None, *, name: str = DEFAULT_NAME
 ) -> Callable[[], None]:
-    """Have a registry of prometheus_client, or its own one, read the client; call what is returned to end that.
+    """Export the client's metrics to a registry (None: the default registry of prometheus_client).
 
-    Each client of a process needs a name of its own, the value of the label `client`. Raises ValueError when one of
-    this name is there, ImportError without the library.
+    The returned function ends the export. `name` is the value of the label `client`; no two clients of a process may
+    have the same. Raises ValueError for a name in use, ImportError without the library.
     """
     return TABLE.to_prometheus(name, client.status, registry)
 
@@ -122,5 +122,5 @@ def export_prometheus(
 def export_opentelemetry(
     client: RouteClient | SyncRouteClient, meter: "Meter | None" = None, *, name: str = DEFAULT_NAME
 ) -> Callable[[], None]:
-    """The same for a meter of OpenTelemetry, or one of its global provider."""
+    """As `export_prometheus`, to a meter of OpenTelemetry (None: one of the global provider)."""
     return TABLE.to_opentelemetry(name, client.status, meter)

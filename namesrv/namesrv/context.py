@@ -56,7 +56,7 @@ class Namesrv:
     clock: Clock
     kv: KVConfig
     manager: RouteInfoManager
-    answers: EncodedRoutes
+    encoded_routes: EncodedRoutes
     fast_path: FastPath
     # Addresses of brokers as peers on other networks reach them.
     views: PeerViews

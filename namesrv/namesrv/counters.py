@@ -82,19 +82,21 @@ class Counters:
 
     def refusals_by_reason(self) -> dict[str, int]:
         """Return the number of peers that broke a rule, by rule."""
-        found: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for (_, reason), count in self.refusals.items():
-            found[reason] += count
-        return found
+            totals[reason] += count
+        return totals
 
     def lateness(self, heartbeats: int) -> Histogram:
         """Return the lateness of all heartbeats and renewals; `heartbeats` is the number of heartbeats."""
         late, renewals = self.late_heartbeats, self.renewals
-        found = Histogram(LATENESS_BOUNDS)
-        found.counts = [heartbeat + renewal for heartbeat, renewal in zip(late.counts, renewals.counts, strict=True)]
-        found.counts[0] += heartbeats - late.count
-        found.sum = late.sum + renewals.sum
-        return found
+        histogram = Histogram(LATENESS_BOUNDS)
+        histogram.counts = [
+            heartbeat + renewal for heartbeat, renewal in zip(late.counts, renewals.counts, strict=True)
+        ]
+        histogram.counts[0] += heartbeats - late.count
+        histogram.sum = late.sum + renewals.sum
+        return histogram
 
     def responses(self) -> Histogram:
         """Return the response times of all responses of the dispatcher."""

@@ -185,10 +185,10 @@ def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingComm
     probe = before + other + after
     body_at = 8 + int.from_bytes(probe[5:8])
     try:
-        found = decode_frame(Frame(probe[4], probe[8:body_at], probe[body_at:]))
+        decoded = decode_frame(Frame(probe[4], probe[8:body_at], probe[body_at:]))
     except RemoteProtocolError:
         return False
-    return command.opaque == number and found == replace(command, opaque=number ^ 1)
+    return command.opaque == number and decoded == replace(command, opaque=number ^ 1)
 
 
 # -- the fast path ---------------------------------------------------------------------------------------------------

@@ -311,13 +311,13 @@ class AccessFile:
     @cached_property
     def _by_network(self) -> Sequence[tuple[Network, Account]]:
         """Networks of accounts without credentials, the smallest first."""
-        found = [
+        networks = [
             (network, each)
             for each in self.accounts.values()
             if each.access_key is None and not each.certificates
             for network in each.networks
         ]
-        return sorted(found, key=lambda item: -item[0].prefixlen)
+        return sorted(networks, key=lambda item: -item[0].prefixlen)
 
     def secrets_of(self, access_key: str) -> Sequence[bytes]:
         """The secrets of an access key; empty for an unknown key."""
@@ -326,8 +326,8 @@ class AccessFile:
 
     def of_certificate(self, names: Iterable[str]) -> Account | None:
         """The account of a certificate with these names; None if unknown, or if they belong to several accounts."""
-        found = {each.name: each for name in names if (each := self._by_certificate.get(name)) is not None}
-        return next(iter(found.values())) if len(found) == 1 else None
+        accounts = {each.name: each for name in names if (each := self._by_certificate.get(name)) is not None}
+        return next(iter(accounts.values())) if len(accounts) == 1 else None
 
     def of_network(self, address: Address | None) -> Account | None:
         """The account of all peers at this address, which is that of the smallest network around it; or None."""

@@ -65,7 +65,7 @@ class AddressRule:
         host, _, port = registered.rpartition(":")
         values = {"host": host, "port": port, **{name: str(value) for name, value in broker._asdict().items()}}
         try:
-            shown = _PLACEHOLDER.sub(lambda found: _filled(values[found[1]], found[2]), self.shown)
+            shown = _PLACEHOLDER.sub(lambda placeholder: _filled(values[placeholder[1]], placeholder[2]), self.shown)
         except ValueError:
             return None
         return shown if is_endpoint(shown, least_port=1) else None
@@ -137,13 +137,13 @@ class AddressView:
         servers = route.filter_server_table
         if not servers:
             return {}
-        found = {}
+        by_shown = {}
         for group in route.broker_datas:
             for broker_id, addr in group.broker_addrs.items():
                 shown = self.address(BrokerIdentity(group.cluster, group.broker_name, broker_id), addr)
                 if shown is not None and addr in servers:
-                    found[shown] = servers[addr]
-        return found
+                    by_shown[shown] = servers[addr]
+        return by_shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +232,12 @@ def _rules(where: str, written: Iterable[_FileRule], problems: list[str]) -> Ite
             examples = "10.1.0.0/16, 10.1.2.3, 10.1.2.3:10911"
             problems.append(f"{place}.registered: not a network or address: {error} (for example {examples})")
             continue
-        found = AddressRule(
+        parsed = AddressRule(
             rule.shown, _patterns(rule.clusters), _patterns(rule.broker_names), rule.broker_id, registered
         )
-        if found.address(BrokerIdentity("cluster", "broker", 0), "192.0.2.1:10911") is None:
+        if parsed.address(BrokerIdentity("cluster", "broker", 0), "192.0.2.1:10911") is None:
             problems.append(f"{place}.shown: {rule.shown!r} is not a host and port (for example {_EXAMPLE})")
-        yield found
+        yield parsed
 
 
 def _patterns(texts: Sequence[str] | None) -> Patterns | None:

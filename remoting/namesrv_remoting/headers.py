@@ -1,6 +1,6 @@
 """Typed ext fields of requests and responses; the number in a docstring is the request code.
 
-The classes follow `RegisterBrokerRequestHeader` and the others in RocketMQ's `protocol/header/namesrv`.
+The classes follow those in RocketMQ's package `protocol/header/namesrv`, such as `RegisterBrokerRequestHeader`.
 """
 
 from collections.abc import Mapping

@@ -200,8 +200,8 @@ class Verifier:
 
     def _candidates(self, access_key: str) -> list[bytes]:
         """The secrets of a key, filled up with decoys to the same number for every key."""
-        found = [*self._secrets_of(access_key)]
-        return found + [self._decoy] * (MAX_SECRETS - len(found))
+        secrets = [*self._secrets_of(access_key)]
+        return secrets + [self._decoy] * (MAX_SECRETS - len(secrets))
 
     def _admit_once(self, signature: VerifiedSignature, access_key: str) -> None:
         now = self._wall()

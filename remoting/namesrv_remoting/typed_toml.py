@@ -50,9 +50,9 @@ def _in_words(complaint: str, struct: type[msgspec.Struct]) -> str:
     what, _, place = complaint.partition(" - at ")
     place = place.strip("`").removeprefix("$").removeprefix(".")
     what = what[:1].lower() + what[1:].replace("`", "")
-    if found := _LENGTH.fullmatch(what):
-        kind, bound, number = found.groups()
+    if match := _LENGTH.fullmatch(what):
+        kind, bound, number = match.groups()
         what = f"{_BOUNDS[bound]} {number} {_UNITS[kind]}{'' if number == '1' else 's'}"
-    elif found := _UNKNOWN.fullmatch(what):
-        what = f"unknown field {found[1]}{did_you_mean(found[1], struct.__struct_fields__)}"
+    elif match := _UNKNOWN.fullmatch(what):
+        what = f"unknown field {match[1]}{did_you_mean(match[1], struct.__struct_fields__)}"
     return f"{place}: {what}" if place else what

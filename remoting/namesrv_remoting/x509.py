@@ -55,8 +55,8 @@ def names_in(der: bytes) -> Iterator[str]:
 
 
 def _extensions(der: bytes, fields: list[_Element]) -> list[_Element]:
-    found = [each for each in fields if each.tag == _EXTENSIONS]
-    return _members(der, _members(der, found[0])[0]) if found else []
+    extensions = [each for each in fields if each.tag == _EXTENSIONS]
+    return _members(der, _members(der, extensions[0])[0]) if extensions else []
 
 
 def _fields(der: bytes, version: int, least: int) -> list[_Element]:

@@ -67,7 +67,7 @@ class Threaded(ABC, Generic[W_co]):
         self._inner: W_co | None = None
         # the sockets that the child of the latest fork closes
         self._given_up: frozenset[int] = frozenset()
-        # in the child of a fork: the parent's loop, thread and object, kept alive
+        # loop, thread and object of the parent process, kept alive in the child of a fork
         self._parents: object = None
 
     def __repr__(self) -> str:

@@ -161,7 +161,7 @@ def unseal(data: bytes, version: int) -> dict[str, Any]:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise SealedFileError(f"unexpected content: {error}") from error
-    found = document.get("version") if isinstance(document, dict) else None
-    if found != version:
-        raise SealedFileError(f"version {found!r}, this release reads {version}")
+    written_version = document.get("version") if isinstance(document, dict) else None
+    if written_version != version:
+        raise SealedFileError(f"version {written_version!r}, this release reads {version}")
     return dict(document)

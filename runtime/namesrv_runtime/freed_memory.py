@@ -46,5 +46,5 @@ def _malloc_trim() -> Callable[[int], int] | None:
         import ctypes  # noqa: PLC0415  # keeps the start short
     except ImportError:  # Python was built without libffi
         return None
-    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return found
+    function: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return function

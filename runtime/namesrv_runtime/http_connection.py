@@ -22,11 +22,11 @@ class HttpLimits:
 
     # one more connection takes the place of the one that has been idle for longest
     max_connections: int
-    # from connecting, or from the first byte of a further request, to the end of its head
+    # time for the head of a request, from connecting or from the first byte of a further request
     request_seconds: float
-    # between a response and the next request
+    # time between a response and the next request
     idle_seconds: float
-    # to read a response
+    # time for the peer to read a response
     write_seconds: float
 
 
@@ -139,7 +139,7 @@ class HttpConnection(H11Protocol):
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:
-            # in the middle of a response, or after a first refusal
+            # A response has begun, or a refusal was sent: the connection can only be closed.
             self.abort()
 
     def pause_writing(self) -> None:

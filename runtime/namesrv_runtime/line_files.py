@@ -158,16 +158,16 @@ class LineFiles:
         set. A step of the wall clock may make all files look old at once: after a step no file is removed for its age
         until the clock has run evenly for as long as files are kept.
         """
-        found: list[tuple[Path, os.stat_result]] = []
+        files: list[tuple[Path, os.stat_result]] = []
         for path in self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX):
             with contextlib.suppress(FileNotFoundError):
-                found.append((path, path.stat()))
-        self._notice_steps(wall, steady, max((status.st_mtime for _, status in found), default=None))
+                files.append((path, path.stat()))
+        self._notice_steps(wall, steady, max((status.st_mtime for _, status in files), default=None))
         keep_seconds = retention.keep_days * _SECONDS_PER_DAY
         is_doubted = steady - self._steady_since < keep_seconds
         oldest = -math.inf if is_doubted else wall - keep_seconds
-        removed = [path for path, status in found if status.st_mtime < oldest]
-        kept = [(path, status.st_size) for path, status in found if status.st_mtime >= oldest]
+        removed = [path for path, status in files if status.st_mtime < oldest]
+        kept = [(path, status.st_size) for path, status in files if status.st_mtime >= oldest]
         total = self._good_bytes + sum(size for _, size in kept)
         for path, size in kept:
             if total <= retention.max_bytes:
@@ -193,12 +193,12 @@ class LineFiles:
         """This writer's files, of all its processes, oldest first."""
         endings = "|".join(re.escape(suffix) for suffix in suffixes)
         mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+)({endings})")
-        found = []
+        files = []
         for path in self.directory.glob(f"dt=*/hour=*/{self._name}-*"):
             match = mine.fullmatch(path.name)
             if match:
-                found.append((path.parent.parent.name, path.parent.name, match[1], int(match[2]), path))
-        return [path for *_, path in sorted(found)]
+                files.append((path.parent.parent.name, path.parent.name, match[1], int(match[2]), path))
+        return [path for *_, path in sorted(files)]
 
 
 def hour_of(wall: float) -> int:

@@ -83,7 +83,7 @@ def _writers() -> list["_LineWriter"]:
 
 
 def quoted(text: str, limit: int = MAX_VALUE_CHARS) -> str:
-    """The text on one line, cut at the limit, nothing in it that acts on a terminal, quoted if it has to be."""
+    """The text on one line, cut at the limit, without control characters; in quotes unless it is a plain word."""
     text = _cut(text, limit)
     if _BARE.fullmatch(text) and text.isprintable():
         return text
@@ -91,7 +91,7 @@ def quoted(text: str, limit: int = MAX_VALUE_CHARS) -> str:
 
 
 def printable(text: str) -> str:
-    """The whole text with what is not printable escaped, to be shown as it is otherwise."""
+    """The whole text, with escapes in place of characters that are not printable."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 

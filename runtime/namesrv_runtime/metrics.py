@@ -24,7 +24,7 @@ Values: TypeAlias = float | Mapping[Any, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[S]):
-    """One metric: what it is called, and what a status is worth in it."""
+    """One metric: its name, and its value for a status."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -34,15 +34,15 @@ class Metric(Generic[S]):
     unit: Literal["", "seconds"] = ""
 
     def values(self, status: S) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Each value of a status, with those of its labels."""
-        found = self.read(status)
-        for of, value in found.items() if isinstance(found, Mapping) else [((), found)]:
+        """Each value for a status, with the values of the labels."""
+        value_or_series = self.read(status)
+        for of, value in value_or_series.items() if isinstance(value_or_series, Mapping) else [((), value_or_series)]:
             yield ((of,) if isinstance(of, str) else of), float(value)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricTable(Generic[S]):
-    """All metrics of one kind of thing; its label tells several of them in one process apart."""
+    """All metrics of one kind of object; a label distinguishes several such objects in one process."""
 
     prefix: str
     label: str
@@ -51,9 +51,9 @@ class MetricTable(Generic[S]):
     def to_prometheus(
         self, name: str, status: Callable[[], S], registry: "CollectorRegistry | None" = None
     ) -> Callable[[], None]:
-        """Have a registry, by default the library's own, read it with each scrape; call what is returned to end that.
+        """Let a registry (None: the default one) read the status with each scrape; the returned function ends that.
 
-        Raises ValueError when one of this name is there.
+        Raises ValueError if an object with this name is registered already.
         """
         from prometheus_client import REGISTRY  # noqa: PLC0415  # the application's, if it has it
 
@@ -66,9 +66,9 @@ class MetricTable(Generic[S]):
         return self._added(collector.statuses, name, status)
 
     def to_opentelemetry(self, name: str, status: Callable[[], S], meter: "Meter | None" = None) -> Callable[[], None]:
-        """Have a meter, by default one of the global provider, observe it; call what is returned to end that.
+        """Let a meter (None: one of the global provider) observe the status; the returned function ends that.
 
-        Raises ValueError when one of this name is there.
+        Raises ValueError if an object with this name is registered already.
         """
         from opentelemetry.metrics import get_meter  # noqa: PLC0415  # the application's, if it has it
 
@@ -92,7 +92,7 @@ class MetricTable(Generic[S]):
         return end
 
     def samples(self, metric: Metric[S], read: Mapping[str, S]) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Each value of a metric, with those of its labels, the name first."""
+        """Each value of a metric, with the values of its labels; the object's name comes first."""
         for name, status in read.items():
             for of, value in metric.values(status):
                 yield (name, *of), value
@@ -104,7 +104,7 @@ def _read(statuses: Mapping[str, Callable[[], S]]) -> dict[str, S]:
 
 
 class _Collector(Generic[S]):
-    """What Prometheus' library asks with each scrape; one for a table and a registry, since names come once."""
+    """The collector that a registry calls with each scrape: one for each table and registry, as names must differ."""
 
     def __init__(self, table: MetricTable[S]) -> None:
         self._table = table
@@ -161,7 +161,7 @@ class _Observer(Generic[S]):
         return observe
 
 
-# of each registry and meter that anything was exported to
+# the collector or observer of each registry or meter to which metrics were exported
 _collectors: Final[dict[tuple[Any, str], _Collector[Any]]] = {}
 _observers: Final[dict[tuple[Any, str], _Observer[Any]]] = {}
 _own_meters: "Final[dict[str, Meter]]" = {}

@@ -39,8 +39,8 @@ class NameServerSourceError(Exception):
 def parse_list(text: str) -> tuple[str, ...]:
     """The addresses of a list, in order, each once. Raises ValueError for an empty list or one not of host:port."""
     lines = (line.partition("#")[0] for line in text.splitlines())
-    found = [part.strip() for line in lines for part in line.replace(",", ";").split(";")]
-    addresses = tuple(dict.fromkeys(address for address in found if address))
+    parts = [part.strip() for line in lines for part in line.replace(",", ";").split(";")]
+    addresses = tuple(dict.fromkeys(address for address in parts if address))
     for address in addresses:
         parse_address(address)
     if not addresses:
@@ -94,19 +94,19 @@ def _read_file(path: str) -> str:
 
 async def _look_up(address: str) -> tuple[str, ...]:
     host, port = parse_address(address)
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    hosts = dict.fromkeys(str(entry[4][0]) for entry in found)
+    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    hosts = dict.fromkeys(str(entry[4][0]) for entry in resolved)
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts)
 
 
 def _fetch(url: str) -> str:
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310 - http or https, see above
     try:
-        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as answer:  # noqa: S310
-            data = answer.read(_MAX_LIST_BYTES + 1)
+        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as response:  # noqa: S310
+            data = response.read(_MAX_LIST_BYTES + 1)
             # `length` is the missing part of the announced length; half a list may end in half an address.
-            if len(data) <= _MAX_LIST_BYTES and answer.length:
-                raise ValueError(f"response truncated, {answer.length} bytes missing")
+            if len(data) <= _MAX_LIST_BYTES and response.length:
+                raise ValueError(f"response truncated, {response.length} bytes missing")
             return _text(data)
     except urllib.error.HTTPError as error:
         # The error is also a response, which keeps its socket open.
@@ -142,13 +142,13 @@ class NameServerList:
     async def refresh(self) -> None:
         """Resolve the source once, and call `on_change` if the set of addresses changed."""
         try:
-            found = await resolve(self.source)
+            resolved = await resolve(self.source)
         except NameServerSourceError as error:
             self.last_error = str(error)
         else:
-            self.last_error, before, self.addresses = None, self.addresses, found
-            if set(found) != set(before):
-                self.on_change(found)
+            self.last_error, before, self.addresses = None, self.addresses, resolved
+            if set(resolved) != set(before):
+                self.on_change(resolved)
         self.looked.set()
 
     async def run(self) -> None:

@@ -169,7 +169,7 @@ def _collected(
         "evict_seq",
     )
     over_bound = F.count(F.when(F.col("is_over_bound"), 1)).alias("over_bound")
-    asked = {
+    tables_by_name = {
         "files": extract.by_file(tables.tallied),
         "clock_steps": steps.groupBy(F.col("name").alias("file")).agg(count.alias("clock_steps")),
         "events": extract.by_event(tables.tallied).orderBy("event"),
@@ -193,8 +193,8 @@ def _collected(
     }
     # a single server cannot disagree with another
     if len({row["nameserver"] for row in tables.boot_rows}) > 1:
-        asked["episodes"] = divergence.by_broker(divergence.episodes(named, tables.boots))
-    return {"episodes": [], "boots": tables.boot_rows, **engine.collected(asked)}
+        tables_by_name["episodes"] = divergence.by_broker(divergence.episodes(named, tables.boots))
+    return {"episodes": [], "boots": tables.boot_rows, **engine.collected(tables_by_name)}
 
 
 def _by(table: DataFrame, key: Column, number: Column, *others: Column) -> DataFrame:

@@ -57,25 +57,25 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
     matches = [path] if path.exists() else [Path(match) for match in glob.glob(str(path), recursive=True)]  # noqa: PTH207
     if not matches:
         raise UsageError(f"{text}: no such file or directory")
-    found: list[Path] = []
+    paths: list[Path] = []
     for match in matches:
         if match.is_dir() and match.suffix != PARQUET_SUFFIX:
-            found += _walk(match, warn)
+            paths += _walk(match, warn)
         elif match.name.endswith(SUFFIXES):
-            found.append(match.resolve())
+            paths.append(match.resolve())
         else:
             raise UsageError(f"{match}: not a log; the name of a log ends with one of {', '.join(SUFFIXES)}")
-    if not found:
+    if not paths:
         raise UsageError(f"{text}: contains no log (files ending with {', '.join(SUFFIXES)})")
-    for file in found:
+    for file in paths:
         if not os.access(file, os.R_OK):
             raise UsageError(f"{file}: permission denied")
-    return [str(file) for file in found]
+    return [str(file) for file in paths]
 
 
 def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
     """The logs below a directory. As in Spark, names that begin with `_` or `.` are skipped."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for root, folders, names in os.walk(folder.resolve(), onerror=_refuse):
         whole = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
         folders[:] = [
@@ -93,11 +93,11 @@ def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
                 # the compacted file has the same lines
                 continue
             if path.exists():
-                found.append(path)
+                paths.append(path)
             elif path.is_symlink():
                 # Retention may have removed the target. A plain file that does not exist was renamed just now.
                 warn(f"skipped {path}: a link to nothing")
-    return found
+    return paths
 
 
 def _refuse(error: OSError) -> None:
@@ -154,8 +154,8 @@ def is_report(directory: Path) -> bool:
 def short_name(path: str) -> str:
     """The base name of a file, with the folders of its day and hour."""
     plain = unquote(path)
-    found = _SHORT.search(plain.rstrip("/"))
-    return found[0] if found else plain
+    match = _SHORT.search(plain.rstrip("/"))
+    return match[0] if match else plain
 
 
 def truncated(files: Sequence[str]) -> list[str]:

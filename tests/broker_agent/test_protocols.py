@@ -144,7 +144,7 @@ async def test_rocketmq_heartbeat_compares_the_data_version(heartbeat_seconds: f
                 json.loads(request.body) if request.body else None
             )
             peer.answer(request.opaque, extFields={"changed": "false"})
-            await until(lambda: it.state.last_answer == it.clock.wall())
+            await until(lambda: it.state.last_response == it.clock.wall())
         assert codes == asked
 
 

@@ -54,7 +54,7 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
                 is_chosen=True,
                 protocol="native",
                 boot_id=boots[1],
-                last_answer=START + 10,
+                last_response=START + 10,
                 last_error=None,
                 pulls={"answered": 1},
                 reconnects=0,
@@ -66,7 +66,7 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
             lost.state,
             lost.since,
             lost.boot_id,
-            lost.last_answer,
+            lost.last_response,
         )
         assert lost.pulls == {"answered": 1, "unreachable": 1}
         assert "no connection" in (lost.last_error or "")

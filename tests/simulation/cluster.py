@@ -91,7 +91,7 @@ DEFAULTS: Final = Times(
     scan=_default(Settings, "scan_interval_seconds"),
     poll=_default(ClientSettings, "poll_seconds"),
     warm_up=_default(Settings, "wait_for_service_seconds"),
-    response=_default(AgentSettings, "answer_timeout_seconds"),
+    response=_default(AgentSettings, "response_timeout_seconds"),
     connect=_default(AgentSettings, "connect_timeout_seconds"),
     client_connect=_default(ClientSettings, "connect_timeout_seconds"),
     drain=_default(Settings, "drain_seconds"),
@@ -230,7 +230,7 @@ class BrokerNode(Node):
             broker_addr=self.address,
             name_servers=";".join(server.where for server in servers),
             heartbeat_seconds=times.heartbeat,
-            answer_timeout_seconds=times.response,
+            response_timeout_seconds=times.response,
             connect_timeout_seconds=times.connect,
             # agents with protocol rocketmq register with every heartbeat, as Java's brokers do
             protocol=world.random(f"protocol of {machine.name}").choice(["auto", "auto", "rocketmq"]),

@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
 
     # Done, or yes.
     OK = 0
-    # No: the topic is absent, servers differ, a server refused, or a server whose answer is required did not answer.
+    # No: the topic is absent, servers differ, a server refused, or a required server did not respond.
     NO = 1
     # Wrong usage, or no server answered.
     USAGE = 2

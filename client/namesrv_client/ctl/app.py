@@ -128,8 +128,8 @@ _GROUPS: Final = {
 def function_of(target: str) -> Callable[..., None]:
     """The function of a command."""
     module, _, name = target.partition(":")
-    found: Callable[..., None] = getattr(import_module(f"namesrv_client.ctl.commands.{module}"), name)
-    return found
+    function: Callable[..., None] = getattr(import_module(f"namesrv_client.ctl.commands.{module}"), name)
+    return function
 
 
 class _Later(TyperCommand):
@@ -151,14 +151,14 @@ class _Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name; None if it is unknown."""
-        found = super().get_command(ctx, cmd_name)
-        if found is None:
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
             from namesrv_client.ctl.commands import mqadmin  # noqa: PLC0415  # rarely needed, imports all commands
 
             if cmd_name in mqadmin.COMMANDS:
                 function, spelled = mqadmin.COMMANDS[cmd_name]
                 return _built(cmd_name, function, spelled)
-        return found
+        return command
 
 
 def _built(name: str, function: Callable[..., None], spelled: Mapping[str, Any] | None = None) -> Any:

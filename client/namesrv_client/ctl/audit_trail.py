@@ -103,12 +103,12 @@ class Trail:
 
     def last(self, most: int) -> list[Line]:
         """The last matching lines, without reading older hours."""
-        found: list[Line] = []
+        lines: list[Line] = []
         for folder in sorted(self.directory.glob("dt=*/hour=*"), reverse=True):
-            if len(found) >= most or _end_ms(folder) < self.filters.since_ms:
+            if len(lines) >= most or _end_ms(folder) < self.filters.since_ms:
                 break
-            found = [*deque(self._of_hour(folder), maxlen=most), *found]
-        return found[-most:]
+            lines = [*deque(self._of_hour(folder), maxlen=most), *lines]
+        return lines[-most:]
 
     def _of_hour(self, folder: Path) -> Iterator[Line]:
         # The files of each boot: number of a file -> whether it is closed.

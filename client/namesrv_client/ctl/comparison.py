@@ -30,20 +30,20 @@ class Difference:
 
 def differences(views: Mapping[str, View]) -> list[Difference]:
     """All differences: brokers first, by name. A broker or topic that some servers lack is one difference."""
-    found = []
+    differing = []
     for key in sorted(frozenset().union(*views.values())):
         having = {server: view[key] for server, view in views.items() if key in view}
         if len(having) < len(views):
-            found.append(Difference(*key, PRESENT, {server: server in having for server in views}))
-        found += [Difference(*key, fact, values) for fact, values in disagreements(having).items()]
-    return found
+            differing.append(Difference(*key, PRESENT, {server: server in having for server in views}))
+        differing += [Difference(*key, fact, values) for fact, values in disagreements(having).items()]
+    return differing
 
 
 def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
     """Each fact with different values, and its value on each server."""
     names = dict.fromkeys(name for one in facts.values() for name in one)
-    found = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
-    return {name: values for name, values in found.items() if len(set(values.values())) > 1}
+    by_name = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
+    return {name: values for name, values in by_name.items() if len(set(values.values())) > 1}
 
 
 def broker_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
@@ -98,13 +98,13 @@ def facts_with_addresses(data: TopicRouteData) -> dict[str, Fact]:
     }
 
 
-def grouped(found: Iterable[Difference]) -> list[tuple[list[str], Difference]]:
+def grouped(differing: Iterable[Difference]) -> list[tuple[list[str], Difference]]:
     """Groups of equal differences, in the order of their first.
 
     A broker that a server lacks is missing in all its topics, which are then one group.
     """
     groups: dict[tuple[object, ...], list[Difference]] = {}
-    for one in found:
+    for one in differing:
         # Brokers are few, and each matters, so each is a group of its own.
         own = one.name if one.kind == "broker" else ""
         groups.setdefault((one.kind, own, one.fact, *one.values.items()), []).append(one)

@@ -28,9 +28,9 @@ def running_data_dir(options: Options) -> Path | None:
 
 
 async def _first(servers: Servers) -> Path | None:
-    answers = await servers.ask(NameServer.info)
-    found = (_data_dir(info) for info in answers.given.values() if info is not None)
-    return next((directory for directory in found if directory is not None), None)
+    responses = await servers.ask(NameServer.info)
+    directories = (_data_dir(info) for info in responses.given.values() if info is not None)
+    return next((directory for directory in directories if directory is not None), None)
 
 
 def _data_dir(info: ServerInfo) -> Path | None:

@@ -1,4 +1,4 @@
-"""Answers of two NameServers in RocketMQ's protocol, fact by fact, and the differences that brokers and clients notice.
+"""Responses of two NameServers in RocketMQ's protocol, and the differences that brokers and clients notice.
 
 This module reads bodies as they were on the wire, since our own client hides how they are encoded.
 """
@@ -63,10 +63,10 @@ class TopicResponses:
 
 def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
     """The facts of every broker and every cluster."""
-    found = broker_facts(info)
+    by_subject = broker_facts(info)
     for cluster, names in info.cluster_addr_table.items():
-        found["cluster", cluster] = {"groups": ", ".join(sorted(names))}
-    return found
+        by_subject["cluster", cluster] = {"groups": ", ".join(sorted(names))}
+    return by_subject
 
 
 def setting_facts(configs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[tuple[Kind, str], Facts]]:
@@ -145,9 +145,9 @@ def topic_differences(topic: str, facts: Mapping[str, Facts]) -> list[Difference
     return [Difference("topic", topic, fact, values) for fact, values in disagreements(facts).items()]
 
 
-def judged(found: Iterable[Difference]) -> list[Judged]:
+def judged(differing: Iterable[Difference]) -> list[Judged]:
     """The differences with their verdicts, those that matter first."""
-    verdicts = [Judged(names, one, *_verdict(one)) for names, one in grouped(found)]
+    verdicts = [Judged(names, one, *_verdict(one)) for names, one in grouped(differing)]
     return sorted(verdicts, key=lambda one: not one.matters)
 
 

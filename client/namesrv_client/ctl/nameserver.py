@@ -119,8 +119,8 @@ class NameServer:
 
     async def cluster_info(self) -> ClusterInfo:
         """All clusters and broker groups."""
-        answer = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return dialect_of(answer).read_response(ClusterInfo, answer.body)
+        response = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return dialect_of(response).read_response(ClusterInfo, response.body)
 
     async def reserved(self) -> list[Reservation]:
         """Broker names and addresses that are reserved for the account that held them last."""
@@ -132,10 +132,10 @@ class NameServer:
         if await self.is_native():
             body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest(cluster, broker_name))
             return NATIVE.read_response(BrokersResponse, body).brokers
-        found = await self.cluster_info()
+        info = await self.cluster_info()
         return [
             LiveBroker(group.cluster, group.broker_name, broker_id, group.broker_addrs[broker_id])
-            for group in sorted(found.broker_addr_table.values(), key=lambda group: (group.cluster, group.broker_name))
+            for group in sorted(info.broker_addr_table.values(), key=lambda group: (group.cluster, group.broker_name))
             for broker_id in sorted(group.broker_addrs)
             if cluster in (None, group.cluster) and broker_name in (None, group.broker_name)
         ]
@@ -149,14 +149,14 @@ class NameServer:
     async def topics(self, cluster: str | None = None) -> list[str]:
         """All topics, or those of a cluster, sorted."""
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER if cluster is None else RequestCode.GET_TOPICS_BY_CLUSTER
-        answer = await self.ask(code, None if cluster is None else {"cluster": cluster})
-        return sorted(dialect_of(answer).read_response(TopicList, answer.body).topic_list)
+        response = await self.ask(code, None if cluster is None else {"cluster": cluster})
+        return sorted(dialect_of(response).read_response(TopicList, response.body).topic_list)
 
     async def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData | None]:
         """The routes of topics; None for a topic that does not exist."""
         if await self.is_native():
-            found = await self.changed_routes(topics)
-            return {topic: found.get(topic) for topic in topics}
+            changed = await self.changed_routes(topics)
+            return {topic: changed.get(topic) for topic in topics}
         gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
 
         async def route(topic: str) -> TopicRouteData | None:
@@ -176,21 +176,21 @@ class NameServer:
 
         Apache's server does not support this request.
         """
-        found: dict[str, TopicRouteData | None] = {}
+        routes: dict[str, TopicRouteData | None] = {}
         left = deque(topics)
         while left:
-            asked = list(islice(left, self._routes_per_pull))
+            chunk = list(islice(left, self._routes_per_pull))
             try:
-                found |= (await self.pull_routes(asked, boot_id=boot_id, since=since)).routes
+                routes |= (await self.pull_routes(chunk, boot_id=boot_id, since=since)).routes
             except SystemError_ as error:
-                if len(asked) == 1 or FEWER_TOPICS not in (error.remark or ""):
+                if len(chunk) == 1 or FEWER_TOPICS not in (error.remark or ""):
                     raise
                 # On a hundred brokers a route takes tens of kilobytes.
-                self._routes_per_pull = (len(asked) + 1) // 2
+                self._routes_per_pull = (len(chunk) + 1) // 2
             else:
-                for _ in asked:
+                for _ in chunk:
                     left.popleft()
-        return found
+        return routes
 
     async def pull_routes(
         self, topics: list[str], *, boot_id: str | None = None, since: int = 0, wait_seconds: float = 0.0
@@ -202,18 +202,18 @@ class NameServer:
     async def kv_get(self, namespace: str, key: str) -> str | None:
         """One value; None if the key or namespace does not exist."""
         try:
-            answer = await self.ask(RequestCode.GET_KV_CONFIG, {"namespace": namespace, "key": key})
+            response = await self.ask(RequestCode.GET_KV_CONFIG, {"namespace": namespace, "key": key})
         except QueryNotFoundError:
             return None
-        return (answer.ext_fields or {}).get("value")
+        return (response.ext_fields or {}).get("value")
 
     async def kv_list(self, namespace: str) -> dict[str, str] | None:
         """The values of a namespace; None if the namespace does not exist."""
         try:
-            answer = await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
+            response = await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
         except QueryNotFoundError:
             return None
-        return dict(dialect_of(answer).read_response(KVTable, answer.body).table)
+        return dict(dialect_of(response).read_response(KVTable, response.body).table)
 
     async def config(self) -> dict[str, str]:
         """All settings as they are now, by Apache's names."""
@@ -244,7 +244,7 @@ class NameServer:
             serialize_type=SerializeType.MSGPACK if is_native else SerializeType.JSON,
         )
 
-    async def answer_as_rocketmq(
+    async def response_as_rocketmq(
         self, code: int, ext_fields: ExtFields | None = None, *, version: int = CURRENT_VERSION
     ) -> RemotingCommand:
         """The response, also an error response, to a request in JSON as RocketMQ's clients send it."""

@@ -230,10 +230,10 @@ def addresses_of(servers: Sequence[str], where: str) -> tuple[str, ...]:
 
 def duration(text: str, option: str, *, at_least: float = 0.001) -> float:
     """The seconds of `2s`, `500ms`, `1m` or `2`. Raises BadParameter."""
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(ms|s|m|h|)", text.strip(), re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)(ms|s|m|h|)", text.strip(), re.ASCII)
+    if match is None:
         raise typer.BadParameter(f"not a valid duration: {text!r} (for example 500ms, 2s, 1m)", param_hint=option)
-    seconds = float(found[1]) * _UNITS[found[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
     if not at_least <= seconds <= _MAX_SECONDS:
         raise typer.BadParameter(f"{text!r} is outside {at_least:g} s to {_MAX_SECONDS:g} s", param_hint=option)
     return seconds

@@ -231,5 +231,5 @@ _BEYOND_ASCII: Final = re.compile(r"[^\n\x20-\x7e]")
 def json_text(encoded: str, *, is_ascii: bool = False) -> str:
     """The same JSON with the unprintable characters of its strings (or all beyond ASCII) as escapes."""
     return _BEYOND_ASCII.sub(
-        lambda found: found[0] if found[0].isprintable() and not is_ascii else json.dumps(found[0])[1:-1], encoded
+        lambda match: match[0] if match[0].isprintable() and not is_ascii else json.dumps(match[0])[1:-1], encoded
     )

@@ -98,9 +98,9 @@ def document_of(problem: Problem) -> dict[str, Any]:
     }
 
 
-def code_of(found: Iterable[Problem]) -> ExitCode:
+def code_of(listed: Iterable[Problem]) -> ExitCode:
     """The exit code for these problems: one that is critical makes the code NO."""
-    return ExitCode.NO if any(one.level == "critical" for one in found) else ExitCode.OK
+    return ExitCode.NO if any(one.level == "critical" for one in listed) else ExitCode.OK
 
 
 async def report_of(
@@ -122,18 +122,18 @@ async def report_of(
     return report
 
 
-def reports_in(answers: Responses[Server]) -> list[Server]:
+def reports_in(responses: Responses[Server]) -> list[Server]:
     """The report of each server, also of those that did not respond."""
     return [
-        Server(server, failure_state(found), reason(found)) if isinstance(found, RemotingError) else found
-        for server, found in answers.outcomes.items()
+        Server(server, failure_state(outcome), reason(outcome)) if isinstance(outcome, RemotingError) else outcome
+        for server, outcome in responses.outcomes.items()
     ]
 
 
-async def with_queues(servers: Servers, reports: Iterable[Server], found: Sequence[Problem]) -> list[Problem]:
+async def with_queues(servers: Servers, reports: Iterable[Server], listed: Sequence[Problem]) -> list[Problem]:
     """The problems with the affected write queues; routes are requested only if a broker group has a problem."""
     shares: dict[str, Affected] = {}
-    wanted = names_to_weigh(found)
+    wanted = names_to_weigh(listed)
     reporting = {one.address for one in reports if one.brokers}
     for server in servers.all:
         if server.address in reporting and not wanted <= shares.keys():
@@ -142,4 +142,4 @@ async def with_queues(servers: Servers, reports: Iterable[Server], found: Sequen
                 routes = await server.routes(await server.topics())
                 given = ((topic, route) for topic, route in routes.items() if route is not None)
                 shares = write_shares(given, wanted) | shares
-    return weighed(found, shares)
+    return weighed(listed, shares)

@@ -90,7 +90,7 @@ def show_list(  # noqa: PLR0913 - by keyword
 ) -> NoReturn:
     """Show a list of each server, or with `merged` one list of several servers; ends the command.
 
-    `absent` returns the names of requested things that a server does not have, `remarks` lines about the answers.
+    `absent` returns the names of requested things that a server does not have, `remarks` lines about the responses.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -113,7 +113,7 @@ def show_list(  # noqa: PLR0913 - by keyword
 def server_table(
     responses: Responses[T], columns: Columns[Item], items: Callable[[T], Iterable[Item]]
 ) -> list[RenderableType]:
-    """The items of each answer; with several servers the first column has the server."""
+    """The items of each response; with several servers the first column has the server."""
     heads = ("server", *columns)
     rows = [
         (server, *(cell(item) for cell in columns.values()))
@@ -183,8 +183,8 @@ def _stop_on(options: Options, objections: Request[list[str]]) -> None:
     async def ask() -> list[str]:
         async with connected(options) as servers:
             responses = await servers.ask(objections)
-        return [f"{server}: {line}" for server, found in responses.given.items() for line in found]
+        return [f"{server}: {line}" for server, lines in responses.given.items() for line in lines]
 
-    if found := loops.run(ask):
-        complain(found)
+    if reasons := loops.run(ask):
+        complain(reasons)
         raise typer.Exit(ExitCode.NO)

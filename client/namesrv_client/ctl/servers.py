@@ -25,14 +25,14 @@ class Responses(Generic[T]):
     @property
     def given(self) -> dict[str, T]:
         """The responses, without errors."""
-        return {server: found for server, found in self.outcomes.items() if not isinstance(found, RemotingError)}
+        return {server: outcome for server, outcome in self.outcomes.items() if not isinstance(outcome, RemotingError)}
 
     def mapped(self, change: Callable[[T], U]) -> "Responses[U]":
-        """The same outcomes, with each answer changed."""
+        """The same outcomes, with each response changed."""
         return Responses(
             {
-                server: found if isinstance(found, RemotingError) else change(found)
-                for server, found in self.outcomes.items()
+                server: outcome if isinstance(outcome, RemotingError) else change(outcome)
+                for server, outcome in self.outcomes.items()
             }
         )
 
@@ -45,17 +45,17 @@ class Responses(Generic[T]):
 
     def problems(self) -> list[str]:
         """A line for each server that did not answer, or refused."""
-        return [problem(server, found) for server, found in self.outcomes.items() if isinstance(found, RemotingError)]
+        return [problem(server, error) for server, error in self.outcomes.items() if isinstance(error, RemotingError)]
 
     def documents(self, members: Callable[[T], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """For each server the members of its response, or `error`, for JSON and YAML."""
 
-        def shown(found: T | RemotingError) -> Mapping[str, Any]:
-            if isinstance(found, RemotingError):
-                return {"error": reason(found), "answered": isinstance(found, ResponseError)}
-            return members(found)
+        def shown(outcome: T | RemotingError) -> Mapping[str, Any]:
+            if isinstance(outcome, RemotingError):
+                return {"error": reason(outcome), "answered": isinstance(outcome, ResponseError)}
+            return members(outcome)
 
-        return [{"server": server, **shown(found)} for server, found in self.outcomes.items()]
+        return [{"server": server, **shown(response)} for server, response in self.outcomes.items()]
 
 
 class Servers:
@@ -81,7 +81,7 @@ class Servers:
                 return error
 
         outcomes = await asyncio.gather(*map(ask_one, self.all))
-        return Responses({server.address: found for server, found in zip(self.all, outcomes, strict=True)})
+        return Responses({server.address: outcome for server, outcome in zip(self.all, outcomes, strict=True)})
 
     async def __aenter__(self) -> Self:
         return self

@@ -36,7 +36,7 @@ class QueueSelector:
     clock: Clock
     cache: RouteCache
     _: KW_ONLY
-    # gets a topic's route, and marks a topic as used
+    # functions that return a topic's route, and mark a topic as used
     route: Callable[[str], Awaitable[Route]]
     use: Callable[[str], None]
 
@@ -63,7 +63,7 @@ class QueueSelector:
         if ready is not None:
             return ready
         try:
-            found = publish_info(topic, (await self.route(topic)).data)
+            info = publish_info(topic, (await self.route(topic)).data)
         except TopicNotFoundError:
             if topic == self.settings.default_topic:
                 raise
@@ -73,10 +73,10 @@ class QueueSelector:
                 raise
             # The topic did not exist a moment ago, and no server can answer whether it exists now.
             return self._defaults[topic][0]
-        if not found.count:
+        if not info.count:
             raise NoQueueError(f"topic {topic} has no queue that can be written to")
         self._defaults.pop(topic, None)
-        return self._infos.setdefault(topic, found)
+        return self._infos.setdefault(topic, info)
 
     async def _on_default_brokers(self, topic: str) -> PublishInfo:
         """Queues on each broker of the default topic, as the broker will create them for the first message."""
@@ -85,17 +85,17 @@ class QueueSelector:
             msgspec.structs.replace(row, write_queue_nums=min(most, row.read_queue_nums))
             for row in default.data.queue_datas
         ]
-        found = publish_info(topic, TopicRouteData(default.data.broker_datas, queues))
-        if not found.count:
+        info = publish_info(topic, TopicRouteData(default.data.broker_datas, queues))
+        if not info.count:
             raise NoQueueError(f"topic {topic} does not exist, and {default.topic} has no queue that can be written to")
         # The topic is polled from now on, to notice when a broker creates it.
         self.use(topic)
         known, _ = self._defaults.get(topic, (None, 0.0))
-        if known is not None and known.ranges == found.ranges:
+        if known is not None and known.ranges == info.ranges:
             # The old object is kept, because it knows the next queue of each sender.
-            found = known
-        self._defaults[topic] = (found, self.clock.monotonic() + _DEFAULT_SECONDS)
-        return found
+            info = known
+        self._defaults[topic] = (info, self.clock.monotonic() + _DEFAULT_SECONDS)
+        return info
 
     def forget(self, topic: str) -> None:
         """Drop the queues of a topic, after its route has changed or the topic is not used any more."""

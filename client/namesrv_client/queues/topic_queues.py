@@ -91,7 +91,7 @@ class PublishInfo:
         self.ranges = tuple(each for each in ranges if each.size > 0)
         # True if the queues come from the order configuration and not from live brokers
         self.is_ordered = is_ordered
-        # for each range: its broker, the position after its last queue, and the difference of position and queue id
+        # three values of each range: its broker, the position after its last queue, and position minus queue id
         self._names = tuple(each.broker_name for each in self.ranges)
         self._ends = tuple(accumulate(each.size for each in self.ranges))
         self._bases = tuple(end - each.size - each.first_id for each, end in zip(self.ranges, self._ends, strict=True))
@@ -111,9 +111,9 @@ class PublishInfo:
     def select(self, sender: int, last_broker: str | None = None) -> MessageQueue:
         """The sender's next queue, if possible on another broker than `last_broker`. Raises NoQueueError."""
         if last_broker is not None:
-            found = self.select_where(sender, lambda name: name != last_broker)
-            if found is not None:
-                return found
+            queue = self.select_where(sender, lambda name: name != last_broker)
+            if queue is not None:
+                return queue
         try:
             position = self._positions[sender] + 1
             if position >= self.count:

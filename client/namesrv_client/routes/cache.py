@@ -108,29 +108,29 @@ class RouteInterner:
             for route in self._live():
                 self._interned(route)
             self._sweep_at = max(_MIN_SWEEP, 2 * len(self._parts))
-        found = self._interned(data)
-        self._last = (data, found)
-        return found
+        interned = self._interned(data)
+        self._last = (data, interned)
+        return interned
 
     def _interned(self, data: TopicRouteData) -> TopicRouteData:
         """The shared route with this content; `data` itself if it is sorted and the first with this content."""
         brokers, queues = self._row(data.broker_datas, _broker_key), self._row(data.queue_datas, lambda part: part)
-        found = data
+        route = data
         if data.broker_datas is not brokers or data.queue_datas is not queues:
             mappings = data.topic_queue_mapping_by_broker or None
-            found = TopicRouteData(brokers, queues, data.filter_server_table, data.order_topic_conf, mappings)
-        if found.filter_server_table or found.topic_queue_mapping_by_broker or found.order_topic_conf is not None:
+            route = TopicRouteData(brokers, queues, data.filter_server_table, data.order_topic_conf, mappings)
+        if route.filter_server_table or route.topic_queue_mapping_by_broker or route.order_topic_conf is not None:
             # Such a route belongs to one topic only.
-            return found
-        return self._share((TopicRouteData, id(brokers), id(queues)), found)
+            return route
+        return self._share((TopicRouteData, id(brokers), id(queues)), route)
 
     def _row(self, parts: Sequence[Part], key: Callable[[Part], object]) -> Sequence[Part]:
         row = tuple(self._share(key(part), part) for part in sorted(parts, key=lambda part: part.broker_name))
         return self._share(tuple(map(id, row)), parts if parts == row else row)
 
     def _share(self, key: object, value: T) -> T:
-        found: T = self._parts.setdefault(key, value)
-        return found
+        shared: T = self._parts.setdefault(key, value)
+        return shared
 
 
 def _broker_key(data: BrokerData) -> object:
@@ -147,7 +147,7 @@ class RouteCache:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # topic -> route; `confirmed_at` may be older than that of the sync point, which then counts
+        # topic -> route; a route was last confirmed at its `confirmed_at` or with the sync point, whichever is later
         self._routes: dict[str, Route] = {}
         # broker name -> the group in the newest route that has it, and the number of routes that have it
         self._brokers: dict[str, BrokerData] = {}
@@ -178,11 +178,11 @@ class RouteCache:
     def statuses(self, in_use: Collection[str]) -> tuple[RouteStatus, ...]:
         """The status of each route, in the order in which they became known; any thread may call this."""
         point, now = self.point, self._clock.monotonic()
-        found = []
+        listed = []
         for topic in tuple(self._routes):
             if (route := self.get(topic)) is not None:
                 absent_since = route.confirmed_absent_since
-                found.append(
+                listed.append(
                     RouteStatus(
                         topic,
                         route.source,
@@ -192,7 +192,7 @@ class RouteCache:
                         topic in in_use,
                     )
                 )
-        return tuple(found)
+        return tuple(listed)
 
     def broker(self, name: str) -> BrokerData | None:
         """A broker group, as in the newest route that has it."""

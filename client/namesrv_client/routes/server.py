@@ -82,7 +82,8 @@ class Server:
         self.boot_id: str | None = None
         # monotonic time from which on all brokers have had time to register, so that missing brokers are gone
         self._complete_at = 0.0
-        # monotonic time from which on unknown topics do not exist; earlier than the above if no sign of a restart
+        # monotonic time from which on topics that the server does not know do not exist: at once for the first
+        # connection to a RocketMQ server, since nothing shows that the server has just started
         self._knows_topics_at = 0.0
         # monotonic time of the last response
         self.answered_at = float("-inf")
@@ -121,7 +122,7 @@ class Server:
             is_chosen=is_chosen,
             protocol=None if self.is_native is None else "native" if self.is_native else "rocketmq",
             boot_id=None if boot_id is None or boot_id.startswith(f"{self.address}#") else boot_id,
-            last_answer=self._clock.wall() - (now - self.answered_at) if self.answered_at > float("-inf") else None,
+            last_response=self._clock.wall() - (now - self.answered_at) if self.answered_at > float("-inf") else None,
             last_error=self.error,
             pulls=dict(self.pulls),
             reconnects=max(0, self.connections - 1),
@@ -142,7 +143,7 @@ class Server:
         protocol = self._settings.protocol
         known = self._client.speaks_native() if protocol == "auto" else protocol == "native"
         if known is False:
-            self._is_rocketmq()
+            self._note_rocketmq()
             return
         if self._identifying is None:
             self._identifying = asyncio.create_task(self._identify(timeout_seconds))
@@ -170,7 +171,7 @@ class Server:
             if self._settings.protocol == "native":
                 await self.request_boot_id(timeout_seconds)
             elif (body := await self._client.server_info(timeout_seconds)) is None:
-                self._is_rocketmq()
+                self._note_rocketmq()
             else:
                 self._note_native(NATIVE.read_response(ServerInfo, body))
         except RemotingError as error:
@@ -191,14 +192,14 @@ class Server:
         self._note_boot_id(info.boot_id, info.uptime_seconds)
 
     def _note_boot_id(self, boot_id: str, uptime_seconds: float) -> None:
-        self._answered()
+        self._note_response()
         if boot_id != self.boot_id:
             self.boot_id = boot_id
             self._complete_at = self.answered_at + self._settings.warm_up_seconds - uptime_seconds
             self._knows_topics_at = self._complete_at
 
-    def _is_rocketmq(self) -> None:
-        """Note a server without a boot id and uptime; a later connection may be one to a restarted server."""
+    def _note_rocketmq(self) -> None:
+        """Note a RocketMQ server, which reports no uptime: a second connection may be one to a restarted server."""
         self.is_native = False
         self._rocketmq_connections += 1
         self.boot_id = f"{self.address}#{next(_connection_numbers)}"
@@ -206,7 +207,7 @@ class Server:
         self._complete_at = now + self._settings.warm_up_seconds
         self._knows_topics_at = now if self._rocketmq_connections == 1 else self._complete_at
 
-    def _answered(self) -> None:
+    def _note_response(self) -> None:
         self.answered_at = self._clock.monotonic()
         # A response may be processed after its connection has ended.
         if not self.is_connected and self._client.connected:
@@ -217,7 +218,7 @@ class Server:
             logger.info("connected to %s%s", self.address, no_watches)
             self._events.connected(self.address)
 
-    def _ends(self, why: str) -> None:
+    def _note_end(self, why: str) -> None:
         # Another process may answer at this address next.
         self.is_native = None
         if self.is_connected:
@@ -239,7 +240,7 @@ class Server:
         )
 
     def _lost(self, error: ConnectionClosedError) -> None:
-        self._ends(str(error))
+        self._note_end(str(error))
 
     @property
     def socket_descriptor(self) -> int | None:
@@ -249,7 +250,7 @@ class Server:
     async def disconnect(self) -> None:
         """Fail the requests under way and close the connection; the next request opens another one."""
         old, self._client = self._client, self._new_client()
-        self._ends(self.error or "given up")
+        self._note_end(self.error or "given up")
         await old.close()
 
     async def close(self) -> None:
@@ -257,7 +258,7 @@ class Server:
         if (request := self._identifying) is not None:
             request.cancel()
             await asyncio.wait([request])
-        self._ends("no longer used")
+        self._note_end("no longer used")
         await self._client.close()
 
     async def pull(
@@ -306,9 +307,9 @@ class Server:
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
             )
             route = read_route(response.body)
-            self._answered()
+            self._note_response()
         except ResponseError as error:
-            self._answered()
+            self._note_response()
             if not isinstance(error, TopicNotExistError):
                 raise
         # If the connection was lost and replaced meanwhile, the sender of the response is unknown.

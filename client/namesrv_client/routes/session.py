@@ -32,7 +32,7 @@ logger: Final = logging.getLogger("namesrv_client.connection")
 # interval of the log lines that report an outage
 _OUTAGE_LINE_SECONDS: Final = 60.0
 
-# sends requests to a server, with this timeout for each of them
+# a function that sends requests to a server, with a timeout in seconds for each request
 Attempt = Callable[[Server, float], Awaitable[None]]
 
 
@@ -100,7 +100,7 @@ class ServerSession:
         self._shuffle = shuffle
         self._events = events
         self._log = _SessionLog(clock)
-        # in the order in which they are tried; the first is the chosen one
+        # servers in the order in which they are tried; the first is the chosen one
         self._servers: list[Server] = []
         # boot id of the server that got the last watch
         self._watched: str | None = None
@@ -155,7 +155,7 @@ class ServerSession:
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections."""
-        return [found for server in self._servers if (found := server.socket_descriptor) is not None]
+        return [descriptor for server in self._servers if (descriptor := server.socket_descriptor) is not None]
 
     async def close(self) -> None:
         """Close all connections, and send no further requests."""
@@ -220,7 +220,7 @@ class ServerSession:
                     finally:
                         self._held = None
                     self._was_answered(server)
-                    self._log_answer(server)
+                    self._log_response(server)
                     receive(response)
                     return bool(response.routes)
         except RemotingError as error:
@@ -288,7 +288,7 @@ class ServerSession:
                     server = attempts.pop(task)
                     if (error := task.result()) is None:
                         self._overtaken(server, attempts.values(), attempt_seconds)
-                        self._log_answer(server)
+                        self._log_response(server)
                         return
                     has_refused = has_refused or _has_only_refused(error)
                     reasons[server] = self._failed(server, error)
@@ -313,7 +313,7 @@ class ServerSession:
             self.is_ready = True
             self._events.ready()
 
-    def _log_answer(self, server: Server) -> None:
+    def _log_response(self, server: Server) -> None:
         # Another call may have changed the chosen server meanwhile.
         if server.address == self.chosen:
             self._log.answered(server.address)

@@ -14,14 +14,14 @@ class ServerStatus:
     address: str
     # connected: the server has answered over the current connection; unused: it never got a request
     state: Literal["unused", "connected", "disconnected"]
-    # since when the state is what it is
+    # time of the last change of the state
     since: float
     # True for the server that gets requests first
     is_chosen: bool
     protocol: Literal["native", "rocketmq"] | None
     # boot id of the last response; None for Apache's server, which has no boot id
     boot_id: str | None
-    last_answer: float | None
+    last_response: float | None
     # the reason of the last failure of the server or of a request to it; kept when later requests succeed
     last_error: str | None
     # route requests, each for any number of topics, by result
@@ -67,7 +67,7 @@ class ClientStatus:
     is_ready: bool
     # why the last read of the list of NameServers failed
     name_servers_error: str | None = None
-    # in the order in which they get requests
+    # servers in the order in which they get requests
     servers: tuple[ServerStatus, ...] = ()
     routes: tuple[RouteStatus, ...] = ()
     watches: tuple[WatchStatus, ...] = ()

@@ -130,7 +130,7 @@ class AccessGuard:
         return await self._judge(request, self._verifier.admit)
 
     async def judge_again(self, request: Request) -> Request:
-        """Judge a request again that has waited since its admission; its signature was counted then."""
+        """Judge a request again that has waited since its admission; its signature counts as verified."""
         return await self._judge(request, attrgetter("signer"))
 
     async def _judge(self, request: Request, signer_of: SignerOf) -> Request:

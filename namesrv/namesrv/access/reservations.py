@@ -110,8 +110,8 @@ def judge(
 ) -> Judgement:
     """Compare a registration with the brokers that hold its places."""
     displaced, respected = [], []
-    for place, found in occupants.items():
-        for occupant in found:
+    for place, residents in occupants.items():
+        for occupant in residents:
             if outranks(place, wanted, account, occupant, accounts.get(occupant.account)):
                 displaced.append(occupant)
             elif occupant.reserved_until is None or _is_still_entitled(occupant, accounts.get(occupant.account)):
@@ -143,14 +143,14 @@ def occupants_of(
     """Return the registered brokers at the places of a broker; for a free place, its last occupant."""
     by_name, by_address = places_of(key, broker_name)
     live = tables.broker_live_table.get(key)
-    found = {
+    by_place = {
         by_name: list(_registered_as(tables, broker_name)),
         by_address: [] if live is None else [Occupant(key, live.broker_name, live.account)],
     }
-    for place, occupants in found.items():
+    for place, occupants in by_place.items():
         if not occupants and (last := reservations.last_occupant(place, now)) is not None:
             occupants.append(last)
-    return found
+    return by_place
 
 
 def _registered_as(tables: RouteTables, broker_name: str) -> Iterator[Occupant]:

@@ -48,15 +48,15 @@ class LateBrokers:
         made_of = (late, self._tables.revisions.revision)
         if made_of == self._made_of or not (late or self.topics):
             return
-        found: set[str] = set()
+        late_topics: set[str] = set()
         for name in late:
             # Copies, because the tables may change between two steps.
             for part in parts(list(self._tables.topics.of_broker.get(name, ())), _STEP_TOPICS):
-                found.update(part)
+                late_topics.update(part)
                 self.topics.update(part)
                 yield
         for part in parts(list(self.topics), _STEP_TOPICS):
-            self.topics.difference_update(topic for topic in part if topic not in found)
+            self.topics.difference_update(topic for topic in part if topic not in late_topics)
             yield
         self._made_of = made_of
 
@@ -73,5 +73,5 @@ class LateBrokers:
 
     def take(self, topics: Collection[str] | None = None) -> list[tuple[str, int]]:
         """Remove and return the pull counts of these topics (None: all)."""
-        found = list(self.pulls) if topics is None else [topic for topic in self.pulls if topic in topics]
-        return [(topic, self.pulls.pop(topic)) for topic in found]
+        taken = list(self.pulls) if topics is None else [topic for topic in self.pulls if topic in topics]
+        return [(topic, self.pulls.pop(topic)) for topic in taken]

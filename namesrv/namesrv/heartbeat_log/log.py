@@ -166,7 +166,7 @@ class HeartbeatLog(LineLog):
         self._read_wall()
         await run_in_steps(self.late.update(self._liveness.now()))
 
-    def served(self, connection: ServerConnection, topic: str, answer: object) -> None:
+    def served(self, connection: ServerConnection, topic: str, route: object) -> None:
         """Note that a connection got a response for a topic that is not the object of its previous response."""
         record = self._record(connection)
         revision = self._last_change(topic)
@@ -178,7 +178,7 @@ class HeartbeatLog(LineLog):
             # The item is light, like a heartbeat: after a change, the next pull of every client makes one.
             monotonic = self._monotonic()
             self._put_light((monotonic + self._wall_offset, monotonic, record.client, topic, revision))
-        record[topic] = answer
+        record[topic] = route
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
         """Note that a connection got the routes of topics at these revisions; a topic may have no route."""

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-# One address may hold an eighth of the budget, and an eighth of the part for large reservations before another large
-# one. Simultaneous registrations of many brokers on one machine wait a little, and only eight addresses together can
-# use up the budget.
+# One address may hold an eighth of the budget. A large reservation is refused if the address would then hold more than
+# an eighth of the part for large reservations. Simultaneous registrations of many brokers on one machine wait a little,
+# and only eight addresses together can use up the budget.
 _SHARE: Final = 8
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
 # connections, so that new peers with small requests can connect.
@@ -18,7 +18,7 @@ _LEAST: Final = 8
 
 
 class MemoryBudget:
-    """Bytes of receive buffers, unsent responses and watches; each reservation has to be released.
+    """Bytes that peers hold: connections, TLS, received input, unsent responses, watches. Each byte has to be released.
 
     Small amounts that cannot be refused are charged, even beyond the budget; large amounts are reserved or refused.
     """

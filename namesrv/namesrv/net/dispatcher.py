@@ -49,7 +49,7 @@ def admit_all(request: Request) -> bool:  # noqa: ARG001 - every request is admi
 class Dispatcher:
     """Answers each request by the handler of its code, and all other requests by an error response.
 
-    `native_ext` is added to every native response (DESIGN 3: the server's boot id). Handlers of codes in `concurrent`
+    `native_ext` is added to every native response (the server's boot id). Handlers of codes in `concurrent`
     may take long without delaying later requests of the connection; other requests are answered in order of arrival.
     """
 
@@ -57,17 +57,18 @@ class Dispatcher:
     _: KW_ONLY
     concurrent: frozenset[int] = frozenset()
     native_ext: Mapping[str, str] = field(default_factory=dict)
-    # The access guard runs before the handler. It returns the request with the facts that it found, such as the
-    # account, or raises a ResponseError.
+    # The access guard runs before the handler. The guard returns the request with the account and other facts about
+    # the peer, or raises a ResponseError.
     guard: Callable[[Request], Awaitable[Request]] | None = None
     # the guard's decision by the header alone; None if the decision depends on the body
     is_admitted: Callable[[Request], bool | None] = admit_all
-    # called with a request that was admitted by its header, but cannot be carried out, since its body was not received
+    # called with a request that cannot be carried out, since its body was not received; the guard admitted the header,
+    # or could not decide without the body
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
     # the current limit for the size of a response frame
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
-    # called for every response, with its request code in `answered`, and the seconds from the guard to the encoded
-    # response, which include the wait for a quota
+    # called for every response with the request code (-1 for an unknown code, as in `answered`), and the seconds from
+    # the guard to the encoded response, which include the wait for a quota
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - ignored by default
     # (request code, response code) -> number of responses, for metrics
     answered: dict[tuple[int, int], int] = field(default_factory=dict, init=False)

@@ -53,8 +53,9 @@ class ServerLimits:
     # The most requests of one connection that wait or run, nearly all of them watches; further requests stay unread in
     # its socket.
     max_in_flight: int = 256
-    # A connection is closed when its unread watch responses and notices exceed this size. A single response to another
-    # request may be larger, since the peer has to read it before the next response is sent.
+    # A connection is closed when its peer leaves more than this unread: responses to watches, and notices of changed
+    # broker groups (905). A single response to another request may be larger, since the next response waits until the
+    # peer has read it.
     write_buffer_bytes: int = 4 * 1024 * 1024
     # A new connection that has sent nothing is closed after this time: RocketMQ 5.x connects to every server in
     # advance, and may send its first request two minutes later.

@@ -184,7 +184,7 @@ class RemotingServer:
         return is_reserved
 
     def _make_room(self, connection: ServerConnection) -> None:
-        """Close a connection, since a broker needs its slot."""
+        """Close a connection without a broker: a new connection, which may be a broker's, needs the slot."""
         self.refused(connection, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
         connection.abort()
         # `connection_lost` comes in a later iteration, but the next connection needs the slot now.

@@ -407,7 +407,10 @@ class ServerConnection(asyncio.Protocol):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send data; if the peer has left more unread than `write_buffer_bytes`, close its connection at once."""
+        """Send data; close the connection instead if more than `write_buffer_bytes` would be unsent.
+
+        A single large response does not close the connection: more than 64 KiB of earlier data have to be unsent.
+        """
         transport = self._transport
         if transport is None or not self.is_open:
             return
@@ -671,12 +674,13 @@ class ServerConnection(asyncio.Protocol):
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
+        """Read nothing until `_read_on` is called, in the next iteration in which the address has a share left."""
         if self._waiting_since == NEVER:
             self._waiting_since = self._owner.clock.monotonic()
             self.read_share.wait(self._read_on)
 
     def _read_on(self) -> None:
-        """Continue in the next iteration: handle frames that still wait, or read from the socket again."""
+        """Continue after `_wait`: handle frames that still wait, or read from the socket again."""
         self._deadlines.extend(self._owner.clock.monotonic() - self._waiting_since)
         self._waiting_since = NEVER
         if not self._is_behind:
@@ -744,7 +748,7 @@ def _no_memory(size: int) -> str:
 
 
 def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:
-    """An encoded error response to a request that was not read, because the peer used TLS or plain text wrongly."""
+    """An encoded error response to a peer that sent plain text where TLS is required, or the reverse."""
     return encode_command(
         RemotingCommand(
             code=ResponseCode.SYSTEM_ERROR,

@@ -15,7 +15,7 @@ from typing import Final
 ITERATION_COST: Final = 64 * 1024
 # The least share of an address, however many addresses are active.
 LEAST_SHARE: Final = 4 * 1024
-# The least cost for which one connection is read at a time while other connections of its address wait.
+# A connection may use at least this much of its address's share before other connections of the address are read.
 _LEAST_READ: Final = 4 * 1024
 
 # Costs in proportion to processor time. A request of the fast path takes about 6 microseconds, and costs its number of

@@ -184,7 +184,7 @@ class Receiver:
 
     def accept(self) -> None:
         """Receive the frame of the last header event."""
-        header = self._decided()
+        header = self._waiting_header()
         if header.size <= self._limits.small_frame_bytes:
             self._is_accepted = True
             self._go(State.FRAMES)
@@ -193,7 +193,7 @@ class Receiver:
 
     def drop_body(self) -> None:
         """Drop the body of the frame of the last header event."""
-        self._begin_body(_DroppedBody(_body_bytes(self._decided())))
+        self._begin_body(_DroppedBody(_body_bytes(self._waiting_header())))
 
     def check_every_header(self) -> None:
         """Return the header of every frame as an event before the frame."""
@@ -243,22 +243,22 @@ class Receiver:
     def _preamble_event(self) -> Event | None:
         begin = self._preamble
         try:
-            found = read_proxy_header(begin) if begin else None
+            header = read_proxy_header(begin) if begin else None
         except RemoteProtocolError as error:
             return error
-        if found is None:
+        if header is None:
             return None
         self._preamble = b""
         self._go(State.FRAMES)
-        self._reader.feed(begin[found.size :])
-        return found if found.size else self.next_event()
+        self._reader.feed(begin[header.size :])
+        return header if header.size else self.next_event()
 
-    def _decided(self) -> HeaderReceived:
+    def _waiting_header(self) -> HeaderReceived:
         assert self.state is State.HEADER and self.header is not None  # noqa: S101, PT018 - a bug of the caller's
         return self.header
 
     def _begin_body(self, body: _LargeBody | _DroppedBody) -> None:
-        header = self._decided()
+        header = self._waiting_header()
         self._go(State.BODY)
         begin = self._reader.take(header.size)
         self._body = body

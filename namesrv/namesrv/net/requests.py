@@ -18,9 +18,10 @@ _ANSWERED_TOGETHER: Final = 8
 class RequestQueue(Generic[R]):
     """Answers requests in order, in one task that runs while the queue has requests.
 
-    Requests that may take long run in tasks of their own, and do not delay later requests. `answer` answers a request
-    and releases its charge, which is the memory charged to the peer for the request. `ended` is called when a request
-    has ended, with its charge if it had a task of its own, else with 0.
+    Requests that may take long run in tasks of their own, and do not delay later requests. The charge of a request is
+    the memory that is charged to the peer for the request. `answer` answers a request and releases the charge that it
+    gets; `ended` is called after each request. The charge of a request with a task of its own is passed to `ended` (and
+    0 to `answer`), since a cancelled task may never have run; the charge of any other request is passed to `answer`.
     """
 
     __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_queue", "_tasks")
@@ -52,7 +53,7 @@ class RequestQueue(Generic[R]):
         return bool(self._queue)
 
     def has_room(self, requests: int, charged_bytes: int) -> bool:
-        """Whether fewer requests are in flight, less memory is charged for the queue, and the queue is short.
+        """True if less than these amounts are in flight and charged, and the queue is shorter than one batch.
 
         Requests beyond those that are answered together would only wait. As undecoded bytes they take less memory, and
         the garbage collector does not traverse them.

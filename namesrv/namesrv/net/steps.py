@@ -74,7 +74,7 @@ class FairScheduler:
 
     def __init__(self, batch_size: BatchSize | None = None) -> None:
         self._batch_size = BatchSize(_AT_ONCE) if batch_size is None else batch_size
-        # number of tasks that may still begin in this iteration; and True while `_renew` is scheduled
+        # the number of tasks that may still begin in this iteration, and whether `_renew` is scheduled
         self._left = self._batch_size.count
         self._is_due = False
         # Peers and the futures of their waiting tasks, in order of arrival. No list is empty, and each list of the peer

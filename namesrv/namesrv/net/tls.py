@@ -100,7 +100,7 @@ class TlsDetector(asyncio.Protocol):
         if not connection.begin_tls():
             return
         tls = TlsTransport(connection, context, self._tls.threads, self, self._shares)
-        tls.over(transport)
+        tls.take_over(transport)
         connection.move_to(tls)
         tls.data_received(data)
 

@@ -60,7 +60,7 @@ class TlsSession:
 
     @property
     def received_bytes(self) -> int:
-        """The number of received bytes that the TLS object has not got."""
+        """The number of received bytes that are not passed to the TLS object yet."""
         return len(self._received)
 
     @property
@@ -105,7 +105,10 @@ class TlsSession:
     # -- records ------------------------------------------------------------------------------------------------------
 
     def next_record(self) -> int:
-        """The size of the next record if it is complete, else 0; other bytes than a record all go to the TLS object."""
+        """The size of the next record, 0 if it is incomplete.
+
+        Bytes that are no TLS record count as one record, so that the TLS object reports the error.
+        """
         received = self._received
         if len(received) < _RECORD_HEAD_BYTES:
             return 0
@@ -149,11 +152,14 @@ class TlsSession:
         return b"".join(records)
 
     def close(self) -> None:
-        """Write a close_notify to the output. Raises SSLError, also to wait for that of the peer."""
+        """Write a close_notify to the output.
+
+        Raises SSLError, nearly always SSLWantReadError: the peer's own close_notify has not arrived.
+        """
         self._tls.unwrap()
 
     def description(self, error: ssl.SSLError) -> str:
-        """What an error says, for the log."""
+        """A description of an error for the log."""
         if isinstance(error, ssl.SSLCertVerificationError):
             names = claimed_names(self._tls)
             claim = f" (names in it, not verified: {names})" if names else ""

@@ -164,7 +164,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         # True while the protocol has paused reading
         self._is_paused = False
 
-    def over(self, transport: asyncio.Transport) -> None:
+    def take_over(self, transport: asyncio.Transport) -> None:
         """Take over a TCP transport on which `connection_made` of the protocol was already called."""
         self._use(transport)
         transport.set_protocol(self)
@@ -226,14 +226,14 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _COMPUTING
         self._session.begin_step()
         self._listener.handshake_step_began()
-        self._threads.run(self._step, self._stepped, is_urgent=self._is_answered)
+        self._threads.run(self._step, self._step_ended, is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # This method runs in a thread. A connection that was closed while the step was queued needs no handshake.
         if self._phase is not _CLOSED:
             self._session.shake_hands()
 
-    def _stepped(self, error: Exception | None) -> None:
+    def _step_ended(self, error: Exception | None) -> None:
         if self._phase is _CLOSED or self._below is None:
             return
         self._phase = _HANDSHAKE

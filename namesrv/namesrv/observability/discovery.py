@@ -45,7 +45,7 @@ Endpoint = tuple[str, int]
 # Broker groups whose targets are made between two yields to the event loop: about a millisecond.
 _CHUNK: Final = 200
 Page = Callable[[Request], Awaitable[Response]]
-# The addresses of a host and port; empty without an answer.
+# Resolves a host and port to addresses; an empty list if the resolver does not respond.
 Resolver = Callable[[Endpoint], Awaitable[list[str]]]
 
 
@@ -69,12 +69,12 @@ class NameServers:
         async with self._resolving:
             if self._clock.monotonic() >= self._resolve_at or not self._resolved.keys() >= set(endpoints):
                 await self._resolve(endpoints)
-        found = (self._resolved.get(endpoint) or [address_text(endpoint)] for endpoint in endpoints)
-        return list(dict.fromkeys(address for addresses in found for address in addresses))
+        resolved = (self._resolved.get(endpoint) or [address_text(endpoint)] for endpoint in endpoints)
+        return list(dict.fromkeys(address for addresses in resolved for address in addresses))
 
     async def _resolve(self, endpoints: tuple[Endpoint, ...]) -> None:
         resolved = await asyncio.gather(*map(self._resolver, endpoints))
-        # Without an answer of the resolver, the last addresses stay.
+        # If the resolver does not respond, the endpoint's last addresses stay.
         self._resolved = {
             endpoint: addresses or self._resolved.get(endpoint, [])
             for endpoint, addresses in zip(endpoints, resolved, strict=True)
@@ -86,11 +86,11 @@ async def addresses_of(endpoint: Endpoint) -> list[str]:
     """The addresses of a host, sorted, with its port; empty if the host cannot be resolved."""
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
+            resolved = await asyncio.get_running_loop().getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError) as error:
         event(logger, logging.WARNING, "name_server_not_resolved", host=endpoint[0], error=str(error) or "timeout")
         return []
-    return sorted({address_text(address) for *_, address in found})
+    return sorted({address_text(address) for *_, address in resolved})
 
 
 class RequestRate:
@@ -182,11 +182,11 @@ def _name_server_targets(addresses: list[str], port: int) -> Iterable[TargetGrou
 
 async def _broker_targets(namesrv: Namesrv) -> list[TargetGroup]:
     """All brokers, by the setting `broker_metrics_target`; the event loop runs between chunks."""
-    target, found = namesrv.settings.broker_metrics_target, list[TargetGroup]()
+    target, groups = namesrv.settings.broker_metrics_target, list[TargetGroup]()
     if target:
         async for part in in_parts(list(namesrv.manager.tables.broker_addr_table.values()), _CHUNK):
-            found.extend(_broker_target(target, group, number) for group in part for number in group.broker_addrs)
-    return found
+            groups.extend(_broker_target(target, group, number) for group in part for number in group.broker_addrs)
+    return groups
 
 
 def _broker_target(target: str, group: BrokerData, broker_id: int) -> TargetGroup:

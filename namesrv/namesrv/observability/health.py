@@ -49,17 +49,17 @@ class ServerState:
 
 def server_problems(state: ServerState) -> list[ServerProblem]:
     """Return the problems of the server itself, worst first."""
-    found = []
+    problems = []
     if state.not_ready:
-        found.append(ServerProblem("server_not_ready", state.not_ready))
+        problems.append(ServerProblem("server_not_ready", state.not_ready))
     if state.failing_files:
-        found.append(ServerProblem("disk_failing", "; ".join(map(": ".join, state.failing_files.items()))))
+        problems.append(ServerProblem("disk_failing", "; ".join(map(": ".join, state.failing_files.items()))))
     if state.memory_bytes > FULL_SHARE * state.max_memory_bytes:
         used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
-        found.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
+        problems.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
     if (days := state.certificate_days) is not None and days < SOON_DAYS:
-        found.append(ServerProblem("certificate_expires", expiry_text(days)))
-    return found
+        problems.append(ServerProblem("certificate_expires", expiry_text(days)))
+    return problems
 
 
 def expiry_text(days: float) -> str:
@@ -79,7 +79,7 @@ def group_problems(groups: Groups, write_removed: Sequence[str]) -> list[ServerP
 
 async def groups_by_health(namesrv: Namesrv) -> dict[GroupHealth, list[str]]:
     """Return the names of all broker groups by their health; the event loop runs between chunks."""
-    found: dict[GroupHealth, list[str]] = {health: [] for health in GroupHealth}
+    by_health: dict[GroupHealth, list[str]] = {health: [] for health in GroupHealth}
     now, tables = namesrv.manager.now(), namesrv.manager.tables
     async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
         for group in part:
@@ -89,8 +89,8 @@ async def groups_by_health(namesrv: Namesrv) -> dict[GroupHealth, list[str]]:
                 for number, addr in group.broker_addrs.items()
                 if (live := tables.broker_live_table.get(BrokerAddrInfo(group.cluster, addr))) is not None
             }
-            found[group_health(silences)].append(f"{group.cluster}/{group.broker_name}")
-    return found
+            by_health[group_health(silences)].append(f"{group.cluster}/{group.broker_name}")
+    return by_health
 
 
 async def all_problems(namesrv: Namesrv) -> list[ServerProblem]:

@@ -70,20 +70,20 @@ async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
 async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
     """Count connections by protocol and role, in chunks, so that no pull waits; changes meanwhile may be missed."""
     # A server without connections has a count, too.
-    found: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
+    counts: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
     async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
-        found.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
-    return found
+        counts.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
+    return counts
 
 
 async def count_brokers(namesrv: Namesrv) -> Counter[str]:
     """Count live and suspect brokers in chunks."""
-    found: Counter[str] = Counter({"live": 0, "suspect": 0})
+    counts: Counter[str] = Counter({"live": 0, "suspect": 0})
     now, table = namesrv.manager.now(), namesrv.manager.tables.broker_live_table
     async for part in in_parts(list(table.values()), _CHUNK):
         for live in part:
-            found["suspect" if live.is_suspect(now) else "live"] += 1
-    return found
+            counts["suspect" if live.is_suspect(now) else "live"] += 1
+    return counts
 
 
 def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> Iterator[Metric]:

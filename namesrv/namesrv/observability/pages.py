@@ -34,10 +34,10 @@ class Check(NamedTuple):
     name: str
     is_ok: bool
     # the result in words
-    found: str
+    result: str
 
     def __str__(self) -> str:
-        return f"[{'+' if self.is_ok else '-'}] {self.name}: {self.found}"
+        return f"[{'+' if self.is_ok else '-'}] {self.name}: {self.result}"
 
 
 def application(namesrv: Namesrv, server: RemotingServer, discovery: Discovery) -> ASGIApp:
@@ -121,16 +121,16 @@ def _brokers(count: int) -> str:
 
 
 def _certificate(namesrv: Namesrv) -> list[Check]:
-    """An expired certificate does not make the server unready, because open connections are not affected."""
+    """The check of the certificate, which never fails: an expired certificate does not affect open connections."""
     days, problem = namesrv.certificates.days_left(), namesrv.certificates.problem
     if days is None:
         return []
-    found = f"certificate {expiry_text(days)}"
+    validity = f"certificate {expiry_text(days)}"
     if (crl_seconds := namesrv.certificates.crl_seconds_left()) is not None:
         hours = crl_seconds / 3600
         when = f"expires in {hours:.1f} hours" if hours > 0 else f"expired {-hours:.1f} hours ago"
-        found = f"{found}; revocation list {when}"
-    return [Check("tls", True, found if problem is None else f"{found}; files not used: {problem}")]  # noqa: FBT003
+        validity = f"{validity}; revocation list {when}"
+    return [Check("tls", True, validity if problem is None else f"{validity}; files not used: {problem}")]  # noqa: FBT003
 
 
 def _housekeeping(namesrv: Namesrv) -> Check:

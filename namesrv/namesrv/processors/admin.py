@@ -106,11 +106,11 @@ class AdminProcessor:
     async def topics_of_cluster(self, request: Request, header: ClusterRequestHeader) -> Reply:
         """Handle GET_TOPICS_BY_CLUSTER (224)."""
         cluster = header.cluster
-        found = self._tables.cluster_addr_table.get(cluster)
+        members = self._tables.cluster_addr_table.get(cluster)
         # Unknown clusters share one cached list, since a peer can request any number of them.
-        if found is None:
+        if members is None:
             return await self._list(request, "none", lambda _: False)
-        brokers = frozenset(found)
+        brokers = frozenset(members)
         return await self._list(
             request, ("cluster", cluster), lambda row: any(queues.broker_name in brokers for queues in row)
         )

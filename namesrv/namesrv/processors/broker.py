@@ -239,8 +239,8 @@ class BrokerProcessor:
         if group is not None and view is not None:
             group = view.group(group)
         addrs = {} if group is None else group.broker_addrs
-        found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
-        return Reply(dialect_of(request.command).encode(found))
+        members = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
+        return Reply(dialect_of(request.command).encode(members))
 
 
 def note_unread(manager: RouteInfoManager, request: Request) -> None:

@@ -49,7 +49,7 @@ class ClientProcessor:
     async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
         """Handle GET_ROUTEINFO_BY_TOPIC (105)."""
         self._check_ready()
-        route = self._namesrv.answers.json.route(header.topic)
+        route = self._namesrv.encoded_routes.json.route(header.topic)
         view = self._namesrv.views.of_request(request)
         if route is not None and view is not None:
             route = view.route(route)
@@ -67,31 +67,31 @@ class ClientProcessor:
         namesrv, connection = self._namesrv, request.connection
         rules = self._rules(request)
         with self._decoding(request):
-            asked = await run_in_steps(pull_in_steps(request.command.body))
+            pull = await run_in_steps(pull_in_steps(request.command.body))
             if request.check_topics is not None:
-                await request.check_topics(asked.topics)
-            if asked.wait_ms and not namesrv.is_draining:
+                await request.check_topics(pull.topics)
+            if pull.wait_ms and not namesrv.is_draining:
                 looked_at = namesrv.manager.revisions.revision
                 # Between the second check of the revision and the watch, nothing is awaited: no change is missed.
-                if await self._changed(asked) == [] and looked_at == namesrv.manager.revisions.revision:
-                    with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
-                        seconds = min(asked.wait_ms / 1000, self._seconds_left(request))
+                if await self._changed(pull) == [] and looked_at == namesrv.manager.revisions.revision:
+                    with self._watched(connection, len(pull.topics)), contextlib.suppress(TimeoutError):
+                        seconds = min(pull.wait_ms / 1000, self._seconds_left(request))
                         async with timeout_on(namesrv.clock, seconds):
-                            await namesrv.watchers.wait(asked.topics)
+                            await namesrv.watchers.wait(pull.topics)
                     if rules != self._rules(request):
                         # The access rules changed meanwhile: the response has no routes, and the client's next request
                         # is judged by the new rules.
                         nothing = RoutesResponse(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
                         return Reply(NATIVE.encode(nothing))
-            if len(asked.topics) <= _CHUNK:
-                return await self._routes(request, asked)
+            if len(pull.topics) <= _CHUNK:
+                return await self._routes(request, pull)
             # One large response is built at a time: several would each hold all of their routes while their peers do
             # not read.
             while True:
                 await connection.until_responses_read()
                 async with self._building:
                     if not (connection.is_write_paused and connection.is_open):
-                        return await self._routes(request, asked)
+                        return await self._routes(request, pull)
 
     @contextlib.contextmanager
     def _decoding(self, request: Request) -> Iterator[None]:
@@ -114,7 +114,7 @@ class ClientProcessor:
         finally:
             connection.release(count * _WATCHED_BYTES)
 
-    async def _routes(self, request: Request, asked: Pull) -> Reply:
+    async def _routes(self, request: Request, pull: Pull) -> Reply:
         namesrv, view = self._namesrv, self._namesrv.views.of_request(request)
         last_change = namesrv.manager.revisions.last_change
         routes: dict[str, msgspec.Raw] = {}
@@ -124,9 +124,9 @@ class ClientProcessor:
         # The read lock keeps the tables unchanged: the response's revision must hold for all of its routes.
         async with namesrv.manager.lock.read():
             revision = namesrv.manager.revisions.revision
-            changed = await self._changed(asked)
-            for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
-                body = namesrv.answers.native_body(topic, view)
+            changed = await self._changed(pull)
+            for number, topic in enumerate(pull.topics if changed is None else changed, start=1):
+                body = namesrv.encoded_routes.native_body(topic, view)
                 routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
                 served.append((topic, last_change(topic)))
                 size += len(routes[topic])
@@ -134,7 +134,7 @@ class ClientProcessor:
                     raise SystemError_(f"routes of more than {limit} bytes: {FEWER_TOPICS}")
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)
-        if not asked.observes:
+        if not pull.observes:
             async for part in in_parts(served, _PART):
                 self._note_served(request, part)
         return Reply(
@@ -147,20 +147,20 @@ class ClientProcessor:
             log.served_many(request.connection, revisions)
             log.pulled(topic for topic, _ in revisions)
 
-    async def _changed(self, asked: Pull) -> list[str] | None:
+    async def _changed(self, pull: Pull) -> list[str] | None:
         """Return the topics that changed since the client's revision; None for another boot or too old a revision."""
         namesrv = self._namesrv
-        found: list[str] = []
-        if asked.boot_id != namesrv.boot_id:
+        topics: list[str] = []
+        if pull.boot_id != namesrv.boot_id:
             return None
-        if asked.since == namesrv.manager.revisions.revision:
+        if pull.since == namesrv.manager.revisions.revision:
             return []
-        async for part in in_parts(asked.topics, _PART):
-            changed = namesrv.manager.revisions.changed_since(part, asked.since)
+        async for part in in_parts(pull.topics, _PART):
+            changed = namesrv.manager.revisions.changed_since(part, pull.since)
             if changed is None:
                 return None
-            found += changed
-        return found
+            topics += changed
+        return topics
 
     def _rules(self, request: Request) -> tuple[int, bool]:
         """Return a value that changes when the access file changes or the account of the request expires."""

@@ -95,15 +95,15 @@ class ExtensionProcessor:
             response_counts=responses.counts,
         )
 
-    async def recent_events(self, request: Request, asked: RecentEventsRequest) -> Reply:
+    async def recent_events(self, request: Request, only: RecentEventsRequest) -> Reply:
         """Handle RECENT_EVENTS (20003)."""
-        events = self._namesrv.events.since(asked.since, asked.limit)
+        events = self._namesrv.events.since(only.since, only.limit)
         return Reply(NATIVE.encode(EventsResponse(self._namesrv.boot_id, events)))
 
-    async def list_connections(self, request: Request, asked: ListConnectionsRequest) -> Reply:
+    async def list_connections(self, request: Request, only: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
         now = self._namesrv.clock.monotonic()
-        found = [
+        connections = [
             Connection(
                 id=connection.id,
                 peer=connection.peer.address,
@@ -119,15 +119,15 @@ class ExtensionProcessor:
             )
             async for part in in_parts(list(self._namesrv.connections.values()), _SLICE)
             for connection in part
-            if asked.role in (None, connection.peer.role)
+            if only.role in (None, connection.peer.role)
         ]
-        return Reply(NATIVE.encode(ConnectionsResponse(found)))
+        return Reply(NATIVE.encode(ConnectionsResponse(connections)))
 
-    async def list_brokers(self, request: Request, asked: ListBrokersRequest) -> Reply:
+    async def list_brokers(self, request: Request, only: ListBrokersRequest) -> Reply:
         """Handle LIST_BROKERS (20005)."""
         manager = self._namesrv.manager
         tables, now = manager.tables, manager.now()
-        found = [
+        brokers = [
             LiveBroker(
                 cluster=key.cluster_name,
                 broker_name=live.broker_name,
@@ -148,11 +148,11 @@ class ExtensionProcessor:
             )
             async for part in in_parts(sorted(tables.broker_live_table.items()), _SLICE)
             for key, live in part
-            if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
+            if only.cluster in (None, key.cluster_name) and only.broker_name in (None, live.broker_name)
         ]
-        return Reply(NATIVE.encode(BrokersResponse(found, self._namesrv.boot_id, self._reserved(asked))))
+        return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot_id, self._reserved(only))))
 
-    def _reserved(self, asked: ListBrokersRequest) -> list[Reservation]:
+    def _reserved(self, only: ListBrokersRequest) -> list[Reservation]:
         guard, now = self._namesrv.guard, self._namesrv.clock.monotonic()
         return [
             Reservation(
@@ -163,14 +163,14 @@ class ExtensionProcessor:
                 expires_in_seconds=round((occupant.reserved_until or now) - now, 3),
             )
             for place, occupant in (() if guard is None else guard.reservations.current(now))
-            if asked.cluster in (None, occupant.key.cluster_name) and asked.broker_name in (None, occupant.broker_name)
+            if only.cluster in (None, occupant.key.cluster_name) and only.broker_name in (None, occupant.broker_name)
         ]
 
     async def who_am_i(self, request: Request) -> Reply:
         """Handle WHO_AM_I (20006)."""
         guard, connection = self._namesrv.guard, request.connection
         account = None if guard is None else guard.file.accounts.get(request.account)
-        found = WhoAmI(
+        identity = WhoAmI(
             peer=connection.peer.address,
             access="open" if guard is None else "enforce" if guard.enforces else "observe",
             account=None if account is None else account.name,
@@ -178,7 +178,7 @@ class ExtensionProcessor:
             certificate_names=list(connection.certificate_names),
             may=[] if account is None else [str(rule) for rule in account.rules],
         )
-        return Reply(NATIVE.encode(found))
+        return Reply(NATIVE.encode(identity))
 
     async def list_settings(self, request: Request) -> Reply:
         """Handle LIST_SETTINGS (20007)."""

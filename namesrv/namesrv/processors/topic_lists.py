@@ -56,10 +56,10 @@ class TopicLists:
             SystemBusyError: the address has caused too many large lists lately.
         """
         key = (id(dialect), kind)
-        made = self._found(key)
+        made = self._cached(key)
         if made is None:
             async with self._making:
-                made = self._found(key)
+                made = self._cached(key)
                 if made is None:
                     scanned = len(self._manager.tables.topic_queue_table) * _SCANNED_TOPIC_BYTES
                     self._large_lists.charge(address, min(scanned, _BURST_BYTES))
@@ -69,7 +69,7 @@ class TopicLists:
         self._large_lists.charge(address, len(made))
         return made
 
-    def _found(self, key: Hashable) -> bytes | str | None:
+    def _cached(self, key: Hashable) -> bytes | str | None:
         return self._made.get(key) if self._made_of == self._now() else None
 
     def _now(self) -> tuple[int, int]:

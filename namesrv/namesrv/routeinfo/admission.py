@@ -38,7 +38,7 @@ def admit(section: WriteSection, registration: Registration) -> Steps[None]:
     tables, rules = section.tables, section.rules
     excess = yield from over_quota(tables, registration, rules, replaced_by(tables, registration))
     takeover = takeover_by(tables, registration, rules)
-    section.effects.extend(found for found in (excess, takeover) if found is not None)
+    section.effects.extend(effect for effect in (excess, takeover) if effect is not None)
     if takeover is not None and takeover.is_refused:
         raise takeover_refusal(takeover, "take its place")
     if excess is not None and excess.is_refused:
@@ -218,15 +218,15 @@ def takeover_by(tables: RouteTables, registration: Registration, rules: Rules) -
     if rules.policy.takeover == "allow":
         return None
     key, on = registration.key, registration.connection_id
-    found = [
+    former = [
         (other, live)
         for other, live in places_taken(tables, registration)
         if is_in_use(tables, other, live, on, rules) and not squats(other, live, registration)
     ]
     live = tables.broker_live_table.get(key)
     if live is not None and _is_crowded(tables, key, live, on, rules) and not squats(key, live, registration):
-        found.append((key, live))
-    return attempted_takeover(*found[0], registration.key, registration.broker_name, on, rules) if found else None
+        former.append((key, live))
+    return attempted_takeover(*former[0], registration.key, registration.broker_name, on, rules) if former else None
 
 
 def attempted_takeover(  # noqa: PLR0913, PLR0917 - the broker, and the request that would take its place
@@ -291,10 +291,10 @@ def superseded_entries(
     """
     for cluster, names in tables.cluster_addr_table.items():
         for addr in {key.broker_addr, holder or key.broker_addr} if name in names else ():
-            found = BrokerAddrInfo(cluster, addr)
-            live = tables.broker_live_table.get(found)
-            if found != key and live is not None and live.broker_name == name:
-                yield found
+            other = BrokerAddrInfo(cluster, addr)
+            live = tables.broker_live_table.get(other)
+            if other != key and live is not None and live.broker_name == name:
+                yield other
 
 
 def places_taken(tables: RouteTables, registration: Registration) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:

@@ -317,8 +317,8 @@ class TakeoverAttempted(BrokerEffect):
     log_name = "takeover_attempted"
     event_name = "takeover_attempted"
 
-    # The live broker that has the place.
-    # The broker that requests the place; the live broker itself if the request would only remove it.
+    # `key` and `live` are the live broker that has the place. The following fields are the broker that requests the
+    # place: the live broker itself if the request would only remove it.
     broker_name: str
     broker_addr: str
     connection_id: int

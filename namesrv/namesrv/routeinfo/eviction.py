@@ -21,7 +21,7 @@ def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo
     thousand brokers is quicker than keeping their deadlines in order.
     """
     due = [(key, live) for key, live in tables.broker_live_table.items() if live.expires_at() < now]
-    return sorted(due, key=lambda found: (found[1].expires_at(), found[0]))
+    return sorted(due, key=lambda item: (item[1].expires_at(), item[0]))
 
 
 class Removal(NamedTuple):

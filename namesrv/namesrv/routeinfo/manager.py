@@ -205,7 +205,7 @@ class RouteInfoManager:
     def touch(
         self, key: BrokerAddrInfo, connection_id: int, state: Mapping[str, Any] | None = None
     ) -> BrokerLiveInfo | None:
-        """Count a heartbeat; return the live entry, or None if the broker is unknown."""
+        """Refresh the live entry of a broker by a heartbeat, and return the entry; None if the broker is unknown."""
         live = self.tables.broker_live_table.get(key)
         if live is None:
             return None
@@ -330,11 +330,11 @@ class RouteInfoManager:
     async def _evict(self, due: Sequence[tuple[BrokerAddrInfo, BrokerLiveInfo]], section: WriteSection) -> int:
         """Evict these silent brokers, unless a heartbeat or removal came later; return the number of evictions."""
         evicted = 0
-        for key, found in due:
+        for key, live in due:
             if key in self.tables.broker_live_table:
                 # The removal is fenced by the time of the last heartbeat only: a change of the connection alone does
                 # not show that the broker lives.
-                removal = Removal(key, "silent", "last_update", found.last_update, self.scans)
+                removal = Removal(key, "silent", "last_update", live.last_update, self.scans)
                 evicted += await run_in_steps(remove(section, removal))
         return evicted
 

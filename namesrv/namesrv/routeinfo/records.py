@@ -60,7 +60,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
         return self.last_update + self.expiry_seconds
 
     def is_suspect(self, now: float, last_seen: float | None = None) -> bool:
-        """True if the broker has missed a heartbeat; `last_seen` is that over a connection that is not its own."""
+        """True if the broker has missed a heartbeat; `last_seen` replaces the last heartbeat of the live entry."""
         last = self.last_update if last_seen is None else last_seen
         return now - last > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
 

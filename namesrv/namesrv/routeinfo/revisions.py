@@ -86,14 +86,17 @@ class RouteRevisions:
         return self.last_change_of(topic, self._routed.get(topic))
 
     def last_change_of(self, topic: str, row: TopicRow | None) -> int:
-        """Return the same for a topic with this row; a change that is not noted yet may have replaced the row."""
+        """Return the revision of the last change of a topic whose row is `row`.
+
+        The row in the table may be newer: a change is applied before it is noted here.
+        """
         if row is not None:
             return row.revision
-        found = self._gone.get(topic, 0)
+        latest = self._gone.get(topic, 0)
         for number, row_changes in self._large:
-            if number > found and topic in row_changes.rows:
-                found = number
-        return found
+            if number > latest and topic in row_changes.rows:
+                latest = number
+        return latest
 
     def changed_since(self, topics: Iterable[str], since: int) -> list[str] | None:
         """Return the topics that changed after `since`; None if `since` is too old or of the future."""

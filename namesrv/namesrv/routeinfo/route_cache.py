@@ -152,7 +152,10 @@ class RouteCache(Generic[T]):
             self._forget_first()
 
     def _is_in_use(self, made: "_Made") -> bool:
-        """True if the topic still has that row; other topics with the row lose the response and get a new one."""
+        """True if the topic of the cached response still has the row of the response.
+
+        Other topics may still have the row: their response is dropped as well, and encoded again for the next request.
+        """
         return self.tables.topic_queue_table.get(made.topic) is made.row
 
     def _forget_first(self) -> None:

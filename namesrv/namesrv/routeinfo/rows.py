@@ -1,7 +1,8 @@
 """Rows of the topic table, shared by topics, and the changes of rows.
 
-Nearly all topics of a broker have the same queues on the same brokers, and change together. So topics that made the
-same step share one row object, and a change is worked out once per row, not once per topic.
+Nearly all topics of a broker have the same queues on the same brokers, and change together. A *step* leads from the row
+of a topic before a change to its row after the change. Topics that made the same step share one row object, so that a
+change is computed once per row, not once per topic.
 tests/namesrv/routeinfo/test_rows.py shows these invariants:
 
 1. Topics that share a row have the same queues. A row's queues never change: another row takes its place.
@@ -222,7 +223,10 @@ def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
 
 
 def _common(size: int, are_same: Callable[[int, int], bool]) -> int:
-    """Return the length of the common part from one end; `are_same` compares the elements from low to high."""
+    """Return the length of the common part, by bisection.
+
+    `are_same(low, high)` compares the elements with numbers from `low` to `high`, counted from one end of both rows.
+    """
     same = 0
     while size > same:
         middle = (same + size + 1) // 2

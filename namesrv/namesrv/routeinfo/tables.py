@@ -74,12 +74,13 @@ class RouteTables:
         self.connections = BrokerConnections()
         # The number of the last registration, its generation.
         self.last_generation = 0
-        # Counters of changes, for holders of copies. Membership: a broker comes, goes or changes its name or id, or a
-        # write permission is removed or returns, since a snapshot holds both; and, once, the wait for brokers ends.
+        # By the next three counters, values that were computed from the tables are recognised as outdated. `membership`
+        # grows with every change of a snapshot's contents: a broker comes, goes or changes its name or id; a write
+        # permission is removed or returns; the wait for the brokers of the last boot ends.
         self.membership = 0
-        # A broker comes, goes, or moves to another connection or account, or a broker's connection closes.
+        # Grows when a broker comes, goes, or moves to another connection or account, or a broker's connection closes.
         self.ownership_changes = 0
-        # All digests are dropped, since the options have changed by which registrations are planned.
+        # Grows when all digests are dropped, because the options have changed by which registrations are planned.
         self.option_changes = 0
 
     def __repr__(self) -> str:
@@ -93,7 +94,7 @@ class RouteTables:
         return _TOPIC_BYTES * len(self.topic_queue_table) + _BROKER_BYTES * len(self.broker_live_table)
 
     def name_of_broker(self, name: str) -> str:
-        """Return the tables' own string of a broker's name: rows hold it while their topics change one by one."""
+        """Return the tables' own string of a broker's name, which the rows of all its topics share."""
         group = self.broker_addr_table.get(name)
         return name if group is None else group.broker_name
 
@@ -147,7 +148,7 @@ class RouteTables:
         """Prepare changes, yielding about every millisecond; they must be the next changes to be applied."""
         groups, known = changes.groups, self.broker_addr_table
         groups_before = {name: known.get(name) for name, group in groups.items() if known.get(name) != group}
-        moved = groups.keys() if self._move_filter_servers(changes) else groups_before.keys()
+        moved = groups.keys() if self._changes_filter_servers(changes) else groups_before.keys()
         # A changed broker group also changes routes of topics whose queues stay; no row contains a dropped group.
         moved_groups = [name for name in moved if groups[name] is not None]
         yield from self.revisions.settle()
@@ -155,7 +156,7 @@ class RouteTables:
         topics.row_changes.groups_before.update(groups_before)
         return Prepared(changes, topics)
 
-    def _move_filter_servers(self, changes: Changes) -> bool:
+    def _changes_filter_servers(self, changes: Changes) -> bool:
         """True if the changes modify the filter servers of a broker."""
         known = self.filter_server_table
         return any(known.get(key, ()) != servers for key, servers in changes.filter_servers.items()) or any(

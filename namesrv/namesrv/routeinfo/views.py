@@ -30,7 +30,7 @@ def topic_route(
 def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[str, tuple[str, ...]]:
     if not tables.filter_server_table:
         return {}
-    found = {}
+    by_addr = {}
     for group in groups:
         for addr in group.broker_addrs.values():
             key = BrokerAddrInfo(group.cluster, addr)
@@ -38,8 +38,8 @@ def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[s
             # Only the broker's own filter servers count: a group that moved keeps its first cluster's name, where
             # another broker may live now.
             if servers and tables.broker_live_table[key].broker_name == group.broker_name:
-                found[addr] = servers
-    return found
+                by_addr[addr] = servers
+    return by_addr
 
 
 def system_topics(tables: RouteTables) -> tuple[list[str], str | None]:

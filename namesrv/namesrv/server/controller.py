@@ -175,9 +175,9 @@ class NamesrvController:
         self._limits = limits or Limits.of(settings)
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         # Set by SIGHUP to request a reload.
-        self._reload_asked = asyncio.Event()
+        self._reload_requested = asyncio.Event()
         self._read_again: Callable[[], Loaded] | None = None
         # (host, port) of every listening socket; empty until the server listens.
         self.addresses: list[tuple[str, int]] = []
@@ -228,15 +228,15 @@ class NamesrvController:
         snapshotter = Snapshotter(namesrv, self._settings.data_dir / "snapshot.json")
         async with AsyncExitStack() as stack:
             await self._start(housekeeping, snapshotter, stack)
-            await self._stop_asked.wait()
+            await self._stop_requested.wait()
             await self._leave(snapshotter)
 
     def ask_to_stop(self) -> None:
         """Request an orderly stop."""
-        self._stop_asked.set()
+        self._stop_requested.set()
 
     def _signalled(self, number: signal.Signals, deadline: ExitDeadline) -> None:
-        if self._stop_asked.is_set():
+        if self._stop_requested.is_set():
             event(logger, logging.WARNING, "stopped_at_once", signal=number.name)
             log.flush(_HASTY_FLUSH_SECONDS)
             os._exit(128 + number)
@@ -249,7 +249,7 @@ class NamesrvController:
             # The terminal window was closed: the operator can no longer stop the server.
             self._signalled(signal.SIGHUP, deadline)
         else:
-            self._reload_asked.set()
+            self._reload_requested.set()
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class NamesrvController:
                 *(() if guard is None else (guard.observe,)),
             ],
         )
-        answers = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
+        encoded_routes = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
             tables,
             liveness,
@@ -310,7 +310,7 @@ class NamesrvController:
             sink=sink,
             is_connected=connections.__contains__,
             network_of=lambda number: connections[number].peer.network if number in connections else "",
-            forget_responses=answers.clear,
+            forget_responses=encoded_routes.clear,
             on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=None if log is None else log.touched,
             on_publish=None if log is None else log.routes_published,
@@ -325,10 +325,10 @@ class NamesrvController:
             clock=clock,
             kv=kv,
             manager=manager,
-            answers=answers,
+            encoded_routes=encoded_routes,
             fast_path=FastPath(
                 manager,
-                answers,
+                encoded_routes,
                 views=views,
                 open_classes=None if guard is None else guard.open_classes,
                 log=log,
@@ -439,7 +439,7 @@ class NamesrvController:
             event(logger, logging.INFO, "waiting", reason=reason)
         namesrv.service_manager.ready(reason)
         if self._read_again is not None:
-            spawn(Reloader(namesrv, self._read_again).run(self._reload_asked))
+            spawn(Reloader(namesrv, self._read_again).run(self._reload_requested))
         self.listening.set()
 
     # -- leaving ------------------------------------------------------------------------------------------------------

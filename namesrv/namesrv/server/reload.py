@@ -41,11 +41,11 @@ class Reloader:
     namesrv: Namesrv
     read: Callable[[], Loaded]
 
-    async def run(self, asked: asyncio.Event) -> None:
+    async def run(self, requested: asyncio.Event) -> None:
         """Reload on each request, until cancelled; requests that come before a reload begins share it."""
         while True:
-            await asked.wait()
-            asked.clear()
+            await requested.wait()
+            requested.clear()
             namesrv = self.namesrv
             namesrv.service_manager.reloading()
             try:

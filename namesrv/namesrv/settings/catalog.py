@@ -107,8 +107,8 @@ def _catalog() -> Iterable[Setting]:
         )
 
 
-# These settings say where the server is, what it waits for, and how long routes stay stale: the heartbeat log records
-# the last ones at its start, and the report relies on the record.
+# Settings for addresses, waits and staleness. The `start` line of the heartbeat log has those for staleness, and the
+# report relies on that line.
 NEED_RESTART: Final = frozenset(
     {
         # A server has access rules from its start, or never.

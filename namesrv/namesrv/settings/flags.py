@@ -85,16 +85,16 @@ class CommandLine:
 
 def parse(argv: Sequence[str]) -> CommandLine:
     """Parse the arguments; values are checked later, together with values from other sources."""
-    found = argparse.Namespace(action=Action.RUN, toml_file=None, properties_file=None, tls_properties_file=None)
+    parsed = argparse.Namespace(action=Action.RUN, toml_file=None, properties_file=None, tls_properties_file=None)
     try:
-        _, unknown = _parser().parse_known_args(argv, found)
+        _, unknown = _parser().parse_known_args(argv, parsed)
         problems = list(_complaints(unknown))
     except argparse.ArgumentError as error:
         message = next((ours for theirs, ours in _REWORDED.items() if error.message.startswith(theirs)), error.message)
         problems = [f"flag {error.argument_name} {message}" if error.argument_name else message]
-    given = {name: value for name, value in vars(found).items() if name in SETTINGS}
-    files = (found.toml_file, found.properties_file, found.tls_properties_file)
-    return CommandLine(found.action, given, *files, tuple(problems))
+    given = {name: value for name, value in vars(parsed).items() if name in SETTINGS}
+    files = (parsed.toml_file, parsed.properties_file, parsed.tls_properties_file)
+    return CommandLine(parsed.action, given, *files, tuple(problems))
 
 
 def help_text() -> str:

@@ -20,5 +20,5 @@ class EventRing:
 
     def since(self, seq: int, limit: int) -> list[dict[str, Any]]:
         """The last `limit` events after `seq` that are still in the ring, oldest first."""
-        found = [event for event in self._events if event["seq"] > seq]
-        return found[-limit:]
+        newer = [event for event in self._events if event["seq"] > seq]
+        return newer[-limit:]

@@ -10,7 +10,7 @@ _CLOSED_TWICE: Final = 2
 
 
 class ServerProtocols:
-    """The protocol of each server, as this process has found out; client, agent and namesrvctl share the rule.
+    """The protocols of the servers that this process has connected to, for client, agent and namesrvctl.
 
     An unknown server gets a native SERVER_INFO. A response means the native protocol; code 3, or two consecutive
     connections that close without a response, mean RocketMQ's. The result is dropped when a connection closes before

@@ -237,8 +237,8 @@ class TlsClientSettings(CheckedSettings):
             # With TLS explicitly off, the TLS settings in the environment do not apply.
             return given
         names = {name: f"NAMESRV_{name.upper()}" for name in TlsClientSettings.model_fields}
-        found = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
-        return {**found, **given}
+        from_environment = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
+        return {**from_environment, **given}
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

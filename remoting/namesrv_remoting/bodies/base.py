@@ -44,10 +44,10 @@ def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_b
         if len(data) > fastjson.MAX_BYTES:
             raise
     try:
-        found: T = fastjson.loads(data, decoder.type)
+        value: T = fastjson.loads(data, decoder.type)
     except fastjson.FastjsonError as error:
         raise _unreadable(what, error) from error
-    return found
+    return value
 
 
 def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:

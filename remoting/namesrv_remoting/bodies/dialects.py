@@ -108,8 +108,8 @@ class Dialect:
 
     def read(self, kind: type[T], body: bytes, *, what: str = "", max_bytes: int = MAX_FRAME_BYTES) -> T:
         """The value in the body of a request. Raises BadRequestError if it has another type, or is too large."""
-        found: Any = self._read(self._decoder(kind), body, what or kind.__name__, max_bytes=max_bytes)
-        return msgspec.convert(found, kind, from_attributes=True) if self is JSON else found
+        value: Any = self._read(self._decoder(kind), body, what or kind.__name__, max_bytes=max_bytes)
+        return msgspec.convert(value, kind, from_attributes=True) if self is JSON else value
 
     def read_response(self, kind: type[T], body: bytes) -> T:
         """The value in the body of a response. Raises RemoteProtocolError if the body has another type."""
@@ -119,17 +119,17 @@ class Dialect:
             if self is JSON and b"null" in body:
                 # fastjson leaves out null members; explicit nulls of other servers count as missing, too.
                 with suppress(ResponseError, RecursionError, UnicodeEncodeError):
-                    found = read_json(_anything, body, kind.__name__)
-                    return self.read(kind, msgspec.json.encode(fastjson.without_nulls(found)))
+                    value = read_json(_anything, body, kind.__name__)
+                    return self.read(kind, msgspec.json.encode(fastjson.without_nulls(value)))
             raise RemoteProtocolError(str(error)) from error
 
     def read_data_version(self, body: bytes) -> DataVersion | None:
         """The DataVersion in the body of a request; None for an empty body. Raises BadRequestError."""
         if not body:
             return None
-        found = self._read(self._data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
+        version = self._read(self._data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
         # Every heartbeat of a RocketMQ broker has a DataVersion; this takes half the time of msgspec.convert.
-        return found and DataVersion(found.counter, found.state_version, found.timestamp)
+        return version and DataVersion(version.counter, version.state_version, version.timestamp)
 
 
 JSON: Final = Dialect(_encode_json, _json_decoder, read_json, _json_decoder(DataVersion | None))

@@ -108,8 +108,8 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
     """Decode the body of a PULL_ROUTES request, a large body slice by slice. Raises BadRequestError."""
     topics: dict[str, None] = {}
     if len(body) <= CHUNK_BYTES:
-        asked = PullRoutesRequest.read(body)
-        topics.update(dict.fromkeys(asked.topics))
+        request = PullRoutesRequest.read(body)
+        topics.update(dict.fromkeys(request.topics))
     else:
         from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # clients do not need this module
 
@@ -134,8 +134,8 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
         )
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
         yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "request").read(members)
-        asked = PullRoutesRequest.read(NATIVE.encode(others))
-    return Pull(topics.keys(), asked.boot_id, asked.since, asked.wait_ms, asked.observes is True)
+        request = PullRoutesRequest.read(NATIVE.encode(others))
+    return Pull(topics.keys(), request.boot_id, request.since, request.wait_ms, request.observes is True)
 
 
 class _Heartbeat(msgspec.Struct, gc=False):

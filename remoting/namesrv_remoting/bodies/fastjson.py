@@ -99,19 +99,19 @@ def _in_standard_json(data: bytes) -> bytes:
         elif token.lastindex == _BLANKS:
             written.append(" ")
         else:
-            written.append(f'"{_UNUSUAL.sub(_usual, token[token.lastindex or 0])}"')
+            written.append(f'"{_UNUSUAL.sub(_standard_token, token[token.lastindex or 0])}"')
         at = token.end()
     return "".join(written).encode()
 
 
-def _usual(found: re.Match[str]) -> str:
-    byte, escape, raw = found.groups()
+def _standard_token(token: re.Match[str]) -> str:
+    byte, escape, raw = token.groups()
     if byte is not None:
         return rf"\u00{byte}"
     if raw is not None:
         return r"\"" if raw == '"' else rf"\u{ord(raw):04x}"
     # Escapes that fastjson does not know either stay unchanged, and the parser refuses them.
-    return _ESCAPES.get(escape, found[0])
+    return _ESCAPES.get(escape, token[0])
 
 
 def coerce_ext_fields(members: dict[str, Any]) -> dict[str, str]:

@@ -106,16 +106,16 @@ def decode_body(
             inflated, with_mappings=version >= VERSION_MAPPING_TAIL, tally=_tally_of_stream(body, limits)
         )
         return RegisterBrokerBody(topics, data_version, mappings, filter_servers)
-    found = _Found(Tally(limits.max_topics), filter_servers=None if is_bare else [])
+    parts = _PartialBody(Tally(limits.max_topics), filter_servers=None if is_bare else [])
     if len(body) > _WHOLE_BYTES:
-        yield from JsonSlices(body, _WHAT).read(found.of_wrapper() if is_bare else found.of_json())
+        yield from JsonSlices(body, _WHAT).read(parts.of_wrapper() if is_bare else parts.of_json())
     elif is_bare:
-        found.take_wrapper(read_json(_json_wrapper, body, _WHAT))
+        parts.take_wrapper(read_json(_json_wrapper, body, _WHAT))
     else:
         whole = read_json(_json_body, body, _WHAT)
-        found.take_wrapper(whole.topic_config_serialize_wrapper)
-        found.take_filter_servers(whole.filter_server_list)
-    return (yield from found.registration())
+        parts.take_wrapper(whole.topic_config_serialize_wrapper)
+        parts.take_filter_servers(whole.filter_server_list)
+    return (yield from parts.registration())
 
 
 def decode_native_body(
@@ -132,9 +132,9 @@ def decode_native_body(
     else:
         tally = Tally(limits.max_topics)
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
-    found = _Found(tally, filter_servers=None)
-    yield from MsgpackSlices(chunks, _WHAT, "registration").read(found.of_native())
-    return (yield from found.registration())
+    parts = _PartialBody(tally, filter_servers=None)
+    yield from MsgpackSlices(chunks, _WHAT, "registration").read(parts.of_native())
+    return (yield from parts.registration())
 
 
 def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
@@ -145,7 +145,7 @@ def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
     return Tally(min(limits.max_topics, max(_FREE_TOPICS, _TOPICS_PER_BYTE * len(body))))
 
 
-class _Found:
+class _PartialBody:
     """The content of a registration decoded so far; if a member occurs twice, the last one counts."""
 
     def __init__(self, tally: Tally, *, filter_servers: list[str] | None) -> None:

@@ -97,8 +97,8 @@ class _QueueDatas(msgspec.Struct, frozen=True):
 
 def read_queue_datas(dialect: Dialect, body: bytes) -> list[QueueData]:
     """The queues in a TopicRouteData body; 217 uses no other member. Raises BadRequestError."""
-    found = dialect.read(_QueueDatas, body, what="TopicRouteData", max_bytes=MAX_QUEUE_DATAS_BYTES)
-    return found.queue_datas or []
+    route = dialect.read(_QueueDatas, body, what="TopicRouteData", max_bytes=MAX_QUEUE_DATAS_BYTES)
+    return route.queue_datas or []
 
 
 def read_route(body: bytes) -> TopicRouteData:

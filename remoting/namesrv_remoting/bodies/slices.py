@@ -177,10 +177,10 @@ class JsonSlices:
         at = yielded = at + 1
         depth, steps = 1, 0
         while True:
-            found = _BRACKET.match(self._data, at, at + _WINDOW)
-            if found is None or found.end() == at:
+            bracket_match = _BRACKET.match(self._data, at, at + _WINDOW)
+            if bracket_match is None or bracket_match.end() == at:
                 self._fail("unterminated object, array or string", start)
-            at, bracket = self._checked(start, found.end(), max_bytes), found[1]
+            at, bracket = self._checked(start, bracket_match.end(), max_bytes), bracket_match[1]
             if bracket:
                 depth += 1 if bracket in b"{[" else -1
             if not depth:
@@ -212,11 +212,11 @@ class JsonSlices:
 
     def _next(self, at: int) -> tuple[int, bool]:
         """The position after a comma or the end of an object, and True for the end."""
-        found = _NEXT.match(self._data, at, at + _WINDOW)
-        if found is None:
+        next_match = _NEXT.match(self._data, at, at + _WINDOW)
+        if next_match is None:
             self._fail("expected ',' or '}'", at)
         # Blanks after the end belong to the next item.
-        return (found.end(), False) if found[1] == b"," else (found.end(1), True)
+        return (next_match.end(), False) if next_match[1] == b"," else (next_match.end(1), True)
 
     def _blanks(self, at: int) -> int:
         blanks = _BLANKS.match(self._data, at, at + _WINDOW)

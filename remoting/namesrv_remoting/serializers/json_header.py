@@ -80,22 +80,22 @@ def decode(frame: Frame) -> RemotingCommand:
 
 def _read_leniently(data: bytes) -> _Header:
     try:
-        found = fastjson.loads(data, _LenientHeader)
-        ext_fields = None if found.extFields is None else fastjson.coerce_ext_fields(found.extFields)
+        header = fastjson.loads(data, _LenientHeader)
+        ext_fields = None if header.extFields is None else fastjson.coerce_ext_fields(header.extFields)
     except fastjson.FastjsonError as error:
         raise RemoteProtocolError(f"header cannot be read: {error}", reason="header") from error
-    language = found.language
+    language = header.language
     if isinstance(language, int) and not isinstance(language, bool):
         # fastjson also accepts the ordinal of an enum.
         if language not in _LANGUAGES.values():
             raise RemoteProtocolError(f"header field language: unknown language code {language}", reason="header")
         language = LanguageCode(language).name
     return _Header(
-        found.code or 0,
-        found.flag or 0,
-        found.opaque,
-        found.version or 0,
+        header.code or 0,
+        header.flag or 0,
+        header.opaque,
+        header.version or 0,
         language if isinstance(language, str) else "JAVA",
-        found.remark if isinstance(found.remark, str) else None,
+        header.remark if isinstance(header.remark, str) else None,
         ext_fields,
     )

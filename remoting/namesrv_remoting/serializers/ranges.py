@@ -5,7 +5,7 @@ from typing import Final
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 
 INT32: Final = range(-(1 << 31), 1 << 31)
-# A registration, the header with the most fields, has nine (D4 of the security notes).
+# A registration, the header with the most fields, has nine.
 MAX_EXT_FIELDS: Final = 256
 MAX_EXT_KEY_BYTES: Final = 255
 MAX_EXT_VALUE_BYTES: Final = 32 * 1024

@@ -44,9 +44,9 @@ class Side:
 
     # the title of the side: a path, or a span of time
     name: str
-    # for logs: the settings of their report
+    # the settings of the report of logs
     settings: Settings | None = None
-    # for a finished report: its summary
+    # the summary of a finished report
     summary: Mapping[str, Any] | None = None
 
 
@@ -61,12 +61,12 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
     with written_aside(out) as aside:
         codes = [_make(name, side, aside, make_report) for name, side in sides.items()]
         before, after = (side.summary or _read(aside / name / _SUMMARY) for name, side in sides.items())
-        found = comparison(before, after)
+        compared = comparison(before, after)
         verdicts = judge(after, own.gates, before=before)
         if own.fail_if_worse:
-            is_worse = found["verdict"] in {"worse", "mixed"}
-            verdicts.append(Verdict("worse", failed=is_worse, says=f"worse: {found['says']}"))
-        made = {**found, "gates": [asdict(verdict) for verdict in verdicts]}
+            is_worse = compared["verdict"] in {"worse", "mixed"}
+            verdicts.append(Verdict("worse", failed=is_worse, says=f"worse: {compared['says']}"))
+        made = {**compared, "gates": [asdict(verdict) for verdict in verdicts]}
         names = {name: side.name for name, side in sides.items()}
         reports = {name: f"{name}/report.html" for name, side in sides.items() if side.settings is not None}
         write_json(aside / "comparison.json", made)
@@ -162,13 +162,13 @@ def _side(settings: Settings, given: str) -> Side:
 def _read(path: Path) -> Mapping[str, Any]:
     """Read a summary. Raises UsageError when the file is not a summary of this schema."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
-    if not isinstance(found, dict) or not {"input", "registry", "client", "findings"} <= set(found):
+    if not isinstance(document, dict) or not {"input", "registry", "client", "findings"} <= set(document):
         raise UsageError(f"{path}: not a summary of {PROGRAM}")
-    if found["schema"] != SCHEMA:
-        raise UsageError(f"{path}: summary of schema {found['schema']}, this version compares schema {SCHEMA}")
-    return found
+    if document["schema"] != SCHEMA:
+        raise UsageError(f"{path}: summary of schema {document['schema']}, this version compares schema {SCHEMA}")
+    return document

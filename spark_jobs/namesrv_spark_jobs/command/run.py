@@ -31,7 +31,7 @@ class Sources:
     """The input of an analysis: log files, or with --follow tables of their lines."""
 
     files: list[str]
-    # for tables: the log files of their lines, and whether each was whole; None for log files
+    # the log files from which tables were made, and whether each was whole; None for log files
     taken_in: Mapping[str, bool] | None = None
 
 
@@ -55,11 +55,11 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
         if settings.follow:
             followed = follow.followed_directory(settings.inputs)
             follow.inherit(out, aside, followed)
-            found = follow.to_read(followed, aside)
+            inputs = follow.to_read(followed, aside)
         else:
             # raises for a mistyped path before an engine starts
-            found = log_files(settings.inputs, say)
-        choice = choose(settings, found, out)
+            inputs = log_files(settings.inputs, say)
+        choice = choose(settings, inputs, out)
         say(f"{choice.name} engine: {choice.why}")
         conf = {**progress, **settings.conf}
         # the engine is closed before the directory is renamed or removed, since Spark's tasks write into it
@@ -92,7 +92,7 @@ def analysed(
     named = " ".join(settings.inputs)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            found = analyse(engine, sources.files, settings.options, progress, taken_in=sources.taken_in)
+            analysis = analyse(engine, sources.files, settings.options, progress, taken_in=sources.taken_in)
         except FileNotFoundError as error:
             raise UsageError(f"no closed log files in {named}") from error
         except MissingFileError as error:
@@ -103,5 +103,5 @@ def analysed(
         except UsageError as error:
             raise UsageError(f"{named}: {error}") from error
         else:
-            return sources, found
+            return sources, analysis
     raise AssertionError  # the last attempt returns or raises

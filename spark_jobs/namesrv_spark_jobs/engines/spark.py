@@ -106,9 +106,9 @@ class SparkEngine:
 
     def _file_names(self, files: Sequence[str]) -> DataFrame:
         tables, texts = _divided(files)
-        found = list(self._of_text(texts).inputFiles()) if texts else []
+        read_files = list(self._of_text(texts).inputFiles()) if texts else []
         # the names are one array literal: with Spark Connect, a DataFrame of local rows would need pandas
-        listed = F.array(*(F.lit(name) for name in found)).cast("array<string>")
+        listed = F.array(*(F.lit(name) for name in read_files)).cast("array<string>")
         names = self.spark.range(1).select(F.explode(listed).alias("name"))
         if tables:
             names = names.unionByName(self._of_parquet(tables).select(F.col("file").alias("name")).distinct())
@@ -133,8 +133,8 @@ class SparkEngine:
         return table.repartition(max(1, math.ceil(rows / _ROWS_PER_TASK)), key)
 
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
-        found = _at_once({name: table.collect for name, table in tables.items()})
-        return {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
+        rows_by_name = _at_once({name: table.collect for name, table in tables.items()})
+        return {name: [row.asDict(recursive=True) for row in rows] for name, rows in rows_by_name.items()}
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
         self._lines(files).write.mode("append").parquet(f"file://{folder}")
@@ -170,12 +170,12 @@ def _unpacked(packed: DataFrame, columns: Sequence[str], sparse: Sequence[str]) 
     return packed.select(*(F.col(f"{_PACKED}.{name}" if name in sparse else name).alias(name) for name in columns))
 
 
-def _from_table(name: str, kind: str, found: str | None) -> Column:
-    if found == kind:
+def _from_table(name: str, kind: str, stored_type: str | None) -> Column:
+    if stored_type == kind:
         return F.col(name)
-    if found is None:
+    if stored_type is None:
         return F.lit(None).cast(kind).alias(name)
-    if kind == "string" and found.startswith(("array", "struct", "map")):
+    if kind == "string" and stored_type.startswith(("array", "struct", "map")):
         return F.to_json(name).alias(name)
     return F.expr(f"try_cast(`{name}` as {kind})").alias(name)
 

@@ -25,33 +25,33 @@ class LogsError(Exception):
 
 def files_of(folders: Sequence[str], span: Span) -> list[str]:
     """The files with lines of a span, sorted. Files outside of folders of hours always count. Raises LogsError."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for folder in folders:
         if not Path(folder).is_dir():
             raise LogsError(f"{folder}: no such directory")
-        found |= _below(Path(folder), span)
-    size = sum(found.values())
+        sizes |= _below(Path(folder), span)
+    size = sum(sizes.values())
     if size > MOST_BYTES:
         moments = f"from {written(span.from_ms)} to {written(span.to_ms)}"
         limit = f"limit {MOST_BYTES >> 20} MiB; choose a shorter time, or run namesrv-staleness"
         raise LogsError(f"the logs {moments} are {size >> 20} MiB, {limit}")
-    return sorted(found)
+    return sorted(sizes)
 
 
 def _below(folder: Path, span: Span) -> dict[str, int]:
     """The sizes of the files by path."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")) and _is_near(root, name, span))
         for name in names:
             if name.endswith(SUFFIXES) and not name.startswith(("_", ".")):
                 path = Path(root, name)
                 try:
-                    found[str(path.resolve())] = path.stat().st_size
+                    sizes[str(path.resolve())] = path.stat().st_size
                 except FileNotFoundError:
                     # the file was removed, or just closed; in that case the next reading finds it
                     continue
-    return found
+    return sizes
 
 
 def _is_near(root: str, name: str, span: Span) -> bool:

@@ -65,7 +65,7 @@ from namesrv_spark_jobs.transforms.output_rows import whole_ms
 
 Row = Mapping[str, Any]
 
-# expiries that are shown beside the one of a request
+# expiries that a what-if shows beside the requested one
 OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
 # The lines before a span tell which brokers are registered at its begin.
 _BEFORE_MS: Final = HOUR_MS
@@ -76,9 +76,9 @@ _ANY_SETTING: Final = WhatIf(expiry_ms=(LEAST_EXPIRY_MS,), scan_ms=(1,), poll_ms
 _MEMORY: Final = "1GB"
 # intervals are rarely longer than so many usual intervals
 _USUAL_PERIODS: Final = 1.25
-# a reading of logs that are still being written is used for this time
+# A reading of logs that are still being written is used for this time, or for `_REST` times the time that the reading
+# took, if that is longer.
 _FRESH_SECONDS: Final = 60.0
-# or for so many times the time that the reading took, if that is longer
 _REST: Final = 10
 _MOST_READINGS: Final = 2
 # more registration periods than that would be drawn as one grey band
@@ -98,11 +98,11 @@ class _Read:
     """The tables of one span."""
 
     engine: EmbeddedEngine
-    # closes the engine and removes its folder
+    # the callbacks that close the engine and remove its folder
     kept: ExitStack
     about: Reading
     tables: Tables
-    # see `replay.silences`: all of them, and the few that are longer than `usual`
+    # all rows of `replay.silences`, and the few rows with a silence longer than `usual`
     silences: DataFrame
     long_silences: DataFrame
     # nearly all silences are at most this long, microseconds
@@ -162,8 +162,8 @@ class Readings:
                 case WhatIfRequest():
                     return _what_ifs(read, request)
 
-    def _reading(self, asked: Span, *, is_exact: bool) -> _Read:
-        span = _read_for(asked)
+    def _reading(self, requested: Span, *, is_exact: bool) -> _Read:
+        span = _read_for(requested)
         for read in reversed(self._kept):
             is_fresh = time.monotonic() - read.began < max(_FRESH_SECONDS, _REST * read.seconds)
             is_wanted = span == read.about.span if is_exact else span in read.about.span
@@ -173,7 +173,7 @@ class Readings:
                 return read
         newest = self._read(span)
         self._kept.append(newest)
-        # these readings lie within the newest one
+        # A reading whose span lies within that of the newest one is not needed any more.
         self._drop([read for read in self._kept[:-1] if read.about.span in newest.about.span])
         self._drop(self._kept[:-_MOST_READINGS])
         return newest
@@ -199,10 +199,10 @@ class Readings:
             EmbeddedEngine(Path(folder), memory=_MEMORY) as engine,
         ):
             try:
-                found = analyse(engine, self._files(span), options, lambda _: None)
+                analysis = analyse(engine, self._files(span), options, lambda _: None)
             except NothingToReadError:
                 raise LogsError(f"no line of a log {_moments(span)} could be read") from None
-            return Report(html=page(found.summary, found.charts))
+            return Report(html=page(analysis.summary, analysis.charts))
 
     def _read(self, span: Span) -> _Read:
         files = self._files(span)
@@ -243,9 +243,9 @@ class Readings:
             )
 
 
-def _read_for(asked: Span) -> Span:
+def _read_for(requested: Span) -> Span:
     """The span to read for a request: whole hours, and one hour before."""
-    return Span(asked.from_ms - _BEFORE_MS, asked.to_ms).hours()
+    return Span(requested.from_ms - _BEFORE_MS, requested.to_ms).hours()
 
 
 def _moments(span: Span) -> str:
@@ -277,11 +277,11 @@ def _runs(read: _Read) -> list[Run]:
 def _timeline(read: _Read, request: TimelineRequest) -> Timeline:
     """The timeline rows, sorted by broker and server."""
     tables = read.tables
-    found: dict[tuple[Broker, str], TimelineRow] = {}
+    rows_by_place: dict[tuple[Broker, str], TimelineRow] = {}
 
     def row_of(row: Row) -> TimelineRow:
         key = (_broker(row), row["nameserver"] or "")
-        return found.setdefault(
+        return rows_by_place.setdefault(
             key, TimelineRow(broker=key[0], nameserver=key[1], periods=[], silences=[], fenced_ms=[])
         )
 
@@ -294,7 +294,7 @@ def _timeline(read: _Read, request: TimelineRequest) -> Timeline:
     fenced = tables.moments.filter(F.col("event") == "fenced")
     for row in _shown(read, request, fenced.withColumns({"began": F.col("mono"), "ended": F.col("mono")})):
         row_of(row).fenced_ms.append(whole_ms(row["began"]))
-    rows = [found[key] for key in sorted(found, key=_place)]
+    rows = [rows_by_place[key] for key in sorted(rows_by_place, key=_place)]
     left_out = max(0, len(rows) - MOST_TIMELINE_ROWS)
     return Timeline(
         reading=read.about, span=request.span, runs=_runs(read), rows=rows[:MOST_TIMELINE_ROWS], left_out=left_out
@@ -321,10 +321,10 @@ def _shown(read: _Read, request: TimelineRequest, table: DataFrame) -> list[Row]
     known = table.drop("nameserver", "offset_ms").join(clocks, on="boot", how="inner")
     known = known.withColumns({name: F.col(name) + F.col("offset_ms") * 1000 for name in ("began", "ended")})
     span = request.span
-    asked = known.filter((F.col("ended") >= span.from_ms * 1000) & (F.col("began") < span.to_ms * 1000))
+    periods = known.filter((F.col("ended") >= span.from_ms * 1000) & (F.col("began") < span.to_ms * 1000))
     if request.text:
-        asked = asked.filter(_is_named(read.tables, request.text.lower()))
-    rows = [row.asDict() for row in asked.limit(_MOST_PERIODS + 1).collect()]
+        periods = periods.filter(_is_named(read.tables, request.text.lower()))
+    rows = [row.asDict() for row in periods.limit(_MOST_PERIODS + 1).collect()]
     if len(rows) > _MOST_PERIODS:
         raise LogsError(
             f"more than {_MOST_PERIODS} registration periods or silences; choose a shorter time, or a part of a name"
@@ -401,20 +401,20 @@ def _strip(read: _Read, request: StripRequest) -> Strip:
 
 def _strip_rows(span: Span, binned: Sequence[Row], lived: Sequence[Row]) -> list[StripRow]:
     usual = _usual_intervals(lived)
-    found: dict[tuple[Broker, str], dict[int, StripBin]] = defaultdict(dict)
+    strips: dict[tuple[Broker, str], dict[int, StripBin]] = defaultdict(dict)
     for row in binned:
-        of, key = found[_broker(row), row["nameserver"] or ""], (row["key"], _broker(row))
+        of, key = strips[_broker(row), row["nameserver"] or ""], (row["key"], _broker(row))
         of[row["bin"]] = _worse(of.get(row["bin"]), _strip_bin(row, usual[key]))
     for row in lived:
         if row["evict_seq"] is None or row["reason"] == "unregistered" or whole_ms(row["ended"]) not in span:
             continue
         number = (whole_ms(row["ended"]) - span.from_ms) * STRIP_BINS // span.length_ms
-        of = found[_broker(row), row["nameserver"] or ""]
+        of = strips[_broker(row), row["nameserver"] or ""]
         removed = StripBin(number=number, heartbeats=0, longest_ms=0, kind="removed", reason=row["reason"])
         of[number] = _worse(of.get(number), removed)
     return [
-        StripRow(broker=key[0], nameserver=key[1], bins=[found[key][number] for number in sorted(found[key])])
-        for key in sorted(found, key=_place)
+        StripRow(broker=key[0], nameserver=key[1], bins=[strips[key][number] for number in sorted(strips[key])])
+        for key in sorted(strips, key=_place)
     ]
 
 
@@ -505,7 +505,7 @@ def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict
     """The changes of a topic's route by boot and revision, in the order of revisions, each with the route after it."""
     rest = read.tables.rest
     lines = rest.filter(F.col("event") == "route").groupBy("boot", "revision").agg(F.min("mono").alias("mono"))
-    found: dict[int, dict[int, Change]] = defaultdict(dict)
+    by_boot: dict[int, dict[int, Change]] = defaultdict(dict)
     routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
     next_whole: dict[int, int | None] = {}
     # whether the route of a boot is known so far
@@ -523,7 +523,7 @@ def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict
         known[boot] = row["is_known"]
         before, routes[boot] = route, {name: ids for name, ids in (route | given).items() if name not in gone}
         certain = given if was_known else given.keys() & before.keys()
-        found[boot][row["revision"]] = Change(
+        by_boot[boot][row["revision"]] = Change(
             at_ms=whole_ms(row["mono"] + read.offsets[boot] * 1000),
             nameserver=runs[boot].nameserver,
             boot_id=runs[boot].boot_id,
@@ -534,7 +534,7 @@ def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict
             + [Member(broker_name=name, ids=before.get(name, [])) for name in sorted(gone)],
             now=_members({name: ids for name, ids in given.items() if name not in certain}),
         )
-    return found
+    return by_boot
 
 
 def _members(route: Mapping[str, list[int]]) -> list[Member]:
@@ -563,7 +563,7 @@ def _received(
     gone = rest.filter(F.col("event") == "client_gone").join(clocks, on="boot", how="inner").filter(is_past)
     staying = last.join(gone.select("boot", "client"), on=["boot", "client"], how="left_anti")
     rows = [row.asDict(recursive=True) for row in staying.collect()]
-    found = [
+    routes = [
         ReceivedRoute(
             nameserver=up[row["boot"]].nameserver,
             client=row["client"] or "",
@@ -573,7 +573,7 @@ def _received(
         )
         for row in rows
     ]
-    return sorted(found, key=lambda one: (not one.is_old, one.nameserver, one.received_ms, one.client))
+    return sorted(routes, key=lambda one: (not one.is_old, one.nameserver, one.received_ms, one.client))
 
 
 # --- what if
@@ -636,8 +636,8 @@ def _evictions(read: _Read, expiry_ms: int, scan_ms: int) -> DataFrame:
     """The evictions under one setting; only the few silences that outlast its expiry are replayed."""
     silences = read.long_silences if expiry_ms * 1000 >= read.usual else read.silences
     grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,))
-    found = replay.replayed(silences.filter(_is_longer(expiry_ms * 1000)), grid)
-    return found.withColumn("policy", F.lit(expiry_ms))
+    evicted = replay.replayed(silences.filter(_is_longer(expiry_ms * 1000)), grid)
+    return evicted.withColumn("policy", F.lit(expiry_ms))
 
 
 def _is_longer(expiry: int) -> Column:

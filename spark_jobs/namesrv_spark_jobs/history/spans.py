@@ -79,16 +79,16 @@ def moment_ms(text: str) -> int:
     Raises ValueError.
     """
     if _MILLISECONDS.fullmatch(text):
-        found = int(text)
+        milliseconds = int(text)
     else:
         try:
             moment = datetime.fromisoformat(text.strip())
         except ValueError:
             raise ValueError(f"not a valid time: {text!r} (for example 2026-03-01T03:01:52, in UTC)") from None
-        found = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    if not 0 <= found <= _LATEST_MS:
+        milliseconds = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if not 0 <= milliseconds <= _LATEST_MS:
         raise ValueError(f"not a valid time: {text!r} (from 1970 to 2200)")
-    return found
+    return milliseconds
 
 
 def written(ms: int, *, precise: bool = True) -> str:

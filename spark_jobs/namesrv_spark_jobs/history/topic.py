@@ -26,8 +26,8 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
     request = RouteRequest(span=Span(at_ms - MOST_MS, at_ms), topic=topic)
     with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:
         try:
-            found = readings.result(request)
+            past = readings.result(request)
         except LogsError as error:
             raise ValueError(str(error)) from error
-    built: dict[str, Any] = msgspec.to_builtins(found)
+    built: dict[str, Any] = msgspec.to_builtins(past)
     return built

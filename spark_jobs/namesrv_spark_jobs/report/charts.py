@@ -152,13 +152,13 @@ def _bars(row: Row, down: Iterable[Sequence[int]]) -> list[Row]:
         return {"where": place, "kind": kind, "from": begin, "to": end, "says": says}
 
     was_down = f"{server} was not running, or its log is missing, for"
-    found = [bar("down", begin, end, f"{was_down} {shown_duration(end - begin)}") for begin, end in down]
+    bars = [bar("down", begin, end, f"{was_down} {shown_duration(end - begin)}") for begin, end in down]
     for period in row["periods"]:
         reason, stale_ms, ended = period["reason"], period["stale_ms"], period["to_ms"]
         alive_until = ended - (stale_ms or 0)
         until = shown_moment(period["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
         goodbye = f" ({printable(reason)})" if reason and not stale_ms else ""
-        found.append(
+        bars.append(
             bar(
                 "alive",
                 period["from_ms"],
@@ -168,8 +168,8 @@ def _bars(row: Row, down: Iterable[Sequence[int]]) -> list[Row]:
         )
         if stale_ms:
             removed = f"removed {shown_duration(stale_ms)} later ({printable(reason)})"
-            found.append(bar("stale", alive_until, ended, f"last seen {shown_moment(period['last_ok_ms'])}, {removed}"))
-    return found
+            bars.append(bar("stale", alive_until, ended, f"last seen {shown_moment(period['last_ok_ms'])}, {removed}"))
+    return bars
 
 
 def heartbeat_intervals(bins: Sequence[Row]) -> Chart:

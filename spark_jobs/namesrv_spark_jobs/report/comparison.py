@@ -113,19 +113,19 @@ def _verdict(judged: Mapping[str, Sequence[str]]) -> str:
 
 def _groups(before: Summary, after: Summary) -> list[dict[str, Any]]:
     """The groups of all scopes whose p99 changed most; groups that only one report has come last."""
-    found = []
+    groups = []
     for scope, measure, by in _SCOPES:
         old, new = before[measure][by], after[measure][by]
         for key in sorted({*old, *new}):
             a, b = old.get(key), new.get(key)
             stats = {"a": a and a["p99"], "b": b and b["p99"], "a_count": a["count"] if a else 0}
-            found.append({"scope": scope, "key": key, **stats, "b_count": b["count"] if b else 0})
+            groups.append({"scope": scope, "key": key, **stats, "b_count": b["count"] if b else 0})
 
     def order(row: Mapping[str, Any]) -> tuple[bool, float, str, str]:
         is_alone = row["a"] is None or row["b"] is None
         return is_alone, 0.0 if is_alone else -abs(row["b"] - row["a"]), row["scope"], row["key"]
 
-    return sorted(found, key=order)[:_MOST_GROUPS]
+    return sorted(groups, key=order)[:_MOST_GROUPS]
 
 
 def _settings(before: Summary, after: Summary) -> list[dict[str, Any]]:

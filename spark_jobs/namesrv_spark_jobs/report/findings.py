@@ -6,7 +6,7 @@ from typing import Any, Final
 from namesrv_spark_jobs.report.shown import counted
 
 Summary = Mapping[str, Any]
-# severity, code, text
+# a finding: severity, code and text
 Found = Iterator[tuple[str, str, str]]
 
 _SEVERITIES: Final = ("critical", "warning", "info")
@@ -40,8 +40,8 @@ _OF_INPUT: Final = {
 
 def findings(summary: Summary) -> list[dict[str, str]]:
     """All findings, sorted by severity and code."""
-    found = [*_of_staleness(summary), *_of_replay(summary), *_of_brokers(summary), *_of_input(summary)]
-    ordered = sorted(found, key=lambda finding: (_SEVERITIES.index(finding[0]), finding[1]))
+    unordered = [*_of_staleness(summary), *_of_replay(summary), *_of_brokers(summary), *_of_input(summary)]
+    ordered = sorted(unordered, key=lambda finding: (_SEVERITIES.index(finding[0]), finding[1]))
     return [{"severity": severity, "code": code, "text": text} for severity, code, text in ordered]
 
 

@@ -215,7 +215,7 @@ def _resource(name: str) -> str:
 
 def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Setting]) -> dict[str, Chart]:
     """The charts by their ids, without empty ones."""
-    found: dict[str, Chart] = {}
+    pictures: dict[str, Chart] = {}
     if charts["registry_cdf"] or charts["client_cdf"]:
         measured = {measure: summary[measure]["all"] for measure in ("registry", "client")}
         marks = {
@@ -223,16 +223,16 @@ def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Se
             for name, stats in measured.items()
             if stats["count"]
         }
-        found["staleness-picture"] = staleness(charts, marks)
+        pictures["staleness-picture"] = staleness(charts, marks)
     brokers = charts["timeline"]["brokers"]
     for name, rows in (("picture", brokers[:_ROWS]), ("more", brokers[_ROWS:])):
         if rows:
-            found[f"timeline-{name}"] = timeline(rows, charts["timeline"])
+            pictures[f"timeline-{name}"] = timeline(rows, charts["timeline"])
     if settings:
-        found["what-if-picture"] = what_if(settings)
+        pictures["what-if-picture"] = what_if(settings)
     if any(item["count"] for item in charts["heartbeat_intervals"]):
-        found["intervals-picture"] = heartbeat_intervals(charts["heartbeat_intervals"])
-    return found
+        pictures["intervals-picture"] = heartbeat_intervals(charts["heartbeat_intervals"])
+    return pictures
 
 
 def _key_figure(measure: str, field: str) -> str:
@@ -267,5 +267,5 @@ def _label(row: Row) -> str:
 
 
 def _most(rows: Mapping[str, Any], by: str | None = None) -> list[tuple[str, Any]]:
-    """Groups by their value, or by the field `by` of it, largest first."""
+    """Groups sorted by their value, or by the field `by` of the value, largest first."""
     return sorted(rows.items(), key=lambda item: (-((item[1] if by is None else item[1][by]) or 0), item[0]))

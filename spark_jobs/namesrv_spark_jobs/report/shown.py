@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 
-# stands for a missing value
+# the text for a missing value
 NONE: Final = "\N{EN DASH}"
 # durations up to five minutes are shown in seconds: 160 s
 _IN_SECONDS_MS: Final = 300_000

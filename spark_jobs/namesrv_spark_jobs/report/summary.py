@@ -181,7 +181,7 @@ def charts(collected: Mapping[str, Sequence[Row]], made: Mapping[str, Any]) -> d
 def _timeline_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """One entry for each broker and server; those with the longest staleness first."""
     ordered = sorted(rows, key=lambda row: (-row["in_all"], row["broker"], row["nameserver"] or "", -row["rank"]))
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
     for row in ordered:
         place = {"broker": row["broker"], "nameserver": row["nameserver"] or ""}
         moments = {
@@ -191,9 +191,9 @@ def _timeline_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
             "stale_ms": row["stale"],
         }
         period = {name: None if value is None else whole_ms(value) for name, value in moments.items()}
-        entry = found.setdefault((place["broker"], place["nameserver"]), {**place, "periods": []})
+        entry = entries.setdefault((place["broker"], place["nameserver"]), {**place, "periods": []})
         entry["periods"].append({**period, "reason": row["reason"]})
-    return list(found.values())
+    return list(entries.values())
 
 
 def _downtimes(boots: Iterable[Row]) -> dict[str, list[list[int]]]:
@@ -202,15 +202,15 @@ def _downtimes(boots: Iterable[Row]) -> dict[str, list[list[int]]]:
     for boot in boots:
         runs[boot["nameserver"] or ""].append((boot["from_ms"], boot["until_ms"]))
     every = [run for own in runs.values() for run in own]
-    found: dict[str, list[list[int]]] = {}
+    by_nameserver: dict[str, list[list[int]]] = {}
     for nameserver, own in runs.items():
         end = max(last for _, last in every)
-        found[nameserver], known = [], min(first for first, _ in every)
+        by_nameserver[nameserver], known = [], min(first for first, _ in every)
         for first, last in [*sorted(own), (end, end)]:
             if first > known:
-                found[nameserver].append([known, first])
+                by_nameserver[nameserver].append([known, first])
             known = max(known, last)
-    return found
+    return by_nameserver
 
 
 def _interval_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:

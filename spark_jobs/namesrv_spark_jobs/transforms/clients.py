@@ -12,7 +12,7 @@ from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES, MOST_COUNT
 OUTCOMES = ("seen", "returned", "client_gone", "log_end")
 _ROUTE = ["boot", "topic", "revision"]
 _MEMBER = ["boot", "broker_name", "broker_id"]
-# in microseconds, later than every moment in a log
+# a time in microseconds, later than every moment in a log
 _NEVER: Final = 1 << 62
 _EXPOSURE = ["key", "evict_seq", "client", "topic"]
 
@@ -67,8 +67,8 @@ def members(routes: DataFrame, intervals: DataFrame) -> DataFrame:
     held = changes.withColumn("last", last).filter((F.size("ids") > 0) & (F.col("last") >= F.col("turn")))
     turns = held.select("boot", "topic", "name", "ids", F.explode(F.sequence("turn", "last")).alias("turn"))
     known = routes.filter("is_known").select(*_ROUTE, "turn")
-    found = turns.join(known, on=["boot", "topic", "turn"], how="inner")
-    return found.select(*_ROUTE, F.col("name").alias("broker_name"), F.explode("ids").alias("broker_id")).distinct()
+    received = turns.join(known, on=["boot", "topic", "turn"], how="inner")
+    return received.select(*_ROUTE, F.col("name").alias("broker_name"), F.explode("ids").alias("broker_id")).distinct()
 
 
 def given(rest: DataFrame, event: str, topics: Sequence[str]) -> DataFrame:
@@ -134,10 +134,10 @@ def _with_outcome(exposed: DataFrame, served: DataFrame, of_dead: DataFrame) -> 
         F.col("next_mono").isNotNull(), _end("next_mono", 1)
     )
     gone = F.when(F.col("gone").isNotNull(), _end("gone", 3))
-    found = ended.withColumn("found", F.array_min(F.array(next_one, gone, _end("last", 4))))
-    outcome = F.element_at(F.array(*(F.lit(name) for name in OUTCOMES)), F.col("found.outcome"))
-    staleness = F.col("found.at") - F.col("last_ok")
-    return found.select(*_EXPOSURE, outcome.alias("outcome"), staleness.alias("staleness"))
+    ends = ended.withColumn("end", F.array_min(F.array(next_one, gone, _end("last", 4))))
+    outcome = F.element_at(F.array(*(F.lit(name) for name in OUTCOMES)), F.col("end.outcome"))
+    staleness = F.col("end.at") - F.col("last_ok")
+    return ends.select(*_EXPOSURE, outcome.alias("outcome"), staleness.alias("staleness"))
 
 
 def _end(at: str, outcome: int | Column) -> Column:
@@ -148,15 +148,16 @@ def _end(at: str, outcome: int | Column) -> Column:
 def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataFrame:
     """The end (`later`) of each exposure whose next route still contained the broker.
 
-    Several routes may arrive at one moment, even at that of the removal, so that moment and the next one are examined.
+    Several routes may arrive at the moment of the next route, which may be that of the removal. So the routes of that
+    moment (`next_mono`) and of the next one (`then`) are examined.
     """
     given = served.select("boot", "client", "topic", "revision", "mono")
     order = W.partitionBy("boot", "client", "topic").orderBy("next_mono")
     times = given.select("boot", "client", "topic", F.col("mono").alias("next_mono")).distinct()
-    asked = known.filter(F.col("still").isNotNull())
-    asked = asked.select(*_EXPOSURE, "boot", "removed", "broker_name", "broker_id", "next_mono")
-    # `next_mono`, and the moment after it (`then`), at which the exposure ends in any case
-    nearest = asked.join(
+    exposures = known.filter(F.col("still").isNotNull())
+    exposures = exposures.select(*_EXPOSURE, "boot", "removed", "broker_name", "broker_id", "next_mono")
+    # `then` is after the removal, so the exposure ends there at the latest
+    nearest = exposures.join(
         times.withColumn("then", F.lead("next_mono").over(order)),
         on=["boot", "client", "topic", "next_mono"],
         how="left",
@@ -171,14 +172,14 @@ def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataF
 
 
 def exposed_pulls(intervals: DataFrame, members: DataFrame, pulls: DataFrame) -> DataFrame:
-    """`pulls` by eviction and topic: the responses that contained the broker after its last heartbeat.
+    """The number `pulls` of responses that contained a removed broker after its last heartbeat, by eviction and topic.
 
     Lines until one scan interval after the removal count: a `pulls` line has the responses since the previous scan.
     """
     until = F.col("removed") + F.coalesce("scan_interval", F.lit(0))
     unannounced = intervals.filter(F.col("is_unannounced"))
     dead = unannounced.select("evict_seq", "key", *_MEMBER, (F.col("last_ok") + 1).alias("begin"), until.alias("end"))
-    answers = pulls.groupBy(*_ROUTE, "mono").agg(F.sum("count").alias("count"))
-    had = answers.join(members, on=_ROUTE, how="inner").withColumns({"low": F.col("mono"), "high": F.col("mono")})
+    pull_counts = pulls.groupBy(*_ROUTE, "mono").agg(F.sum("count").alias("count"))
+    had = pull_counts.join(members, on=_ROUTE, how="inner").withColumns({"low": F.col("mono"), "high": F.col("mono")})
     during = overlapping(had, dead, _MEMBER)
     return during.groupBy("key", "evict_seq", "topic").agg(F.sum("count").alias("pulls"))

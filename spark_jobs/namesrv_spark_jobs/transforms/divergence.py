@@ -60,8 +60,8 @@ def _joined(segments: DataFrame) -> DataFrame:
     so_far = W.partitionBy(*_BROKER).orderBy("began").rowsBetween(W.unboundedPreceding, W.currentRow)
     agreed = F.sum(F.when(F.col("diverges"), 0).otherwise(1)).over(so_far)
     numbered = segments.withColumn("episode", agreed).filter(F.col("diverges") & F.col("ended").isNotNull())
-    found = numbered.groupBy(*_BROKER, "episode").agg(F.min("began").alias("began"), F.max("ended").alias("ended"))
-    return found.select(*_BROKER, "began", "ended")
+    episodes = numbered.groupBy(*_BROKER, "episode").agg(F.min("began").alias("began"), F.max("ended").alias("ended"))
+    return episodes.select(*_BROKER, "began", "ended")
 
 
 def by_broker(episodes: DataFrame) -> DataFrame:

@@ -49,7 +49,7 @@ SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
 # columns of `events` with a different value in nearly every line
 DISTINCT: Final = ("seq", "ts_ms", "mono")
 
-# Separator and null mark of `identity`. JSON can contain both as escapes only; a name with one of them is shown cut.
+# Separator and null mark of `identity`. JSON can contain both as escapes only; a name with one of them is cut there.
 _BETWEEN: Final = "\x1f"
 _NOTHING: Final = "\x00"
 # two to the power of this is the number of `seq` values in a bucket: the 64 bits of a long
@@ -108,12 +108,12 @@ def microseconds(name: str) -> Column:
 
 def problem() -> Column:
     """The reason why a line is bad; null for a good line."""
-    found = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
+    problems = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
     for name in REQUIRED:
-        found = found.when(F.col(name).isNull(), f"no {name}")
-    found = found.when(microseconds("mono_ms").isNull(), "mono_ms is not a time")
-    found = found.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
-    return found.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
+        problems = problems.when(F.col(name).isNull(), f"no {name}")
+    problems = problems.when(microseconds("mono_ms").isNull(), "mono_ms is not a time")
+    problems = problems.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
+    return problems.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
 
 
 def _is_wanted(options: Options) -> Column:
@@ -255,18 +255,18 @@ def per_file(files: Sequence[str], rows: Iterable[Row], truncated: Collection[st
 
     Each of `rows` has a `file`, as Spark names it, and some of the counts.
     """
-    found: dict[str, Counter[str]] = {file: Counter() for file in files}
+    counts: dict[str, Counter[str]] = {file: Counter() for file in files}
     for row in rows:
-        found[_asked(row["file"], files)].update({name: row[name] for name in _NUMBERS if name in row})
+        counts[_input_of(row["file"], files)].update({name: row[name] for name in _NUMBERS if name in row})
     return [
-        {"file": name, "truncated": file in truncated, **{number: found[file][number] for number in _NUMBERS}}
+        {"file": name, "truncated": file in truncated, **{number: counts[file][number] for number in _NUMBERS}}
         for name, file in sorted((short_name(file), file) for file in files)
     ]
 
 
-def _asked(found: str, files: Sequence[str]) -> str:
+def _input_of(path: str, files: Sequence[str]) -> str:
     """The input file for a URL as Spark reports it; an input that is a table is a folder of such files."""
-    plain = found if is_url(found) else unquote(urlsplit(found).path)
+    plain = path if is_url(path) else unquote(urlsplit(path).path)
     known = {file if is_url(file) else file.removeprefix("file://").rstrip("/"): file for file in files}
     return next((file for name, file in known.items() if f"{plain}/".startswith(f"{name}/")), files[0])
 

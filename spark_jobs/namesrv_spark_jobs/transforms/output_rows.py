@@ -46,9 +46,9 @@ def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *,
     exposed = clients.groupBy("key", "evict_seq").agg(
         F.count(F.lit(1)).alias("clients_exposed"), F.count(F.when(F.col("outcome") == "seen", 1)).alias("clients_seen")
     )
-    answers = pulls.groupBy("key", "evict_seq").agg(F.sum("pulls").alias("exposed_pulls"))
+    pull_counts = pulls.groupBy("key", "evict_seq").agg(F.sum("pulls").alias("exposed_pulls"))
     eviction = ["key", "evict_seq"]
-    known = intervals.join(exposed, on=eviction, how="left").join(answers, on=eviction, how="left")
+    known = intervals.join(exposed, on=eviction, how="left").join(pull_counts, on=eviction, how="left")
     known = known.na.fill(0, ["clients_exposed", "clients_seen", "exposed_pulls"])
     shown = {
         **{f"{name}_ms": _wall(name) for name in ("first_ok", "last_ok", "removed")},
@@ -69,7 +69,7 @@ def _wall(name: str) -> Column:
 
 def _hidden(*names: str, redact: bool) -> dict[str, Column]:
     if not redact:
-        # names are returned even so: withColumns of Spark Connect needs at least one column
+        # the unchanged columns, since withColumns of Spark Connect needs at least one column
         return {name: F.col(name) for name in names}
     return {name: F.substring(F.sha2(F.col(name), 256), 1, _DIGEST_LENGTH) for name in names}
 
@@ -190,5 +190,5 @@ def whole_ms(value: float) -> int:
 
 def metric_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of metrics.csv, sorted by measure, scope and key."""
-    found = [{"scope": row["scope"], "key": row["key"], "measure": row["measure"], **stats(row)} for row in rows]
-    return sorted(found, key=lambda row: (row["measure"], row["scope"], row["key"]))
+    metrics = [{"scope": row["scope"], "key": row["key"], "measure": row["measure"], **stats(row)} for row in rows]
+    return sorted(metrics, key=lambda row: (row["measure"], row["scope"], row["key"]))

@@ -86,7 +86,7 @@ def beginnings(points: DataFrame) -> DataFrame:
     return own.filter(F.col("earlier") == 0).select("key", "who", *_HEARTBEAT).unionByName(following)
 
 
-def with_return(asked: DataFrame, begun: DataFrame) -> DataFrame:
+def with_return(periods: DataFrame, begun: DataFrame) -> DataFrame:
     """Rows (`key`, `who`, `mono`, `seq`) with `back`: the next heartbeat in `begun` of the same broker, or null.
 
     Both tables are sorted backwards in time together, so that the next heartbeat stands before the row that needs it.
@@ -94,11 +94,11 @@ def with_return(asked: DataFrame, begun: DataFrame) -> DataFrame:
     keys = ["key", "who", "mono", "seq"]
     backwards = W.partitionBy("key", "who").orderBy(F.desc("mono"), F.desc("seq"), "is_beginning")
     so_far = backwards.rowsBetween(W.unboundedPreceding, W.currentRow)
-    rows = asked.select(*keys, F.expr("false").alias("is_beginning")).distinct()
+    rows = periods.select(*keys, F.expr("false").alias("is_beginning")).distinct()
     starts = begun.select(*keys, F.expr("true").alias("is_beginning"), F.struct(*_HEARTBEAT).alias("heartbeat"))
     both = rows.unionByName(starts, allowMissingColumns=True)
-    found = both.withColumn("back", F.last("heartbeat", ignorenulls=True).over(so_far)).filter(~F.col("is_beginning"))
-    return asked.join(found.select(*keys, "back"), on=keys, how="left")
+    returns = both.withColumn("back", F.last("heartbeat", ignorenulls=True).over(so_far)).filter(~F.col("is_beginning"))
+    return periods.join(returns.select(*keys, "back"), on=keys, how="left")
 
 
 def is_same_process(agent: Column, expiry: Column, back: Column, away: Column) -> Column:

@@ -48,8 +48,8 @@ def silences(points: DataFrame, periods: DataFrame, begun: DataFrame, boots: Dat
         }
     )
     settings = F.broadcast(boots.select("boot", "start_live", "end_live", "broker_expiry"))
-    found = _with_back(ended.join(settings, on="boot", how="inner"), begun)
-    return found.select(*_HEARTBEAT, "next_live", "closed", "back", "start_live", "end_live", "broker_expiry")
+    silent = _with_back(ended.join(settings, on="boot", how="inner"), begun)
+    return silent.select(*_HEARTBEAT, "next_live", "closed", "back", "start_live", "end_live", "broker_expiry")
 
 
 def _ends(periods: DataFrame) -> DataFrame:
@@ -84,8 +84,8 @@ def replayed(silences: DataFrame, grid: WhatIf) -> DataFrame:
     cells = silences.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
     cells = cells.withColumn("deadline", _deadline(cells))
     cells = cells.withColumn("at", next_tick(F.col("deadline"), F.col("policy.scan")))
-    found = _evicted(cells)
-    return found.filter(F.col("at") <= F.col("end_live")).select(
+    evictions = _evicted(cells)
+    return evictions.filter(F.col("at") <= F.col("end_live")).select(
         F.col("policy.number").alias("policy"), "staleness", "is_false"
     )
 
@@ -99,9 +99,9 @@ def _literal(policy: Policy) -> Column:
 
 
 def _deadline(cells: DataFrame) -> Column:
-    """The time until which the broker may be silent; null without a logged expiry, and then it is never evicted.
+    """The time until which the broker may be silent; null for a broker without a logged expiry, which is never evicted.
 
-    A policy replaces the expiry only of brokers that have the server's own; others asked for theirs, and keep it.
+    A policy replaces the server's default expiry. A broker that registered with an expiry of its own keeps that expiry.
     """
     logged = F.col("live") + cells["expiry"]
     is_usual = F.coalesce(cells["expiry"] == F.col("broker_expiry"), F.expr("false"))
@@ -116,8 +116,8 @@ def _evicted(scanned: DataFrame) -> DataFrame:
     before_heartbeat = F.col("next_live").isNull() | (F.col("at") < F.col("next_live"))
     before_closing = F.col("closed").isNull() | (F.col("at") < F.col("closed"))
     is_false = is_same_process(F.col("agent"), F.col("expiry"), F.col("back"), F.col("back.live") - F.col("at"))
-    found = scanned.filter(before_heartbeat & before_closing)
-    return found.withColumns({"staleness": F.col("at") - F.col("live"), "is_false": is_false})
+    evictions = scanned.filter(before_heartbeat & before_closing)
+    return evictions.withColumns({"staleness": F.col("at") - F.col("live"), "is_false": is_false})
 
 
 def judged(evictions: DataFrame) -> DataFrame:
@@ -143,18 +143,18 @@ def replayed_as_logged(silences: DataFrame, moments: DataFrame) -> DataFrame:
     scans = moments.filter(F.col("event") == "scan").select(
         "boot", "scan", F.col("live").alias("at"), F.row_number().over(order).alias("turn")
     )
-    asked = silences.filter(F.col("expiry").isNotNull()).withColumn("deadline", F.col("live") + F.col("expiry"))
-    asked = asked.filter(F.col("next_live").isNull() | (F.col("deadline") < F.col("next_live")))
-    due = _first_scan(asked, scans).join(F.broadcast(_fenced(moments, scans)), on="key", how="left")
-    # the first turn that is not fenced; no more turns are skipped than there are fenced ones
+    overdue = silences.filter(F.col("expiry").isNotNull()).withColumn("deadline", F.col("live") + F.col("expiry"))
+    overdue = overdue.filter(F.col("next_live").isNull() | (F.col("deadline") < F.col("next_live")))
+    due = _first_scan(overdue, scans).join(F.broadcast(_fenced(moments, scans)), on="key", how="left")
+    # The broker is evicted by the first scan that was not fenced: among `size(fenced)` + 1 scans, one was not.
     turns = F.sequence("turn", F.col("turn") + F.size("fenced"))
     not_fenced = F.filter(turns, lambda turn: ~F.array_contains("fenced", turn))[0]
     chosen = due.withColumn("turn", F.when(F.col("fenced").isNull(), F.col("turn")).otherwise(not_fenced))
-    found = _evicted(chosen.join(scans, on=["boot", "turn"], how="inner"))
-    return found.select("boot", "key", "who", "period", "seq", "scan", "at", "staleness", "is_false")
+    evictions = _evicted(chosen.join(scans, on=["boot", "turn"], how="inner"))
+    return evictions.select("boot", "key", "who", "period", "seq", "scan", "at", "staleness", "is_false")
 
 
-def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:
+def _first_scan(overdue: DataFrame, scans: DataFrame) -> DataFrame:
     """Each row with the `turn` of the first scan strictly after its deadline.
 
     Both tables are sorted backwards in time together, so that a later scan stands before the deadlines that need it. At
@@ -162,11 +162,13 @@ def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:
     """
     backwards = W.partitionBy("boot").orderBy(F.desc("moment"), "is_scan", F.desc("turn"), "key", "seq")
     so_far = backwards.rowsBetween(W.unboundedPreceding, W.currentRow)
-    deadlines = asked.select("boot", F.col("deadline").alias("moment"), F.expr("false").alias("is_scan"), "key", "seq")
+    deadlines = overdue.select(
+        "boot", F.col("deadline").alias("moment"), F.expr("false").alias("is_scan"), "key", "seq"
+    )
     moments = scans.select("boot", F.col("at").alias("moment"), F.expr("true").alias("is_scan"), "turn")
     both = deadlines.unionByName(moments, allowMissingColumns=True)
     known = both.withColumn("turn", F.last("turn", ignorenulls=True).over(so_far))
-    return asked.join(known.filter(~F.col("is_scan")).select("key", "seq", "turn"), on=["key", "seq"], how="inner")
+    return overdue.join(known.filter(~F.col("is_scan")).select("key", "seq", "turn"), on=["key", "seq"], how="inner")
 
 
 def _fenced(moments: DataFrame, scans: DataFrame) -> DataFrame:

@@ -127,15 +127,15 @@ def _might_be_dead(grid: WhatIf) -> Column:
 
     A row too many only costs time; a missing one would make the replay wrong.
     """
-    found = is_near_miss(_live_interval(), F.col("expiry"))
+    might_be_dead = is_near_miss(_live_interval(), F.col("expiry"))
     is_usual = F.col("expiry") == F.col("broker_expiry")
     for expiry in grid.expiry_ms:
         deadline = F.col("live") + expiry * 1000
         # a scan only finds brokers beyond their deadline, so nearly all intervals need no computation of scans
         is_over = is_usual & (deadline < F.col("next_live"))
         for scan in grid.scan_ms:
-            found |= is_over & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
-    return found
+            might_be_dead |= is_over & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
+    return might_be_dead
 
 
 def interval_bins(points: DataFrame) -> DataFrame:

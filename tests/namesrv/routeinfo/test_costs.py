@@ -77,7 +77,7 @@ async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, 
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="", audit_log_dir="", **overrides) as server:
         await server.connect()
         (connection_id,) = server.namesrv.connections
-        manager, responses = server.namesrv.manager, server.namesrv.answers
+        manager, responses = server.namesrv.manager, server.namesrv.encoded_routes
         topics = [Topic(f"topic-{number}") for number in range(MANY)]
         watcher = await watching(server, topics)
 

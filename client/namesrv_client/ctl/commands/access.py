@@ -57,7 +57,7 @@ def whoami(options: Options) -> None:
             "access": lambda it: it.access,
             "may": lambda it: _joined(it.may),
         },
-        lambda found: [found],
+        lambda identity: [identity],
     )
 
 
@@ -88,16 +88,16 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     A running server also checks its tables: the account must be allowed to replace the registered brokers with this
     name or address.
     """
-    found = read_file(file, parse_access_file).accounts.get(account)
-    if found is None:
+    rules = read_file(file, parse_access_file).accounts.get(account)
+    if rules is None:
         raise typer.BadParameter(f"no account {account!r} in {file}", param_hint="ACCOUNT")
     if address is not None and address_of(address) is None:
         raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
-    verdict = judge(found, Permission(_code(code), cluster, broker, topic, broker_addr), address, now=time.time())
+    verdict = judge(rules, Permission(_code(code), cluster, broker, topic, broker_addr), address, now=time.time())
     columns = ("account", "code", "class", "verdict", "why")
     style = "green" if verdict.allowed else "red"
-    answer = Text("allowed" if verdict.allowed else "denied", style=style)
-    rows = [[verdict.account, verdict.code, verdict.access_class, answer, why] for why in verdict.why]
+    decision = Text("allowed" if verdict.allowed else "denied", style=style)
+    rows = [[verdict.account, verdict.code, verdict.access_class, decision, why] for why in verdict.why]
     print_once(options, Report(asdict(verdict), table(columns, rows), ExitCode.OK if verdict.allowed else ExitCode.NO))
 
 
@@ -112,7 +112,7 @@ _RESERVED: Final[Columns[Reservation]] = {
 
 def reserved(options: Options) -> None:
     """List broker names and addresses that are reserved for the account that held them last."""
-    show_list(options, lambda server: server.reserved(), "reserved places", _RESERVED, lambda found: found)
+    show_list(options, lambda server: server.reserved(), "reserved places", _RESERVED, lambda places: places)
 
 
 def keygen(

@@ -85,26 +85,27 @@ def bench(
     """
 
     async def measure(servers: Servers, output: Output) -> int:
-        answers = await servers.ask(lambda server: _plan(server, topic))
+        plans = await servers.ask(lambda server: _plan(server, topic))
         for server in servers.all:
             # Servers are measured one after the other, since at once they would share this machine's processor.
-            if (figures := answers.given.get(server.address)) is not None:
+            if (figures := plans.given.get(server.address)) is not None:
                 known = "" if figures.is_known else ", which it does not know,"
                 how = f"over {counted(connections, 'connection')} for {seconds:g} s"
                 complain([f"asking {server.address} for the route of {figures.topic}{known} {how}"])
                 await _measure(server, figures, seconds, connections)
-        given = answers.given.items()
+        given = plans.given.items()
         failed = [f"{at}: {counted(it.errors, 'error')}, the last: {it.last_error}" for at, it in given if it.errors]
-        found = {server: figures.document(connections) for server, figures in given}
+        rows = {server: figures.document(connections) for server, figures in given}
         names = ("protocol", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms", "errors")
         heads = {name.replace("_per_second", "/s").replace("_ms", " ms"): name for name in names}
         report = Report(
-            {"servers": answers.documents(lambda figures: figures.document(connections))},
+            {"servers": plans.documents(lambda figures: figures.document(connections))},
             table(
-                ("server", *heads), [(server, *(it[name] for name in heads.values())) for server, it in found.items()]
+                ("server", *heads),
+                [(server, *(it[name] for name in heads.values())) for server, it in rows.items()],
             ),
-            max(answers.code(), ExitCode.NO if failed else ExitCode.OK),
-            [*answers.problems(), *failed],
+            max(plans.code(), ExitCode.NO if failed else ExitCode.OK),
+            [*plans.problems(), *failed],
         )
         output.report(report)
         return report.code
@@ -126,13 +127,13 @@ async def _measure(server: NameServer, figures: Figures, seconds: float, connect
     async def answers(client: RemotingClient) -> bool:
         """True if the server answered a request."""
         try:
-            answer = await client.invoke_raw(
+            response = await client.invoke_raw(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC,
                 ext_fields={"topic": figures.topic},
                 timeout_seconds=server.timeout_seconds,
                 serialize_type=SerializeType.MSGPACK if figures.is_native else SerializeType.JSON,
             )
-            error = None if answer.code in _ANSWERS else f"code {answer.code}: {answer.remark}"
+            error = None if response.code in _ANSWERS else f"code {response.code}: {response.remark}"
         except RemotingError as failure:
             error = reason(failure)
         if error is not None:
@@ -142,8 +143,8 @@ async def _measure(server: NameServer, figures: Figures, seconds: float, connect
     async def ask_on(client: RemotingClient, until: float) -> None:
         # A connection stops after its first failure, since another request at once would only count the same error
         # again.
-        while (asked := time.perf_counter()) < until and await answers(client):
-            figures.latencies.append(time.perf_counter() - asked)
+        while (started := time.perf_counter()) < until and await answers(client):
+            figures.latencies.append(time.perf_counter() - started)
 
     try:
         # Connecting is not measured.

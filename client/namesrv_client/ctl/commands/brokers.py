@@ -55,8 +55,8 @@ _LIVE: Final[Columns[LiveBroker]] = {
 def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]:
     """A row for each broker, with its remaining expiry on each server; `missing` on a server that lacks it."""
     by_key: dict[tuple[str, str, int, str], dict[str, LiveBroker]] = {}
-    for server, found in given.items():
-        for broker in found:
+    for server, listed in given.items():
+        for broker in listed:
             key = broker.cluster, broker.broker_name, broker.broker_id, broker.broker_addr
             by_key.setdefault(key, {})[server] = broker
 
@@ -89,15 +89,15 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
     Of several servers: a row for each broker, with what is left of its expiry on each server. Of Apache's NameServer
     only cluster, name, id and address. Exits with 1 if the given cluster or name matches no broker.
     """
-    asked = f"broker {name}" if name else "broker"
-    asked += f" in cluster {cluster}" if cluster else ""
+    wanted = f"broker {name}" if name else "broker"
+    wanted += f" in cluster {cluster}" if cluster else ""
     show_list(
         options,
         lambda server: server.brokers(cluster, name),
         "brokers",
         _LIVE,
-        lambda found: found,
-        absent=lambda found: [] if found or not (cluster or name) else [asked],
+        lambda listed: listed,
+        absent=lambda listed: [] if listed or not (cluster or name) else [wanted],
         merged=_side_by_side,
         remarks=_group_problems,
     )
@@ -106,8 +106,8 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
 def _group_problems(given: Mapping[str, list[LiveBroker]]) -> list[str]:
     """A line for each critical problem of the listed broker groups; the table shows the others."""
     reports = [
-        Server(server, "answers", brokers=[broker_of(broker, broker.age_seconds) for broker in found])
-        for server, found in given.items()
+        Server(server, "answers", brokers=[broker_of(broker, broker.age_seconds) for broker in listed])
+        for server, listed in given.items()
     ]
     return [line_of(one) for one in problems(reports) if one.level == "critical"]
 
@@ -128,11 +128,11 @@ def clusters(options: Options, cluster: ClusterOption = None) -> None:
     Exits with 1 if a server does not have the given cluster.
     """
 
-    def chosen(found: ClusterInfo) -> Iterator[tuple[str, list[BrokerData]]]:
-        for name, brokers in sorted(found.cluster_addr_table.items()):
+    def chosen(info: ClusterInfo) -> Iterator[tuple[str, list[BrokerData]]]:
+        for name, brokers in sorted(info.cluster_addr_table.items()):
             if cluster in (None, name):
                 # Apache's server may name brokers that it has removed.
-                known = (found.broker_addr_table.get(broker) for broker in sorted(brokers))
+                known = (info.broker_addr_table.get(broker) for broker in sorted(brokers))
                 yield name, [group for group in known if group is not None]
 
     show_list(
@@ -140,11 +140,11 @@ def clusters(options: Options, cluster: ClusterOption = None) -> None:
         lambda server: server.cluster_info(),
         "clusters",
         _GROUPS,
-        lambda found: ((name, group) for name, groups in chosen(found) for group in groups),
-        document=lambda found: [
-            {"cluster": name, "brokers": [group_members(group) for group in groups]} for name, groups in chosen(found)
+        lambda info: ((name, group) for name, groups in chosen(info) for group in groups),
+        document=lambda info: [
+            {"cluster": name, "brokers": [group_members(group) for group in groups]} for name, groups in chosen(info)
         ],
-        absent=lambda found: [f"cluster {cluster}"] if cluster not in (None, *found.cluster_addr_table) else [],
+        absent=lambda info: [f"cluster {cluster}"] if cluster not in (None, *info.cluster_addr_table) else [],
     )
 
 
@@ -157,8 +157,8 @@ def group_members(group: BrokerData) -> dict[str, Any]:
 
 def slaves(group: BrokerData) -> str | None:
     """The instances other than the master, as `id=address`."""
-    found = [f"{key}={addr}" for key, addr in sorted(group.broker_addrs.items()) if key != MASTER_ID]
-    return " ".join(found) or None
+    addresses = [f"{key}={addr}" for key, addr in sorted(group.broker_addrs.items()) if key != MASTER_ID]
+    return " ".join(addresses) or None
 
 
 _CONNECTIONS: Final[Columns[Connection]] = {
@@ -183,7 +183,7 @@ def connections(
 
     Not available from Apache's NameServer.
     """
-    show_list(options, lambda server: server.connections(role), "connections", _CONNECTIONS, lambda found: found)
+    show_list(options, lambda server: server.connections(role), "connections", _CONNECTIONS, lambda listed: listed)
 
 
 def wipe_write_perm(options: Options, broker: BrokerName) -> None:
@@ -211,12 +211,12 @@ def _change_perm(options: Options, code: RequestCode, broker: str, what: str) ->
         {"broker": broker},
         confirming=what,
         members=lambda count: {"topics": count},
-        absences=lambda answers: absences_in(answers, lambda count: [] if count else [f"topics of broker {broker}"]),
+        absences=lambda given: absences_in(given, lambda count: [] if count else [f"topics of broker {broker}"]),
     )
 
 
 _STATUS = ("server", "state", "protocol", "name", "version", "up", "brokers", "topics", "connections", "revision")
-# In these states clients get routes from the server; Apache's server reports no state, so that an answer counts.
+# In these states clients get routes from the server; Apache's server reports no state: any response counts.
 HEALTHY: Final = ("ready", "answers")
 
 
@@ -238,20 +238,20 @@ class _Status:
 
 
 async def _status(servers: Servers) -> Report:
-    answers = await servers.ask(_status_of)
-    members = {server: found.members for server, found in answers.given.items()}
-    reports = reports_in(answers.mapped(lambda found: found.report))
-    found = await with_queues(servers, reports, problems(reports, missing=missing_brokers(reports)))
-    is_healthy = code_of(found) is ExitCode.OK and all(one["state"] in HEALTHY for one in members.values())
+    responses = await servers.ask(_status_of)
+    members = {server: status.members for server, status in responses.given.items()}
+    reports = reports_in(responses.mapped(lambda status: status.report))
+    weighed = await with_queues(servers, reports, problems(reports, missing=missing_brokers(reports)))
+    is_healthy = code_of(weighed) is ExitCode.OK and all(one["state"] in HEALTHY for one in members.values())
     return Report(
         {
-            "healthy": is_healthy and len(answers.given) == len(answers.outcomes),
-            "servers": answers.documents(lambda one: one.members),
-            "problems": [document_of(one) for one in found],
+            "healthy": is_healthy and len(responses.given) == len(responses.outcomes),
+            "servers": responses.documents(lambda status: status.members),
+            "problems": [document_of(one) for one in weighed],
         },
-        table(_STATUS, [_row(server, found) for server, found in answers.outcomes.items()]),
-        max(answers.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
-        [line_of(one) for one in found],
+        table(_STATUS, [_row(server, status) for server, status in responses.outcomes.items()]),
+        max(responses.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
+        [line_of(one) for one in weighed],
     )
 
 
@@ -284,7 +284,12 @@ async def _members(server: NameServer, info: ServerInfo | None) -> dict[str, Any
 
 
 def _row(server: str, status: _Status | RemotingError) -> tuple[object, ...]:
-    found: Mapping[str, Any] = status.members if isinstance(status, _Status) else {"state": failure_state(status)}
-    state = Text(found["state"], style="green" if found["state"] in HEALTHY else "red")
-    about = (found.get("protocol"), found.get("nameserver"), found.get("version"), lasting(found.get("uptime_seconds")))
-    return (server, state, *about, *(found.get(count) for count in _STATUS[6:]))
+    facts: Mapping[str, Any] = status.members if isinstance(status, _Status) else {"state": failure_state(status)}
+    state = Text(facts["state"], style="green" if facts["state"] in HEALTHY else "red")
+    about = (
+        facts.get("protocol"),
+        facts.get("nameserver"),
+        facts.get("version"),
+        lasting(facts.get("uptime_seconds")),
+    )
+    return (server, state, *about, *(facts.get(count) for count in _STATUS[6:]))

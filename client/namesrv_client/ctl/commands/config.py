@@ -65,8 +65,8 @@ def kv_list(options: Options, namespace: Namespace) -> None:
         lambda server: server.kv_list(namespace),
         "values",
         {"key": lambda it: it[0], "value": lambda it: it[1]},
-        lambda found: sorted((found or {}).items()),
-        absent=lambda found: [f"namespace {namespace}"] if found is None else [],
+        lambda entries: sorted((entries or {}).items()),
+        absent=lambda entries: [f"namespace {namespace}"] if entries is None else [],
     )
 
 
@@ -88,25 +88,27 @@ def show_config(
     """
 
     async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(_settings)
-        absences = absences_in(answers, lambda found: [f"setting {key}" for key in keys or () if key not in found])
-        names = sorted(frozenset().union(*answers.given.values()))
+        responses = await servers.ask(_settings)
+        absences = absences_in(
+            responses, lambda settings: [f"setting {key}" for key in keys or () if key not in settings]
+        )
+        names = sorted(frozenset().union(*responses.given.values()))
         if keys:
             shown = [name for name in names if name in keys]
         else:
-            shown = [name for name in names if shows_all or _is_remarkable(name, answers.given)]
+            shown = [name for name in names if shows_all or _is_remarkable(name, responses.given)]
         left_out = [] if keys or len(shown) == len(names) else [f"{len(names) - len(shown)} more with --all"]
         return Report(
             {
-                "servers": answers.documents(
-                    lambda found: {
-                        "config": {name: found[name].value for name in sorted(found) if not keys or name in keys}
+                "servers": responses.documents(
+                    lambda settings: {
+                        "config": {name: settings[name].value for name in sorted(settings) if not keys or name in keys}
                     }
                 )
             },
-            _setting_table(shown, answers.given),
-            max(answers.code(), ExitCode.NO if absences else ExitCode.OK),
-            [*answers.problems(), *absences, *left_out],
+            _setting_table(shown, responses.given),
+            max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
+            [*responses.problems(), *absences, *left_out],
         )
 
     show(options, ask)
@@ -118,9 +120,9 @@ async def _settings(server: NameServer) -> dict[str, Setting]:
 
 def _is_remarkable(name: str, by_server: Mapping[str, Mapping[str, Setting]]) -> bool:
     """True if a setting differs between the servers, or differs from its default on one of them."""
-    found = [settings.get(name) for settings in by_server.values()]
-    values = {setting and setting.value for setting in found}
-    return len(values) > 1 or any(setting is not None and setting.origin != _DEFAULT for setting in found)
+    per_server = [settings.get(name) for settings in by_server.values()]
+    values = {setting and setting.value for setting in per_server}
+    return len(values) > 1 or any(setting is not None and setting.origin != _DEFAULT for setting in per_server)
 
 
 def _setting_table(names: Sequence[str], by_server: Mapping[str, Mapping[str, Setting]]) -> list[RenderableType]:

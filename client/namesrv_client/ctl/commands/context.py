@@ -123,10 +123,10 @@ def _document(contexts: Contexts, name: str) -> dict[str, Any]:
 
 
 def _show(options: Options, contexts: Contexts, names: Iterable[str]) -> NoReturn:
-    found = [(name, contexts.by_name[name]) for name in sorted(names)]
+    shown = [(name, contexts.by_name[name]) for name in sorted(names)]
     rows = [
         (name, name == contexts.current, " ".join(one.servers), one.tls, one.access_key, one.secret_key_file)
-        for name, one in found
+        for name, one in shown
     ]
-    document = {"contexts": [_document(contexts, name) for name, _ in found]}
-    print_once(options, Report(document, table(_HEADS, rows), problems=[] if found else ["no contexts"]))
+    document = {"contexts": [_document(contexts, name) for name, _ in shown]}
+    print_once(options, Report(document, table(_HEADS, rows), problems=[] if shown else ["no contexts"]))

@@ -44,30 +44,30 @@ async def _diff(servers: Servers) -> Report:
     topics = sorted(frozenset().union(*(topics for _, topics in known.given.values())))
 
     async def view(server: NameServer) -> View:
-        found = known.outcomes[server.address]
-        if isinstance(found, RemotingError):
+        outcome = known.outcomes[server.address]
+        if isinstance(outcome, RemotingError):
             # A server that did not answer the first request gets no second one.
-            raise found
-        return view_of(found[0], await server.routes(topics))
+            raise outcome
+        return view_of(outcome[0], await server.routes(topics))
 
-    answers = await servers.ask(view)
-    views = answers.given
-    found = differences(views)
+    responses = await servers.ask(view)
+    views = responses.given
+    differing = differences(views)
     body: list[RenderableType] = []
     if len(views) > 1:
         counts = _counts(next(iter(views.values())))
         what = f"{counted(counts['brokers'], 'broker')}, {counted(counts['topics'], 'topic')}"
         same = f"the same on {len(views)} servers: {what}"
-        body = difference_table(found, tuple(views)) or [Text(same)]
+        body = difference_table(differing, tuple(views)) or [Text(same)]
     return Report(
         {
-            "same": not found and len(views) == len(servers.all),
-            "servers": answers.documents(_counts),
-            "differences": [asdict(one) for one in found],
+            "same": not differing and len(views) == len(servers.all),
+            "servers": responses.documents(_counts),
+            "differences": [asdict(one) for one in differing],
         },
         body,
-        max(answers.code(needs_all=True), ExitCode.NO if found else ExitCode.OK),
-        answers.problems(),
+        max(responses.code(needs_all=True), ExitCode.NO if differing else ExitCode.OK),
+        responses.problems(),
     )
 
 
@@ -76,9 +76,9 @@ def _counts(view: View) -> dict[str, int]:
     return {"brokers": len(view) - topics, "topics": topics}
 
 
-def difference_table(found: Sequence[Difference], servers: Sequence[str]) -> list[RenderableType]:
+def difference_table(differing: Sequence[Difference], servers: Sequence[str]) -> list[RenderableType]:
     """A line per fact, a column per server."""
-    rows = [difference_row(names, one, servers) for names, one in grouped(found)]
+    rows = [difference_row(names, one, servers) for names, one in grouped(differing)]
     return table((*DIFFERENCE_HEADS, *servers), rows)
 
 

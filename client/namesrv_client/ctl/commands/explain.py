@@ -110,36 +110,36 @@ def explain(options: Options, topic: TopicArgument) -> None:
     """
 
     async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(lambda server: _explained(server, topic))
+        responses = await servers.ask(lambda server: _explained(server, topic))
         views: dict[str, View] = {
-            server: {} if found.facts is None else {("topic", topic): found.facts}
-            for server, found in answers.given.items()
+            server: {} if explained.facts is None else {("topic", topic): explained.facts}
+            for server, explained in responses.given.items()
         }
         differing = differences(views)
-        absent = absences_in(answers, lambda found: [f"topic {topic}"] if found.facts is None else [])
-        found_problems = _problems(topic, answers.given.values())
-        everywhere = _with_missing(answers)
-        body = server_table(everywhere, _COLUMNS, lambda found: found.instances)
+        absent = absences_in(responses, lambda explained: [f"topic {topic}"] if explained.facts is None else [])
+        shown_problems = _problems(topic, responses.given.values())
+        everywhere = _with_missing(responses)
+        body = server_table(everywhere, _COLUMNS, lambda explained: explained.instances)
         return Report(
             {
                 "topic": topic,
-                "agree": not differing and len(answers.given) == len(answers.outcomes),
+                "agree": not differing and len(responses.given) == len(responses.outcomes),
                 "servers": everywhere.documents(
-                    lambda found: {
-                        "present": found.facts is not None,
-                        "brokers": [one.document() for one in found.instances],
+                    lambda explained: {
+                        "present": explained.facts is not None,
+                        "brokers": [one.document() for one in explained.instances],
                     }
                 ),
-                "problems": [document_of(one) for one in found_problems],
+                "problems": [document_of(one) for one in shown_problems],
                 "differences": [asdict(one) for one in differing],
             },
             [*body, Text(""), *difference_table(differing, tuple(views))] if differing else body,
-            max(answers.code(needs_all=True), ExitCode.NO if absent or differing else code_of(found_problems)),
+            max(responses.code(needs_all=True), ExitCode.NO if absent or differing else code_of(shown_problems)),
             [
-                *answers.problems(),
+                *responses.problems(),
                 *absent,
                 *([f"the servers disagree about {topic}"] if differing else []),
-                *map(line_of, found_problems),
+                *map(line_of, shown_problems),
             ],
         )
 
@@ -170,9 +170,9 @@ async def _explained(server: NameServer, topic: str) -> Explained:
     return Explained(facts, instances, route, await report_of(server, info, brokers, groups))
 
 
-def _problems(topic: str, found: Iterable[Explained]) -> list[Problem]:
+def _problems(topic: str, explanations: Iterable[Explained]) -> list[Problem]:
     """The problems of the broker groups that hold the topic's queues, without those of the servers."""
-    known = [(one.report, one.route) for one in found if one.report is not None and one.route is not None]
+    known = [(one.report, one.route) for one in explanations if one.report is not None and one.route is not None]
     reports = [report for report, _ in known]
     live = {broker.key[:2] for report in reports for broker in report.brokers or ()}
     gone = {one.key: one for _, route in known for one in _gone(topic, route, live)}
@@ -186,24 +186,24 @@ def _problems(topic: str, found: Iterable[Explained]) -> list[Problem]:
 
 def _gone(topic: str, route: TopicRouteData, live: Iterable[GroupKey]) -> list[Gone]:
     """The broker groups of the route without a live broker; an Apache server keeps the queues of removed brokers."""
-    found = []
+    gone = []
     shares = write_shares([(topic, route)], [queues.broker_name for queues in route.queue_datas])
     for group, queues in joined(route):
         key = ("" if group is None else group.cluster, queues.broker_name, MASTER_ID)
         if key[:2] not in live:
-            found.append(Gone(key, 0.0, "", 1, shares[queues.broker_name]))
-    return found
+            gone.append(Gone(key, 0.0, "", 1, shares[queues.broker_name]))
+    return gone
 
 
-def _with_missing(answers: Responses[Explained]) -> Responses[Explained]:
-    """The same answers; each server also gets the instances that only other servers have, as missing."""
+def _with_missing(responses: Responses[Explained]) -> Responses[Explained]:
+    """The same responses; each server also gets the instances that only other servers have, as missing."""
     everywhere = {
-        one.key: one for found in answers.given.values() for one in found.instances if one.broker_addr is not None
+        one.key: one for known in responses.given.values() for one in known.instances if one.broker_addr is not None
     }
 
-    def completed(found: Explained) -> Explained:
-        own = {one.key: one for one in found.instances}
+    def completed(explained: Explained) -> Explained:
+        own = {one.key: one for one in explained.instances}
         missing = {key: replace(one, queues=None, live=None) for key, one in everywhere.items()}
-        return replace(found, instances=[one for _, one in sorted({**missing, **own}.items())])
+        return replace(explained, instances=[one for _, one in sorted({**missing, **own}.items())])
 
-    return Responses({**answers.outcomes, **{server: completed(found) for server, found in answers.given.items()}})
+    return Responses({**responses.outcomes, **{server: completed(known) for server, known in responses.given.items()}})

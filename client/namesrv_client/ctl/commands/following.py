@@ -50,10 +50,10 @@ def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask
     """
 
     async def stream(servers: Servers, output: Output) -> int:
-        answers = await servers.ask(lambda server: server.is_native())
-        if not answers.given:
-            complain(answers.problems())
-            return answers.code()
+        responses = await servers.ask(lambda server: server.is_native())
+        if not responses.given:
+            complain(responses.problems())
+            return responses.code()
         code = ExitCode.NO
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -137,13 +137,13 @@ def events(
         ask,
         "events",
         _COLUMNS,
-        lambda found: _chosen(found, kinds)[-limit:],
-        document=lambda found: [event.members() for event in _chosen(found, kinds)[-limit:]],
+        lambda received: _chosen(received, kinds)[-limit:],
+        document=lambda received: [event.members() for event in _chosen(received, kinds)[-limit:]],
     )
 
 
-def _chosen(found: Events, kinds: frozenset[str]) -> list[Event]:
-    return [event for event in found.events if not kinds or event.event in kinds]
+def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
+    return [event for event in received.events if not kinds or event.event in kinds]
 
 
 @dataclass(slots=True)
@@ -160,30 +160,30 @@ class _Events:
     async def ask(self) -> Callable[[], None]:
         """Request the events since the last known one."""
         if self.known is None:
-            found = await self.first(self.server)
+            received = await self.first(self.server)
         else:
             await self.servers.clock.sleep(_EVENTS_SECONDS)
-            found = await self.server.events(last_number(self.known), _MAX_EVENTS)
-            if found.boot_id != self.known.boot_id:
+            received = await self.server.events(last_number(self.known), _MAX_EVENTS)
+            if received.boot_id != self.known.boot_id:
                 # All events of another boot are new.
-                found = await self.server.events(0, _MAX_EVENTS)
-        return lambda: self._print(found)
+                received = await self.server.events(0, _MAX_EVENTS)
+        return lambda: self._print(received)
 
-    def _print(self, found: Events) -> None:
-        known, events = self.known, _chosen(found, self.kinds)
+    def _print(self, received: Events) -> None:
+        known, events = self.known, _chosen(received, self.kinds)
         if known is None:
             events = events[-self.limit :]
-        elif found.boot_id != known.boot_id:
+        elif received.boot_id != known.boot_id:
             complain([f"{self.server.address}: restarted"])
             known = None
-        elif missed := missed_between(known, found):
+        elif missed := missed_between(known, received):
             complain([f"{self.server.address}: {counted(missed, 'event')} missed"])
         for event in events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
             # Members come from the server, and must not replace our member "server".
             self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(printable(line)))
-        self.known = Events(found.boot_id, found.events or ([] if known is None else known.events[-1:]))
+        self.known = Events(received.boot_id, received.events or ([] if known is None else known.events[-1:]))
 
 
 def last_number(known: Events) -> int:
@@ -191,9 +191,9 @@ def last_number(known: Events) -> int:
     return known.events[-1].seq if known.events else 0
 
 
-def missed_between(known: Events, found: Events) -> int:
+def missed_between(known: Events, received: Events) -> int:
     """The number of events that the server has forgotten between two requests."""
-    return max(0, found.events[0].seq - last_number(known) - 1) if found.events else 0
+    return max(0, received.events[0].seq - last_number(known) - 1) if received.events else 0
 
 
 def watch(
@@ -221,7 +221,7 @@ class _Routes:
     topics: list[str]
     # Yields the number of changes that are still to be printed.
     left: Iterator[int]
-    # Boot id of the last answer, and the known revision of that boot.
+    # Boot id of the last response, and the known revision of that boot.
     boot_id: str | None = None
     revision: int = 0
     # Topic -> route; None: the server reported that the topic does not exist.
@@ -232,18 +232,18 @@ class _Routes:
         if not await self.server.is_native():
             if self.known:
                 await self.servers.clock.sleep(_ROUTES_SECONDS)
-            found: Routes = await self.server.routes(self.topics)
+            routes: Routes = await self.server.routes(self.topics)
         else:
             wait_seconds = 0.0 if self.boot_id is None else _WAIT_SECONDS
             pulled = await self.server.pull_routes(
                 self.topics, boot_id=self.boot_id, since=self.revision, wait_seconds=wait_seconds
             )
-            self.boot_id, self.revision, found = pulled.boot_id, pulled.revision, pulled.routes
+            self.boot_id, self.revision, routes = pulled.boot_id, pulled.revision, pulled.routes
 
         def print_news() -> None:
             for topic in self.topics:
-                if topic in found:
-                    self._print(topic, found[topic])
+                if topic in routes:
+                    self._print(topic, routes[topic])
 
         return print_news
 

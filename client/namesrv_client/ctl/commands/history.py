@@ -94,9 +94,9 @@ def history(
         "changes",
         _COLUMNS,
         # With --at only the last change until then matters.
-        lambda found: found if at is None else found[-1:],
-        document=lambda found: [change.members() for change in (found if at is None else found[-1:])],
-        absent=lambda found: [] if found else [f"change of {topic} among the last {_MOST_EVENTS} events; {_OLDER}"],
+        lambda changes: changes if at is None else changes[-1:],
+        document=lambda changes: [change.members() for change in (changes if at is None else changes[-1:])],
+        absent=lambda changes: [] if changes else [f"change of {topic} among the last {_MOST_EVENTS} events; {_OLDER}"],
     )
 
 
@@ -125,11 +125,11 @@ def _causes_of(route: Event, following: Sequence[Event]) -> list[Event]:
 
 def _moment_ms(text: str) -> int:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         example = "for example 2026-03-01T03:01:52"
         raise typer.BadParameter(f"not a valid time: {text!r} ({example})", param_hint="--at") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:

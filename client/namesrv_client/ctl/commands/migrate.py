@@ -121,14 +121,14 @@ def check(
 async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
     overviews = await servers.ask(_overview)
     seen = overviews.given
-    found: list[Difference] = []
+    differing: list[Difference] = []
     if len(seen) == len(sides):
         settings = setting_facts({server: each.settings for server, each in seen.items()})
-        found = differences({server: each.view | settings[server] for server, each in seen.items()})
+        differing = differences({server: each.view | settings[server] for server, each in seen.items()})
         by_topic, failures = await _topic_differences(servers.all, seen)
-        found += by_topic
+        differing += by_topic
         overviews = Responses({**overviews.outcomes, **failures})
-    verdicts = judged(found)
+    verdicts = judged(differing)
     hidden = [f"{server}: {what}" for server, each in seen.items() for what in each.hidden]
     has_answers = len(overviews.given) == len(sides)
     code = max(overviews.code(needs_all=True), ExitCode.NO if any(one.matters for one in verdicts) else ExitCode.OK)
@@ -180,17 +180,17 @@ def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
 
 async def _overview(server: NameServer) -> _Overview:
     info, listed, *refusals = await asyncio.gather(
-        _asked(server, RequestCode.GET_BROKER_CLUSTER_INFO),
-        _asked(server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
-        *(server.answer_as_rocketmq(code, fields) for code, fields in _REFUSED.values()),
+        _response_of(server, RequestCode.GET_BROKER_CLUSTER_INFO),
+        _response_of(server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        *(server.response_as_rocketmq(code, fields) for code, fields in _REFUSED.values()),
     )
     clusters = JSON.read_response(ClusterInfo, info.body)
     hidden: list[str] = []
     view: _View = dict(overview_facts(clusters))
     for key, value in (await _shown(_order_config(server), "order configuration", hidden)).items():
         view["order config", key] = {"value": value}
-    for what, answer in zip(_REFUSED, refusals, strict=True):
-        view["answer", what] = {"code": answer.code, "remark": answer.remark}
+    for what, response in zip(_REFUSED, refusals, strict=True):
+        view["answer", what] = {"code": response.code, "remark": response.remark}
     return _Overview(
         clusters.broker_addr_table,
         frozenset(JSON.read_response(TopicList, listed.body).topic_list),
@@ -200,25 +200,25 @@ async def _overview(server: NameServer) -> _Overview:
     )
 
 
-async def _asked(server: NameServer, code: int, fields: ExtFields | None = None) -> RemotingCommand:
-    answer = await server.answer_as_rocketmq(code, fields)
-    if answer.code != ResponseCode.SUCCESS:
-        raise response_error(answer.code, answer.remark, answer.ext_fields)
-    return answer
+async def _response_of(server: NameServer, code: int, fields: ExtFields | None = None) -> RemotingCommand:
+    response = await server.response_as_rocketmq(code, fields)
+    if response.code != ResponseCode.SUCCESS:
+        raise response_error(response.code, response.remark, response.ext_fields)
+    return response
 
 
 async def _order_config(server: NameServer) -> Mapping[str, str]:
     try:
-        answer = await _asked(server, RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": _ORDER_CONFIG})
+        response = await _response_of(server, RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": _ORDER_CONFIG})
     except QueryNotFoundError:
         return {}
-    return JSON.read_response(KVTable, answer.body).table
+    return JSON.read_response(KVTable, response.body).table
 
 
 async def _settings(server: NameServer) -> Mapping[str, str]:
-    answer = await _asked(server, RequestCode.GET_NAMESRV_CONFIG)
+    response = await _response_of(server, RequestCode.GET_NAMESRV_CONFIG)
     try:
-        return parse_properties(answer.body.decode(errors="backslashreplace"))
+        return parse_properties(response.body.decode(errors="backslashreplace"))
     except PropertiesError:
         return {}
 
@@ -237,7 +237,7 @@ async def _topic_differences(
 ) -> tuple[list[Difference], dict[str, RemotingError]]:
     """Differences by topic, requested from all servers at the same moment; and the servers that failed meanwhile."""
     topics = sorted(frozenset().union(*(each.topics for each in seen.values())))
-    found: dict[str, list[Difference]] = {}
+    by_topic: dict[str, list[Difference]] = {}
     failures: dict[str, RemotingError] = {}
     waiting = iter(topics)
     show = _progress(len(topics))
@@ -261,24 +261,24 @@ async def _topic_differences(
             if failures:
                 return
             if differing := topic_differences(topic, by_server):
-                found[topic] = differing
+                by_topic[topic] = differing
             show()
 
     try:
         await asyncio.gather(*(work() for _ in range(min(_TOPICS_AT_ONCE, len(topics)))))
     finally:
         show(is_over=True)
-    return [one for topic in sorted(found) for one in found[topic]], failures
+    return [one for topic in sorted(by_topic) for one in by_topic[topic]], failures
 
 
 async def _route(server: NameServer, topic: str, version: int = CURRENT_VERSION) -> bytes | None:
     """The body of 105 for a client of a version; None without a route."""
-    answer = await server.answer_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
-    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+    response = await server.response_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
+    if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
-    if answer.code != ResponseCode.SUCCESS:
-        raise response_error(answer.code, answer.remark, answer.ext_fields)
-    return answer.body
+    if response.code != ResponseCode.SUCCESS:
+        raise response_error(response.code, response.remark, response.ext_fields)
+    return response.body
 
 
 def _progress(total: int) -> Callable[..., None]:

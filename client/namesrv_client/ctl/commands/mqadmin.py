@@ -37,8 +37,8 @@ _ENTRY: Final = {"namespace": Annotated[str, _NAMESPACE], "key": Annotated[str, 
 def topic_cluster_list(options: Options, topic: str) -> None:
     """List the clusters that have a topic. Exits with 1 if a server does not know the topic."""
 
-    def clusters(found: topics.Routes) -> list[str]:
-        return sorted({group.cluster for data in found.values() if data is not None for group in data.broker_datas})
+    def clusters(routes: topics.Routes) -> list[str]:
+        return sorted({group.cluster for data in routes.values() if data is not None for group in data.broker_datas})
 
     show_list(
         options,
@@ -65,8 +65,8 @@ def topic_list(options: Options, *, by_cluster: bool = False) -> None:
         by_clusters,
         "topics",
         {"cluster": lambda it: it[0], "topic": lambda it: it[1]},
-        lambda found: found,
-        document=lambda found: [{"cluster": cluster, "topic": topic} for cluster, topic in found],
+        lambda rows: rows,
+        document=lambda rows: [{"cluster": cluster, "topic": topic} for cluster, topic in rows],
     )
 
 

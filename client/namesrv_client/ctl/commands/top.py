@@ -34,7 +34,7 @@ from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
-# A server that hangs turns grey within 3 s of its last answer: it gets a request every second, and the screen is
+# A server that hangs turns grey within 3 s of its last response: it gets a request every second, and the screen is
 # painted four times a second.
 _ASK_SECONDS: Final = 1.0
 _PAINT_SECONDS: Final = 0.25
@@ -102,20 +102,20 @@ class Seen:
 
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
         """The verdict on a broker and its live entry on this server, with ages as of now."""
-        found = self.brokers.get(key)
-        if found is None and (self.state is None or self.is_silent(now)):
+        live = self.brokers.get(key)
+        if live is None and (self.state is None or self.is_silent(now)):
             return "unknown", None
-        if found is None:
+        if live is None:
             # A server that is not ready is still waiting for brokers to register.
             return "not yet" if self.info is not None and not self.info.ready else "missing", None
-        if found.age_seconds is not None and found.expires_in_seconds is not None:
+        if live.age_seconds is not None and live.expires_in_seconds is not None:
             passed = now - self.answered_at
-            age, left = found.age_seconds + passed, found.expires_in_seconds - passed
-            found = msgspec.structs.replace(found, age_seconds=age, expires_in_seconds=left)
-        return liveness(found), found
+            age, left = live.age_seconds + passed, live.expires_in_seconds - passed
+            live = msgspec.structs.replace(live, age_seconds=age, expires_in_seconds=left)
+        return liveness(live), live
 
 
-def found_problems(seen: Sequence[Seen], now: float) -> list[Problem]:
+def problems_in(seen: Sequence[Seen], now: float) -> list[Problem]:
     """All problems but those that the table of servers shows."""
     reports = [one.report(now) for one in seen]
     return [
@@ -166,8 +166,8 @@ def top(
         raise typer.BadParameter("without --once it needs a terminal and prints a table", param_hint="--once")
 
     async def ask(server: NameServer, clock: Clock) -> Seen:
-        info, found = await server.info(), await server.brokers(cluster, name)
-        brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in found}
+        info, live_brokers = await server.info(), await server.brokers(cluster, name)
+        brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in live_brokers}
         return Seen(server.address, clock.monotonic(), state_word(info), info, brokers)
 
     if is_repeated:
@@ -176,25 +176,25 @@ def top(
 
 
 async def _report(servers: Servers, ask: Ask) -> Report:
-    answers = await servers.ask(lambda server: ask(server, servers.clock))
+    responses = await servers.ask(lambda server: ask(server, servers.clock))
     now = servers.clock.monotonic()
     seen = [
-        Seen(server, now, error=found) if isinstance(found, RemotingError) else found
-        for server, found in answers.outcomes.items()
+        Seen(server, now, error=outcome) if isinstance(outcome, RemotingError) else outcome
+        for server, outcome in responses.outcomes.items()
     ]
     rows = broker_rows(seen, now)
-    found = found_problems(seen, now)
+    listed = problems_in(seen, now)
     is_wrong = any(verdict in {"missing", "overdue"} for row in rows for verdict, _ in row.on.values())
     return Report(
         {
-            "servers": answers.documents(
-                lambda found: {"state": found.state, "brokers": [row.members(found.server) for row in rows]}
+            "servers": responses.documents(
+                lambda one: {"state": one.state, "brokers": [row.members(one.server) for row in rows]}
             ),
-            "problems": [document_of(one) for one in found],
+            "problems": [document_of(one) for one in listed],
         },
         page(seen, now),
-        max(answers.code(needs_all=True), ExitCode.NO if is_wrong else code_of(found)),
-        answers.problems(),
+        max(responses.code(needs_all=True), ExitCode.NO if is_wrong else code_of(listed)),
+        responses.problems(),
     )
 
 
@@ -247,9 +247,9 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
 
 def _problem_lines(seen: Sequence[Seen], now: float) -> list[RenderableType]:
     """The worst problems of the broker groups, a line each."""
-    found = [one for one in found_problems(seen, now) if one.group is not None]
-    shown = [Text(line_of(one), style=_LEVEL_STYLES.get(one.level, "yellow")) for one in found[:_PROBLEM_LINES]]
-    left_out = len(found) - len(shown)
+    of_groups = [one for one in problems_in(seen, now) if one.group is not None]
+    shown = [Text(line_of(one), style=_LEVEL_STYLES.get(one.level, "yellow")) for one in of_groups[:_PROBLEM_LINES]]
+    left_out = len(of_groups) - len(shown)
     return [*shown, *([Text(f"... {left_out} more problems", style="dim")] if left_out else [])]
 
 

@@ -38,10 +38,10 @@ def topics(
     """
 
     def merged(given: Mapping[str, list[str]]) -> list[RenderableType]:
-        known = {server: frozenset(found) for server, found in given.items()}
+        known = {server: frozenset(names) for server, names in given.items()}
         rows = []
         for topic in sorted(frozenset().union(*known.values())):
-            having = [server for server, found in known.items() if topic in found]
+            having = [server for server, names in known.items() if topic in names]
             rows.append((topic, "all" if len(having) == len(known) else " ".join(having)))
         return table(("topic", "known to"), rows)
 
@@ -50,8 +50,8 @@ def topics(
         lambda server: server.topics(cluster),
         "topics",
         {"topic": lambda topic: topic},
-        lambda found: found,
-        absent=lambda found: [] if found or cluster is None else [f"topic in cluster {cluster}"],
+        lambda names: names,
+        absent=lambda names: [] if names or cluster is None else [f"topic in cluster {cluster}"],
         merged=merged,
     )
 
@@ -78,15 +78,15 @@ def route(options: Options, topics: TopicsArgument) -> None:
         lambda server: server.routes(topics),
         "routes",
         _ROUTE,
-        lambda found: ((topic, *it) for topic, data in found.items() if data is not None for it in joined(data)),
-        document=lambda found: {topic: data and route_members(data) for topic, data in found.items()},
+        lambda routes: ((topic, *it) for topic, data in routes.items() if data is not None for it in joined(data)),
+        document=lambda routes: {topic: data and route_members(data) for topic, data in routes.items()},
         absent=absent_topics,
     )
 
 
-def absent_topics(found: Routes) -> list[str]:
+def absent_topics(routes: Routes) -> list[str]:
     """A text for each topic that the server reports as absent."""
-    return [f"topic {topic}" for topic, data in found.items() if data is None]
+    return [f"topic {topic}" for topic, data in routes.items() if data is None]
 
 
 def joined(data: TopicRouteData) -> list[tuple[BrokerData | None, QueueData]]:
@@ -111,7 +111,7 @@ def route_members(data: TopicRouteData) -> dict[str, Any]:
             for group in sorted(data.broker_datas, key=lambda group: group.broker_name)
         ],
         "queues": [msgspec.to_builtins(queues) for _, queues in joined(data)],
-        "filter_servers": {addr: list(found) for addr, found in sorted(data.filter_server_table.items())},
+        "filter_servers": {addr: list(servers) for addr, servers in sorted(data.filter_server_table.items())},
         "order_topic_conf": data.order_topic_conf,
         "static_mappings": mappings or None,
     }
@@ -155,5 +155,5 @@ def delete_topic(
         {"topic": topic, "cluster": cluster},
         confirming=f"delete topic {topic}{f' of cluster {cluster}' if cluster is not None else ''}",
         members=lambda existed: {"existed": existed},
-        absences=lambda answers: [f"no topic {topic}"] if set(answers.given.values()) == {False} else [],
+        absences=lambda responses: [f"no topic {topic}"] if set(responses.given.values()) == {False} else [],
     )

@@ -67,8 +67,8 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
             "view": lambda _: "none" if view is None else view.name,
             "shown": lambda it: shown(it) or "hidden",
         },
-        lambda found: found,
-        document=lambda found: [
+        lambda brokers: brokers,
+        document=lambda brokers: [
             {
                 "cluster": broker.cluster,
                 "broker_name": broker.broker_name,
@@ -77,7 +77,7 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
                 "view": None if view is None else view.name,
                 "shown": shown(broker),
             }
-            for broker in found
+            for broker in brokers
         ],
     )
 

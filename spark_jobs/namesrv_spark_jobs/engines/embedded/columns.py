@@ -49,14 +49,14 @@ def json_shape(kind: str) -> str:
 
 def _fields(inner: str) -> list[str]:
     """The fields of a struct type: the parts between the outermost commas."""
-    found, depth = [""], 0
+    fields, depth = [""], 0
     for character in inner:
         depth += (character == "<") - (character == ">")
         if character == "," and not depth:
-            found.append("")
+            fields.append("")
         else:
-            found[-1] += character
-    return found
+            fields[-1] += character
+    return fields
 
 
 class Column:
@@ -65,7 +65,7 @@ class Column:
     def __init__(self, sql: str, name: str | None = None, *, after: Callable[[str], str] | None = None) -> None:
         self.sql = sql
         self.name = name
-        # for an aggregate: the expression of its value that a second query computes
+        # the expression of an aggregate's value that a second query computes
         self.after = after
 
     def __repr__(self) -> str:

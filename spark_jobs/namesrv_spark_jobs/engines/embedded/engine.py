@@ -96,9 +96,9 @@ class EmbeddedEngine:
         return [(row[0], row[1]) for row in self._connection.execute(f"DESCRIBE {sql}").fetchall()]
 
     def rows_of(self, sql: str) -> list[Row]:
-        found = self._connection.execute(sql)
-        names = [column[0] for column in found.description or ()]
-        return [Row(zip(names, row, strict=True)) for row in found.fetchall()]
+        result = self._connection.execute(sql)
+        names = [column[0] for column in result.description or ()]
+        return [Row(zip(names, row, strict=True)) for row in result.fetchall()]
 
     # the interface `engine.Engine`
 
@@ -139,10 +139,10 @@ class EmbeddedEngine:
             reading.repair(reading.unreadable(error))
             events = self._taken(place, made, shape.sparse, reading)
         # DuckDB reads nearly all files as they are; files with lines outside of the contract are split line by line
-        if found := self._suspects(events, reading.plain):
-            listed = ", ".join(str(number) for number in found.values())
+        if suspects := self._suspects(events, reading.plain):
+            listed = ", ".join(str(number) for number in suspects.values())
             self._connection.execute(f"DELETE FROM {place} WHERE file IN ({listed})")
-            reading.repair(found)
+            reading.repair(suspects)
         if reading.clean:
             for sql in (of_texts(reading.clean), of_bad(reading.bad)):
                 more = _packed(_of(made, self._table(sql)), shape.sparse)
@@ -240,8 +240,8 @@ class EmbeddedEngine:
 
 def _of(made: Callable[[Any], Any], lines: Table) -> Table:
     """The result of a transform on a `Table`, which transforms treat as a DataFrame."""
-    found: Table = made(lines)
-    return found
+    table: Table = made(lines)
+    return table
 
 
 def _packed(made: Table, sparse: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ class Reading:
             link.symlink_to(path.absolute())
             self._files[str(link)] = path
         self.plain = list(self._files)
-        # of split files: the files with the good lines, and the files with the bad ones
+        # the two parts of split files: files with the good lines, and files with the bad lines
         self.clean: list[str] = []
         self.bad: list[str] = []
         self.names = {link: path.absolute().as_uri() for link, path in self._files.items()}
@@ -59,10 +59,10 @@ class Reading:
         for link in self.plain:
             if not Path(link).exists():
                 raise MissingFileError(f"{self._files[link]}: no such file") from error
-        found = [link for link in self.plain if is_damaged(Path(link))]
-        if not found:
+        damaged = [link for link in self.plain if is_damaged(Path(link))]
+        if not damaged:
             raise error
-        return found
+        return damaged
 
 
 def of_texts(paths: Sequence[str]) -> str:
@@ -147,12 +147,12 @@ def _files_of(path: Path) -> list[Path]:
     return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
 
 
-def _from_table(name: str, kind: str, found: str | None) -> str:
+def _from_table(name: str, kind: str, stored_type: str | None) -> str:
     field = quoted(name)
-    if found is not None and found.replace('"', "") == sql_type(kind).replace('"', ""):
+    if stored_type is not None and stored_type.replace('"', "") == sql_type(kind).replace('"', ""):
         return field
-    if found is None:
+    if stored_type is None:
         return f"CAST(NULL AS {sql_type(kind)}) AS {field}"
-    if kind == "string" and (found.endswith("]") or found.startswith(("STRUCT", "MAP"))):
+    if kind == "string" and (stored_type.endswith("]") or stored_type.startswith(("STRUCT", "MAP"))):
         return f"CAST(to_json({field}) AS VARCHAR) AS {field}"
     return f"TRY_CAST({field} AS {sql_type(kind)}) AS {field}"

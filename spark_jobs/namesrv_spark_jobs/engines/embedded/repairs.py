@@ -16,7 +16,7 @@ _DECODER: Final = json.JSONDecoder()
 _LONG: Final = range(-(1 << 63), 1 << 63)
 # strings that count as numbers, as in Spark
 _NAMED: Final = frozenset({"NaN", "Infinity", "-Infinity", "+INF", "INF", "-INF"})
-# in place of infinite numbers: larger than any time
+# a number larger than any time, in place of infinite numbers
 _FAR: Final = 1e300
 _NUMBERS: Final = {name: kind for name, kind in LINE.items() if kind != "string"}
 
