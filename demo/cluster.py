@@ -38,7 +38,7 @@ class Times:
 
 
 class Application:
-    """What producer and consumer have in common: a route client whose changes are shown."""
+    """The common base of producer and consumer: a route client whose changes are shown."""
 
     def __init__(self, name: str, servers: list[TestNameServer], screen: Screen, **settings: Any) -> None:
         self.name = name

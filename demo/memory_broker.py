@@ -33,7 +33,7 @@ _LONGEST_LINE: Final = 1 << 20
 
 
 class RefusedError(Exception):
-    """What was asked cannot be done; the text goes to the peer."""
+    """A request that cannot be carried out; the text goes to the peer."""
 
 
 class Queue:

@@ -1,6 +1,6 @@
 """The health model: values that servers reported, in; the problems of servers and broker groups, out.
 
-The console and `namesrvctl` fill in what they know, so that both name the same problems. The module has no clock and no
+The console and `namesrvctl` fill in the reports, so that both name the same problems. The module has no clock and no
 I/O; durations are relative to the moment of the judgement.
 """
 

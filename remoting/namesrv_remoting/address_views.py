@@ -1,7 +1,7 @@
 """The address views file: addresses of brokers as peers on other networks reach them.
 
-A view says which peers it is for, and what the registered address of a broker becomes for them. The daemon maps its
-responses with it, and `namesrvctl views` shows the mapping for a given peer.
+A view names its peers, and the address that these peers get in place of the registered address of a broker. The daemon
+maps its responses with the view of each peer, and `namesrvctl views` shows the mapping for a given peer.
 """
 
 import re
@@ -43,7 +43,7 @@ class BrokerIdentity(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class AddressRule:
-    """What the addresses of some brokers become; a field that is None does not narrow the rule."""
+    """A rule of a view: the addresses that some brokers get; a field that is None does not narrow the rule."""
 
     shown: str
     clusters: Patterns | None = None

@@ -1,1 +1,1 @@
-"""Clocks, files and loops: what every process of the project needs, below the wire."""
+"""Clocks, files and loops that every process of the project needs, below the wire."""

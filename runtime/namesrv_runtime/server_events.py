@@ -55,7 +55,7 @@ class ServerEvents:
         self.call(self.on_disconnected, address, why)
 
     def ready(self) -> None:
-        """The servers can do what the application needs, for the first time or again."""
+        """The broker is registered, or routes can be requested: for the first time, or again after an outage."""
         self.call(self.on_ready)
 
     def servers_changed(self, addresses: tuple[str, ...]) -> None:

@@ -1,1 +1,1 @@
-"""Routes: what is known of each topic, and how it is kept up to date."""
+"""Routes: the known route of each topic, and the requests that keep it up to date."""

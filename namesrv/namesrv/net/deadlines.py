@@ -47,7 +47,7 @@ class Deadlines:
             self._start(now, limits.first_frame_seconds if is_first else limits.whole_frame_seconds)
 
     def frame_ended(self) -> None:
-        """Clear the deadline of a frame; that of a handshake stays, for a PROXY header may end during the handshake."""
+        """Clear the deadline of a frame, but not of a handshake: a PROXY header may end during the handshake."""
         if not self._is_in_handshake:
             self.frame_ends = NEVER
 

@@ -347,7 +347,7 @@ class ServerConnection(asyncio.Protocol):
         self._deadlines.handshake_began(self._owner.clock.monotonic())
 
     def expect_proxy_header(self) -> None:
-        """Start the deadline of a PROXY header, which is that of a first frame, unless a deadline runs already."""
+        """Start the deadline of a PROXY header, as long as that of a first frame, unless a deadline runs already."""
         self._deadlines.frame_began(self._owner.clock.monotonic(), is_first=True)
 
     def hold_handshake_deadline(self) -> None:

@@ -30,7 +30,7 @@ def makes_routes(broker_id: int, group_ids: Collection[int], *, enable_acting_ma
 
 
 def registers_without_write(broker_id: int, *, enable_acting_master: bool | None) -> bool:
-    """True if the topics of a registration lose the write permission: that of a slave whose flag is true."""
+    """True for a registration of a slave whose flag is true: its topics lose the write permission."""
     return broker_id != MASTER_ID and bool(enable_acting_master)
 
 

@@ -205,7 +205,7 @@ def check_routes(tables: RouteTables, limits: TableLimits, more: int) -> None:
 
 
 def _check(count: int, limit: int, what: str) -> None:
-    """Refuse what would be too much. Raises LimitExceededError."""
+    """Compare a count with its limit; `what` names the counted things. Raises LimitExceededError."""
     if count > limit:
         raise LimitExceededError(count, limit, what)
 

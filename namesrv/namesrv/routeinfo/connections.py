@@ -1,4 +1,4 @@
-"""The connections of brokers: that of each live entry, and others over which a broker was seen."""
+"""The connections of brokers: each broker's own (in its live entry), and others over which the broker was seen."""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""A write section: what changes of the route tables work with, and how they publish new routes."""
+"""A write section: the tables and rules that a change works with, and the publication of new routes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class WriteSection:
     held_rows: HeldRows
     # Receives new rows and their revision before the rows get the revision; the callee must only take notes.
     on_publish: Callable[[int, RowChanges], None] | None
-    # What has been changed or refused so far.
+    # The changes and refusals so far.
     effects: list[Effect] = field(default_factory=list)
 
     def apply(self, prepared: Prepared, broker_name: str | None = None) -> None:

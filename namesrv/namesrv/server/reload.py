@@ -128,7 +128,7 @@ class Reloader:
             return
         views.follow(file)
         event(logger, logging.WARNING, "address_views_changed", views=[view.name for view in views.file.views])
-        # Clients that watch routes, or ask what has changed, get the new addresses.
+        # Clients get the new addresses when they watch routes, or request the changes since a revision.
         self.namesrv.manager.routes_may_differ()
 
 
