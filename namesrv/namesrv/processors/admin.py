@@ -185,9 +185,9 @@ def log_change(request: Request) -> None:
     """Log a change that an operator's request has made, with its sender."""
     command, connection = request.command, request.connection
     fields = (command.ext_fields or {}).items()
-    asked = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}
+    request_fields = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}
     if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:
-        asked["settings"] = command.body[:_SHOWN_CHARACTERS].decode(errors="replace")
+        request_fields["settings"] = command.body[:_SHOWN_CHARACTERS].decode(errors="replace")
     event(
         logger,
         logging.INFO,
@@ -197,5 +197,5 @@ def log_change(request: Request) -> None:
         proxied=connection.peer.proxied,
         account=request.account or None,
         role=connection.peer.role,
-        asked=asked,
+        request_fields=request_fields,
     )

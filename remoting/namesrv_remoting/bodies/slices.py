@@ -158,7 +158,7 @@ class JsonSlices:
         return values, cut.end()
 
     def _members(self, at: int, full: int) -> Steps[tuple[int, int, bool]]:
-        """Find members until the slice is full; the end of the last one, the next position, True at the table's end."""
+        """Find members until the slice is full; return the last end, the next position, and True at the table's end."""
         while True:
             _, at = self._key(at)
             end = yield from self._skip(at, MAX_VALUE_BYTES)

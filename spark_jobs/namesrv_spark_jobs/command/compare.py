@@ -81,7 +81,7 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
 
 
 def _make(name: str, side: Side, aside: Path, make_report: Callable[[Settings], int]) -> int:
-    """Make the report of a side that consists of logs; the exit code, 0 for a finished report."""
+    """Make the report of a side that consists of logs; return the exit code, 0 for a finished report."""
     if side.settings is None:
         return errors.OK
     if not side.settings.quiet:

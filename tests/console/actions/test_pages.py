@@ -151,7 +151,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         assert 'write permission broker-a: "RW-" -> "R--"' in changed[-1]
         assert f"not done on {console.down}: no connection" in changed[-1]
         # Each server's log has the user, too.
-        assert [it["asked"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
+        assert [it["request_fields"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ async def test_servers_see_the_account_of_the_console(
             f"namesrvctl -s {console.first.where} -s {console.second.where} -s {console.down} --tls kv put N k v"
             in done
         )
-        changed = [(it["account"], it["asked"]["operator"]) for it in logged(caplog, "operator_changed")]
+        changed = [(it["account"], it["request_fields"]["operator"]) for it in logged(caplog, "operator_changed")]
         assert [("console", "olga")] * 2 * len(classes) == changed
 
 

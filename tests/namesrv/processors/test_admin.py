@@ -294,5 +294,5 @@ async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog
     assert [name for _, name, _, _ in CHANGES] == [fields["request"] for _, fields in lines]
     for (_, _, ext, body), (level, fields) in zip(CHANGES, lines, strict=True):
         assert (logging.INFO, operator.address, None) == (level, fields["peer"], fields["proxied"])
-        assert ({**ext, "settings": body.decode()} if body else ext) == fields["asked"]
+        assert ({**ext, "settings": body.decode()} if body else ext) == fields["request_fields"]
     assert [fields["role"] for _, fields in lines[:7]] == ["admin"] * 7
