@@ -61,7 +61,7 @@ class ServerLink:
         )
         self._retries = Retries(self._settings.max_backoff_seconds, random_unit)
         self._unsent = UnsentChanges()
-        # for a slave: the master that this server reported last
+        # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None
         # set while the server has accepted all topics and settings of the broker
         self.settled = asyncio.Event()
@@ -91,8 +91,8 @@ class ServerLink:
 
     def socket_descriptors(self) -> list[int]:
         """File descriptors of the open connections: the current one, and the previous one while it is kept."""
-        found = (client.socket_descriptor for client in (self._client, self._former) if client is not None)
-        return [descriptor for descriptor in found if descriptor is not None]
+        descriptors = (client.socket_descriptor for client in (self._client, self._former) if client is not None)
+        return [descriptor for descriptor in descriptors if descriptor is not None]
 
     def has_one_of(self, descriptors: Collection[int]) -> bool:
         """True if the current connection has one of these descriptors."""

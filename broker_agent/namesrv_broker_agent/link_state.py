@@ -22,7 +22,7 @@ class ServerState:
 
     address: str
     status: Status
-    # since when the status is what it is
+    # time of the last change of the status
     since: float
     protocol: str | None = None
     boot_id: str | None = None
@@ -39,7 +39,7 @@ class ServerState:
     reconnects: int = 0
     # time of the last accepted heartbeat or registration
     last_heartbeat: float | None = None
-    # by how much the time since then, or since the start, exceeds heartbeat_seconds
+    # seconds by which the time since the last accepted heartbeat (or the start) exceeds heartbeat_seconds
     lateness_seconds: float = 0.0
     # True if the server has accepted all topics and settings of the broker
     is_settled: bool = False
