@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
@@ -26,6 +26,8 @@ _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # at least two letters before the colon: one letter would be a drive
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 _SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
+# characters of a path that Java's URI leaves as they are, besides letters and digits
+_UNESCAPED: Final = "/;:@&=+$,-_.!~*'()"
 _CHUNK: Final = 1 << 20
 _SAMPLE: Final = 1 << 18
 # bytes of JSON for each byte of a compressed log, about
@@ -156,6 +158,11 @@ def short_name(path: str) -> str:
     plain = unquote(path)
     match = _SHORT.search(plain.rstrip("/"))
     return match[0] if match else plain
+
+
+def file_url(path: Path) -> str:
+    """The URL of a local file, escaped as Spark does it: `=` in the folders of days and hours stays as it is."""
+    return f"file://{quote(os.fsencode(path.absolute()), safe=_UNESCAPED)}"
 
 
 def truncated(files: Sequence[str]) -> list[str]:

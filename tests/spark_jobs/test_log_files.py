@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import literal, log_files, short_name, truncated
+from namesrv_spark_jobs.log_files import file_url, literal, log_files, short_name, truncated
 
 ALL = ["a-1-1.jsonl.gz", "a-1-2.jsonl.open", "b-1-1.jsonl"]
 
@@ -109,6 +109,11 @@ def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:
 def test_short_names(path: str, short: str) -> None:
     """The base name with the folders of its day and hour."""
     assert short == short_name(path)
+
+
+def test_url_of_a_file_is_escaped_as_spark_does_it() -> None:
+    """Parts of a day's and an hour's folder stay readable; brackets and blanks are escaped."""
+    assert file_url(Path("/x/dt=2026-03-01/hour=00 [x]/a.jsonl")) == "file:///x/dt=2026-03-01/hour=00%20%5Bx%5D/a.jsonl"
 
 
 def test_truncated_file_is_found(tmp_path: Path) -> None:

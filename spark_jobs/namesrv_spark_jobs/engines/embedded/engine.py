@@ -25,6 +25,7 @@ from namesrv_spark_jobs.engines.embedded.reading import (
 from namesrv_spark_jobs.engines.embedded.tables import Row, Table
 from namesrv_spark_jobs.engines.engine import Rows, Shape, require_lines
 from namesrv_spark_jobs.frames import DataFrame
+from namesrv_spark_jobs.log_files import file_url
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
 # Delta encoding of numbers, which makes files up to a third smaller at no cost. Spark cannot read version 2's encoding
@@ -165,7 +166,7 @@ class EmbeddedEngine:
         names, knows_files = reading.names, "file" in self._kinds(reading)
         if not knows_files:
             # every line comes from the table's own file, so the rows need not be read
-            names = {**names, **{str(file): file.absolute().as_uri() for file in files_of(reading.tables)}}
+            names = {**names, **{str(file): file_url(file) for file in files_of(reading.tables)}}
         listed = ", ".join(f"({text(path)}, {text(name)})" for path, name in names.items())
         parts = [f"SELECT file, name FROM (VALUES {listed}) t(file, name)"] if listed else []
         if knows_files:

@@ -8,7 +8,7 @@ from typing import Final
 from namesrv_spark_jobs.engines.embedded.columns import quoted, sql_type, text
 from namesrv_spark_jobs.engines.embedded.repairs import is_damaged, split
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
-from namesrv_spark_jobs.log_files import divided, is_url, truncated
+from namesrv_spark_jobs.log_files import divided, file_url, is_url, truncated
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, REQUIRED
 
 # the value of `corrupt_line` for a line outside of the contract, until its file is split
@@ -40,7 +40,7 @@ class Reading:
         # the two parts of split files: files with the good lines, and files with the bad lines
         self.clean: list[str] = []
         self.bad: list[str] = []
-        self.names = {link: path.absolute().as_uri() for link, path in self._files.items()}
+        self.names = {link: file_url(path) for link, path in self._files.items()}
         cut = set(truncated([str(path) for path in self._files.values()]))
         self.repair([link for link, path in self._files.items() if str(path) in cut])
 
