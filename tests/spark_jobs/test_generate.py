@@ -14,10 +14,8 @@ import pytest
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.registration_periods import UNANNOUNCED
 from tools.heartbeat_logs import Settings, generate
-from tools.heartbeat_logs.boots import boots
 from tools.heartbeat_logs.cli import main
-from tools.heartbeat_logs.files import Files
-from tools.heartbeat_logs.settings import BEGIN, HOUR, MINUTE, SECOND
+from tools.heartbeat_logs.settings import BEGIN, MINUTE
 
 QUIET = Settings(duration=100 * MINUTE, brokers=20, clients=10, deaths=20.0)
 # everything that may go wrong, at once
@@ -178,41 +176,6 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     )
     assert first == second
     assert first != third
-
-
-def test_one_broker_can_have_most_of_the_lines(tmp_path: Path) -> None:
-    """With --skew 0.3, one broker sends 30 % of all heartbeats."""
-    generate(Settings(duration=20 * MINUTE, brokers=40, deaths=0.0, skew=0.3), tmp_path)
-
-    heartbeats = Counter(line["broker_addr"] for line in events(tmp_path) if line["event"] in {"register", "heartbeat"})
-    assert pytest.approx(heartbeats["10.0.0.0:10911"] / heartbeats.total(), abs=0.01) == 0.3
-
-
-@pytest.mark.parametrize("flags", [(), ("--days", "0.5"), ("--brokers", "7")])
-@pytest.mark.slow
-def test_number_of_lines_is_about_that_of_the_option(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
-) -> None:
-    """Whether the number of brokers, the days or neither is given."""
-    assert main(["--lines", "20_000", "--out", str(tmp_path), "--plain", *flags]) == 0
-
-    assert pytest.approx(len(events(tmp_path)), rel=0.1) == 20_000
-    assert not list(tmp_path.rglob("*.gz"))
-    assert f"{len(events(tmp_path)):,} lines" in capsys.readouterr().out
-
-
-def test_a_file_is_full_at_64_mib(tmp_path: Path) -> None:
-    """The next lines of the same hour go to the next one."""
-    line = "x" * (1024 * 1024 - 1) + "\n"
-    with Files(tmp_path, boots(Settings(duration=SECOND), 0)[0], "ns-1", is_compressed=False) as files:
-        begun = []
-        for _ in range(66):
-            begun.append(files.begin(BEGIN))
-            files.write([line])
-        begun.append(files.begin(BEGIN + HOUR))
-
-    assert [number for number, is_new in enumerate(begun) if is_new] == [0, 64, 66]
-    assert [path.stat().st_size >> 20 for path in sorted(tmp_path.rglob("*.jsonl"))] == [64, 2, 0]
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
