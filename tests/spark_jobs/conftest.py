@@ -57,18 +57,9 @@ _GROUP = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture(params=["embedded", pytest.param("spark", marks=[pytest.mark.slow, _GROUP])])
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """What --engine is given; Spark runs already."""
-    name: str = request.param
-    if name == "spark":
-        request.getfixturevalue("spark")
-    return name
-
-
-@pytest.fixture
-def engine(request: pytest.FixtureRequest, engine_name: str, tmp_path: Path) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """One that has nothing stored."""
-    if engine_name == "embedded":
+    if request.param == "embedded":
         with EmbeddedEngine(tmp_path / "staging") as made:
             yield made
     else:

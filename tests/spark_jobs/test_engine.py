@@ -59,6 +59,7 @@ def test_a_log_that_does_not_fit_is_for_spark(tmp_path: Path) -> None:
     assert chosen.why.startswith("16,493 GB of logs, and ")
 
 
+@pytest.mark.slow
 def test_embedded_report_imports_nothing_of_spark(tmp_path: Path) -> None:
     """From the command line to the page."""
     logs = write_log(tmp_path / "logs")

@@ -1,7 +1,6 @@
 """Every line is counted, good or bad, and an input that cannot be read gives a message of one line."""
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -11,46 +10,20 @@ from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.run import Sources, analysed
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.errors import MissingFileError
 from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines, member
-from tests.support.spark_logs import SMALL_GRID, write_plain
+from tests.support.spark_logs import SMALL_GRID, TORN_LINE, damaged_files, write_plain
 
 
-def text(lines: HeartbeatLines) -> bytes:
-    """The lines as they are in a file."""
-    return "".join(f"{line}\n" for line in lines.lines).encode()
-
-
-def test_bad_lines_have_a_reason(engine: Engine, tmp_path: Path) -> None:
+def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
     """Bad lines are listed with a reason; the known fields of newer versions and unknown events are read."""
-    folder = tmp_path / "dt=2026-03-01" / "hour=00 [x]"
-    folder.mkdir(parents=True)
-    good = HeartbeatLines("b").start().heartbeats(0, 30_000).evict(160_000)
-    torn = good.lines[1][:40].encode()
-    invalid = good.lines[1].replace("broker-a", "broker-\udcff").encode(errors="surrogateescape")
-    newer = json.dumps({**json.loads(HeartbeatLines("c").heartbeat(5).lines[0]), "v": 3, "colour": "red"}).encode()
-    unknown = HeartbeatLines("d").add("teleported", 5).lines[0].encode()
-    # numbers whose sums or microseconds would not fit into 64 bits
-    huge = [
-        HeartbeatLines("e").add("scan", 1, ts_ms=(1 << 63) - 1, scan=1),
-        HeartbeatLines("f").add("scan", 1e300, scan=1, ts_ms=0),
-        HeartbeatLines("g").add("dropped", 1, count=(1 << 63) - 1),
-    ]
-    missing = b'{"v":1,"seq":1,"event":"heartbeat"}'
-    wrong = [
-        HeartbeatLines("h").add("scan", 1, seq="1").lines[0].encode(),
-        HeartbeatLines("h").add("scan", 1, seq=1.5).lines[0].encode(),
-        HeartbeatLines("h").add("scan", 1, mono_ms=[1]).lines[0].encode(),
-    ]
-    lines = [b"", invalid, newer, unknown, missing, *(text(one).rstrip() for one in huge), b"x[]", *wrong, torn]
-    (folder / "a.jsonl.open").write_bytes(text(good) + b"\n".join(lines))
-    (folder / "b.jsonl").write_bytes(text(good))
-    (folder / "c.jsonl.gz").write_bytes(gzip.compress(text(HeartbeatLines("e").start().heartbeat(1)) * 500)[:-30])
-    (folder / "empty.jsonl").write_bytes(b"")
-
-    files = [str(file) for file in sorted(folder.iterdir())]
-    found = analyse(engine, files, Options(), lambda _step: None)
+    files = [str(file) for file in damaged_files(tmp_path)]
+    with EmbeddedEngine(tmp_path / "staging") as engine:
+        found = analyse(engine, files, Options(), lambda _step: None)
+        bad = {row["line"]: row["reason"] for row in found.bad.collect()}
 
     names = ("file", "bad", "duplicates", "newer_version", "unknown_events", "truncated")
     a, b, c, empty = [[row[name] for name in names] for row in found.summary["input"]["per_file"]]
@@ -60,9 +33,8 @@ def test_bad_lines_have_a_reason(engine: Engine, tmp_path: Path) -> None:
     assert c[-1] is True
     assert found.summary["input"]["truncated_files"] == 1
     assert found.summary["registry"]["all"]["count"] == 1
-    bad = {row["line"]: row["reason"] for row in found.bad.collect()}
     assert bad['{"v":1,"seq":1,"event":"heartbeat"}'] == "no ts_ms"
-    assert bad[torn.decode()] == "torn, not JSON, or a field of the wrong type"
+    assert bad[TORN_LINE] == "torn, not JSON, or a field of the wrong type"
     assert {"ts_ms is not a time", "mono_ms is not a time", "count is out of range"} <= set(bad.values())
 
 
@@ -86,7 +58,7 @@ def test_input_without_readable_lines_makes_no_report(
     assert not (tmp_path / "report").exists()
 
 
-def test_file_that_is_closed_during_the_run_is_read(engine: Engine, tmp_path: Path) -> None:
+def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
     """The file has another name when it is opened. With --redact, addresses and clients are nowhere in the report."""
     lines = (
         HeartbeatLines("b").start().heartbeat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
@@ -101,14 +73,21 @@ def test_file_that_is_closed_during_the_run_is_read(engine: Engine, tmp_path: Pa
             file.unlink()
 
     settings = read_settings([str(tmp_path / "logs"), *options])
-    sources, found = analysed(engine, Sources([str(file)]), settings, closed)
+    with EmbeddedEngine(tmp_path / "staging") as engine:
+        sources, found = analysed(engine, Sources([str(file)]), settings, closed)
+        tables = [table.collect() for table in (found.intervals, found.clients, found.replayed, found.bad)]
 
-    assert [str(file.with_suffix(".gz"))] == sources.files
+    assert sources.files == [str(file.with_suffix(".gz"))]
     assert (found.summary["input"]["lines"], found.summary["client"]["seen"]) == (8, 1)
     # addresses, agents and clients; bad lines are counted, and not shown
-    tables = [table.collect() for table in (found.intervals, found.clients, found.replayed, found.bad)]
     everything = f"{found.summary} {found.metrics} {found.charts} {tables}"
     assert [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything] == []
+
+
+def test_missing_file_is_an_error_of_its_own(engine: Engine, tmp_path: Path) -> None:
+    """Either engine raises the error after which the run looks for the file's new name."""
+    with pytest.raises(MissingFileError):
+        analyse(engine, [str(tmp_path / "a.jsonl.open")], Options(), lambda _step: None)
 
 
 @pytest.mark.slow

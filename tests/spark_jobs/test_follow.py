@@ -22,6 +22,7 @@ def _report(logs: Path, out: Path, *options: str) -> bytes:
     return (out / "summary.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_following_gives_the_numbers_of_one_batch(tmp_path: Path) -> None:
     """File after file, an open one only once it is closed, a damaged one up to its break, a gone one from memory."""
     logs, out = tmp_path / "logs", tmp_path / "report"
@@ -71,8 +72,6 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     assert (aside / ".follow" / "source.json").read_text() == (out / ".follow" / "source.json").read_text()
 
 
-# the quick test that Spark reads lines and writes tables
-@pytest.mark.parametrize("engine_name", ["embedded", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))])
 def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: Path, engine: Engine) -> None:
     """All that will be read counts: files that are new, and the tables that either engine made of earlier ones."""
     logs, aside = tmp_path / "logs", tmp_path / "aside"

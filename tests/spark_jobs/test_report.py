@@ -26,14 +26,14 @@ def odd_server() -> HeartbeatLines:
     return lines.evict(350_000, evil, "unregistered").scan(360_000, 6)
 
 
-def test_report_has_all_its_parts(engine_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_has_all_its_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Numbers as the reference has them; what is wrong with the input is counted; a failed gate ends with 1."""
     logs, out = write_log(tmp_path / "logs"), tmp_path / "out" / "report"
     write_plain(logs, "ns-2-boot-3-1.jsonl", [*odd_server().lines, HUGE_TIME])
     (logs / "gone.jsonl.gz").symlink_to(tmp_path / "nowhere")
     gates = ["--fail-if", "p99>2m", "--fail-if", "client.p99>10m", "--max-bad-ratio", "0.001"]
 
-    assert main([str(logs), "--out", str(out), "--engine", engine_name, "--what-if", SMALL_GRID, *gates]) == 1
+    assert main([str(logs), "--out", str(out), "--engine", "embedded", "--what-if", SMALL_GRID, *gates]) == 1
 
     printed = capsys.readouterr()
     assert f"skipped {logs}/gone.jsonl.gz: a link to nothing\n" in printed.err

@@ -75,6 +75,7 @@ def test_conf_of_the_user_wins() -> None:
     assert not {"spark.driver.memory", "spark.ui.enabled", "spark.driver.extraJavaOptions"} & cluster.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> None:
     """The session of a notebook is never stopped, and --master is ignored; so is that of spark-submit."""

@@ -1,5 +1,6 @@
 """The command on a real cluster, under spark-submit, and when it is interrupted."""
 
+import json
 import os
 import shlex
 import shutil
@@ -10,14 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import duckdb
 import pytest
 
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.submit import build
 from tests.support.spark_cluster import SPARK_HOME, SparkCluster
-from tests.support.spark_logs import SMALL_GRID, write_log
+from tests.support.spark_logs import BAD_LINE, SMALL_GRID, write_log, write_plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 ROOT: Final = Path(__file__).parents[2]
@@ -62,30 +64,45 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 def test_cluster_gives_the_bytes_of_one_machine(
     cluster: SparkCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wherever the log lies; by our own command with --master, and by the spark-submit line that it prints."""
+    """The printed spark-submit line makes the report of the embedded engine, wherever the log lies."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
     assert main([str(logs), "--out", str(here), "--engine", "embedded", "--what-if", SMALL_GRID, "-o", "json"]) == 0
-    assert (here / "summary.json").read_text() == capsys.readouterr().out
+    assert capsys.readouterr().out == (here / "summary.json").read_text()
     moved = shutil.copytree(logs, tmp_path / "elsewhere" / "logs")
-    logs_there, options = f"{moved}/dt=*/**/*.jsonl*", ("--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK)
-
-    ended = _run(*_COMMAND, logs_there, "--out", str(there), *options)
-
-    assert ended.returncode == 0, ended.stderr
-    for name in ("summary.json", "report.html"):
-        assert (here / name).read_bytes() == (there / name).read_bytes()
-    assert _last(ended.stderr).startswith("read ")
-    # the same under spark-submit: the exit code of a gate comes through it
-    submitted = tmp_path / "submitted"
-    words = (logs_there, "--out", str(submitted), *options, "--fail-if", "evictions>0")
-    printed = _run(*_COMMAND, *words, "--print-submit").stdout
+    words = (f"{moved}/dt=*/**/*.jsonl*", "--out", str(there), "--what-if", SMALL_GRID, "--fail-if", "evictions>0")
+    printed = _run(*_COMMAND, *words, "--master", cluster.url, *_QUICK, "--print-submit").stdout
     build(tmp_path / "namesrv_spark_jobs.zip")
     line = shlex.split(printed.replace(f"{ROOT}/dist/namesrv_spark_jobs.zip", f"{tmp_path}/namesrv_spark_jobs.zip"))
 
     ended = _run(str(SPARK_HOME / "bin" / "spark-submit"), *line[1:], PYTHONPATH="")
 
+    # the exit code of a gate comes through it
     assert ended.returncode == 1, ended.stderr
-    assert (here / "summary.json").read_bytes() == (submitted / "summary.json").read_bytes()
+    for name in ("summary.json", "report.html", "metrics.csv"):
+        assert (there / name).read_bytes() == (here / name).read_bytes()
+    assert {path.name for path in there.iterdir()} == {path.name for path in here.iterdir()}
+    assert _tables(there) == _tables(here)
+    assert "FAILED evictions>0: evictions is " in ended.stderr
+
+
+def _tables(out: Path) -> tuple[list[str], list[Any]]:
+    """The rows of the two tables of a report."""
+    intervals = duckdb.read_parquet(f"{out}/intervals/**/*.parquet", hive_partitioning=True)
+    bad = [json.loads(line) for file in (out / "bad_records").glob("*.json") for line in file.read_text().splitlines()]
+    for row in bad:
+        # the logs lie elsewhere
+        del row["file"]
+    return sorted(str(row) for row in intervals.select(*sorted(intervals.columns)).fetchall()), bad
+
+
+def test_command_runs_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    """With --master, the workers read the lines: none of these can be read."""
+    log = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", [BAD_LINE] * 3)
+
+    ended = _run(*_COMMAND, str(log), "--out", str(tmp_path / "report"), "--master", cluster.url, *_QUICK)
+
+    assert ended.returncode == 2, ended.stderr
+    assert _last(ended.stderr).endswith("no line of 3 could be read; is this a heartbeat log?")
 
 
 def _last(text: str) -> str:

@@ -1,6 +1,7 @@
 """Heartbeat logs for tests of the report's command: two boots by hand, in files like the daemon's."""
 
 import gzip
+import json
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,42 @@ def second_server() -> HeartbeatLines:
     lines = HeartbeatLines("boot-2", "ns-2").start().heartbeats(500, 30_500)
     lines.scan(155_000, 31).evict(155_000, scan=31, silent_ms=124_500).heartbeat(170_000)
     return lines.add("stop", 240_100, version="0.1.0", dropped=0)
+
+
+_GOOD: Final = HeartbeatLines("b").start().heartbeats(0, 30_000).evict(160_000).lines
+TORN_LINE: Final = _GOOD[1][:40]
+
+
+def damaged_files(folder: Path) -> list[Path]:
+    """Write a file with lines of every kind that cannot be read, a repeated, a truncated and an empty one."""
+    folder = folder / "dt=2026-03-01" / "hour=00 [x]"
+    folder.mkdir(parents=True)
+    invalid = _GOOD[1].replace("broker-a", "broker-\udcff")
+    newer = json.dumps({**json.loads(HeartbeatLines("c").heartbeat(5).lines[0]), "v": 3, "colour": "red"})
+    unknown = HeartbeatLines("d").add("teleported", 5).lines[0]
+    # numbers whose sums or microseconds would not fit into 64 bits
+    huge = [
+        HeartbeatLines("e").add("scan", 1, ts_ms=(1 << 63) - 1, scan=1).lines[0],
+        HeartbeatLines("f").add("scan", 1e300, scan=1, ts_ms=0).lines[0],
+        HeartbeatLines("g").add("dropped", 1, count=(1 << 63) - 1).lines[0],
+    ]
+    missing = '{"v":1,"seq":1,"event":"heartbeat"}'
+    wrong = [
+        HeartbeatLines("h").add("scan", 1, seq="1").lines[0],
+        HeartbeatLines("h").add("scan", 1, seq=1.5).lines[0],
+        HeartbeatLines("h").add("scan", 1, mono_ms=[1]).lines[0],
+    ]
+    lines = [*_GOOD, "", invalid, newer, unknown, missing, *huge, "x[]", *wrong, TORN_LINE]
+    repeated = "".join(f"{line}\n" for line in HeartbeatLines("e").start().heartbeat(1).lines) * 500
+    files = {
+        "a.jsonl.open": "\n".join(lines).encode(errors="surrogateescape"),
+        "b.jsonl": "".join(f"{line}\n" for line in _GOOD).encode(),
+        "c.jsonl.gz": gzip.compress(repeated.encode())[:-30],
+        "empty.jsonl": b"",
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in files]
 
 
 def write_plain(folder: Path, name: str, lines: list[str]) -> Path:
