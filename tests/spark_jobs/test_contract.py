@@ -73,9 +73,10 @@ async def written_lines(root: Path) -> list[Line]:
         await scan
         await server.hang_up(c)
         # a queue that is full for a moment
-        log._max_queued, limit = 0, log._max_queued
+        queue = log._queue
+        queue._max_queued, limit = 0, queue._max_queued
         await a.call(HEARTBEAT, C.ext)
-        log._max_queued = limit
+        queue._max_queued = limit
         await a.call(HEARTBEAT, C.ext)
     return read_log(root / "server" / "heartbeats") + read_log(root / "client")
 
