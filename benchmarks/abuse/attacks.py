@@ -35,8 +35,7 @@ class Attack:
     opening: Callable[[Attacker], Callable[[], object]] | None = None
     # number of addresses from which the attack comes
     peers: int = 1
-    flags: tuple[str, ...] = ()
-    # writes files for the server into a directory, and returns the flags that name them
+    # returns the flags of the server, whose files it writes into a directory
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
     # a registration that the server receives before the attack
     seed: Callable[[], bytes] = lambda: _NO_SEED
@@ -303,7 +302,6 @@ def _flood(family: Family, count: int, addresses: int, *, is_short: bool) -> Att
         f"{family.what}: {connections} from {where}",
         opening=partial(family.open, count, addresses),
         peers=addresses,
-        flags=family.flags,
         configured=family.configured,
         is_short=is_short,
     )
@@ -460,7 +458,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "proxy-headers": Attack(
         "a PROXY header without an end, with --proxy-protocol optional",
         _reconnecting(b"PROXY TCP4 " + b"1" * 60_000),
-        flags=("--proxy-protocol", "optional"),
+        configured=lambda _: ("--proxy-protocol", "optional"),
     ),
     # requests without a response
     **_floods(),

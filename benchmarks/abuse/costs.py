@@ -112,7 +112,7 @@ class Costs:
         ]
 
     def waits(self, during: Sequence[Pull], quiet: Sequence[Pull]) -> list[Figure]:
-        """Waits of the puller; the part of one that other processes added is not the attacker's."""
+        """Waits of the puller during and without the attack, by the clock and in the server's processor time."""
         longest, computed = (
             1000 * percentile(values, 1)
             for values in ((pull.seconds for pull in during), (pull.cpu_seconds for pull in during))

@@ -50,7 +50,7 @@ class Family:
     opening: Opening
     # opens connections that replace closed ones; None: `opening` does
     reopening: Opening | None = None
-    flags: tuple[str, ...] = ()
+    # returns the flags of the server, whose files it writes into a directory
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
 
     def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
@@ -176,8 +176,7 @@ def _key_updates(what: str, *, is_http: bool = False) -> Callable[[int], Family]
         what,
         _of_key_updates(_UPDATES_BYTES // count, is_http=is_http),
         further,
-        flags=("--http-tls",) if is_http else (),
-        configured=lambda directory: certified(directory)[0],
+        configured=lambda directory: (*certified(directory)[0], *(("--http-tls",) if is_http else ())),
     )
 
 

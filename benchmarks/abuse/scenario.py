@@ -3,7 +3,7 @@
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from benchmarks.abuse.well_behaved import (
     PATIENCE_SECONDS,
     PULL,
     TABLE_BYTES,
+    Seen,
     WellBehavedPeers,
     broker_frame,
     has_broker,
@@ -38,7 +39,6 @@ _SCANS_SHARE: Final = 10
 # Pulls sent within this time after the attack do not count as quiet.
 _SETTLE_SECONDS: Final = 0.2
 
-
 FULL: Final = Durations(2.0, 6.0, 1.0, 4.0, 0.5)
 SHORT: Final = Durations(0.5, 1.8, 0.3, 1.2, 0.15)
 
@@ -51,84 +51,150 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
     """
     prepared = attack.prepared()
     with ExitStack() as stack:
-        flags = (*stack.enter_context(_settings(attack)), *durations.flags)
-        group = stack.enter_context(MemoryGroup(attack.memory_limit_bytes)) if attack.memory_limit_bytes else None
-        prefix = () if group is None else group.prefix
-        server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix, is_unread=attack.is_unread))
-        http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{server.http_port}"
-        if seed := attack.seed():
-            stack.enter_context(Wire(server, PATIENCE_SECONDS)).success(seed)
-        peers = stack.enter_context(
-            WellBehavedPeers(server, http_url, durations.heartbeat_seconds, durations.expiry_seconds)
-        )
-        # This connection is opened before attackers take all slots.
-        watcher = stack.enter_context(Wire(server, PATIENCE_SECONDS))
-        before = _Reading.of(server, http_url)
-        time.sleep(durations.quiet_seconds)
-        idle = server.cpu_seconds() - before.cpu_seconds
+        scenario = _Scenario(bench, attack, durations, stack)
+        server, group = scenario.server, scenario.group
+        before = _Resources.of(server, scenario.http_url)
+        idle_rate = scenario.rest()
         _reset_peak(server)
-        seconds = max(attack.seconds, durations.attack_seconds)
-        attacker = stack.enter_context(Attacker(server.port, server.http_port, seconds))
-        sending = partial(prepared, attacker) if attack.opening is None else attack.opening(attacker)
-        with Wire(server, PATIENCE_SECONDS) as dead:
-            dead.success(broker_frame(DEAD, SerializeType.JSON))
-            died_at = time.monotonic()
-            scans, began = scan_count(scraped(http_url)), time.monotonic()
-            if attack.spare_files:
-                most = server.descriptors() + attack.spare_files
-                resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (most, most))
-            attacker.begin()
-            sending()
-            ended = time.monotonic()
-            attacker.close()
-            is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * durations.most_scans, durations)
+        attacker = stack.enter_context(scenario.attacker())
+        send = partial(prepared, attacker) if attack.opening is None else attack.opening(attacker)
+        times = scenario.attack(attacker, send)
         # The server may still work on the attack.
-        time.sleep(durations.quiet_seconds)
-        cpu_seconds = server.cpu_seconds()
-        idle *= (time.monotonic() - before.at) / durations.quiet_seconds
-        try:
-            after, is_answering = _Reading.of(server, http_url), True
-        except BenchError as error:
-            bench.progress(str(error))
-            after, is_answering = _Reading.of(server, None), False
-        seen = peers.seen()
-        group_peak, kills = (0, 0) if group is None else (group.peak_bytes, group.kills)
+        scenario.rest()
+        idle_seconds = idle_rate * (time.monotonic() - before.at)
+        cpu_seconds = server.cpu_seconds() - before.cpu_seconds - idle_seconds
+        is_responding = scenario.is_responding()
+        peak_bytes = server.status_bytes("VmHWM") - before.resident_bytes
+        seen = scenario.peers.seen()
+        group_peak_bytes, kills = (0, 0) if group is None else (group.peak_bytes, group.kills)
         stopped_seconds, exit_code = server.terminated(PATIENCE_SECONDS)
     costs = Costs(
         name=name,
         attack=attack,
         durations=durations,
         weight=attacker.weight,
-        cpu_seconds=max(0.0, cpu_seconds - before.cpu_seconds - idle),
-        peak_bytes=after.peak_bytes - before.resident_bytes,
-        table_bytes=max((held - before.table_bytes for _, _, held in seen.metrics), default=0.0),
-        group_peak_bytes=group_peak,
+        cpu_seconds=max(0.0, cpu_seconds),
+        peak_bytes=peak_bytes,
+        table_bytes=max((table_bytes - before.table_bytes for _, _, table_bytes in seen.metrics), default=0.0),
+        group_peak_bytes=group_peak_bytes,
     )
-    with_dead = [pull for pull in seen.pulls if pull.has_dead]
-    last_dead = max((pull.sent_at for pull in with_dead), default=0.0)
     return [
         *costs.figures(),
-        *costs.waits(
-            [pull for pull in seen.pulls if began <= pull.sent_at + pull.seconds and pull.sent_at <= ended],
-            [p for p in seen.pulls if before.at < p.sent_at < began or ended + _SETTLE_SECONDS < p.sent_at],
-        ),
-        *costs.newcomers([one for one in seen.newcomers if began <= one.came_at <= ended]),
-        *costs.deaths(
-            scans=max([0, *(count - scans for at, count, _ in seen.metrics if at < last_dead)]),
-            seconds=max((pull.sent_at + pull.seconds for pull in with_dead), default=died_at) - died_at,
-        ),
-        costs.figure(
-            "livez",
-            "liveness probe",
-            "seconds",
-            max((took for at, took in seen.probes if began <= at + took and at <= ended), default=0.0),
-            target=at_most(PROBE_SECONDS),
-        ),
-        costs.none("evicted", len({name for pull in seen.pulls for name in pull.evicted}) + seen.lost),
-        costs.none("dead", not is_dead_gone),
+        *_peer_figures(costs, seen, times),
+        costs.none("dead", not times.is_dead_evicted),
         costs.none("killed", kills),
-        costs.none("hung", not is_answering or exit_code is None),
+        costs.none("hung", not is_responding or exit_code is None),
         costs.figure("stop", "stop", "seconds", stopped_seconds, target=at_most(STOPPING_SECONDS)),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Times on the monotonic clock, and what became of the dead broker."""
+
+    # start of the time without an attack
+    quiet_since: float
+    # last request of the dead broker
+    died_at: float
+    # start and end of the attack
+    began: float
+    ended: float
+    # scans of the server before the attack
+    scans: int
+    is_dead_evicted: bool
+
+
+class _Scenario:
+    """A server that is attacked, its well-behaved peers, and the phases of the measurement."""
+
+    def __init__(self, bench: Bench, attack: Attack, durations: Durations, stack: ExitStack) -> None:
+        self._bench = bench
+        self._attack = attack
+        self._durations = durations
+        flags = (*stack.enter_context(_settings(attack)), *durations.flags)
+        limit_bytes = attack.memory_limit_bytes
+        self.group = stack.enter_context(MemoryGroup(limit_bytes)) if limit_bytes else None
+        prefix = () if self.group is None else self.group.prefix
+        self.server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix, is_unread=attack.is_unread))
+        self.http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{self.server.http_port}"
+        if seed := attack.seed():
+            stack.enter_context(Wire(self.server, PATIENCE_SECONDS)).success(seed)
+        self.peers = stack.enter_context(
+            WellBehavedPeers(self.server, self.http_url, durations.heartbeat_seconds, durations.expiry_seconds)
+        )
+        # This connection is opened before attackers take all slots.
+        self._watcher = stack.enter_context(Wire(self.server, PATIENCE_SECONDS))
+        self._quiet_since = time.monotonic()
+
+    def rest(self) -> float:
+        """Wait while only the well-behaved peers work; return the server's processor time for each second."""
+        cpu_seconds = self.server.cpu_seconds()
+        time.sleep(self._durations.quiet_seconds)
+        return (self.server.cpu_seconds() - cpu_seconds) / self._durations.quiet_seconds
+
+    def attacker(self) -> Attacker:
+        """The attacker, whose time begins with `attack`."""
+        seconds = max(self._attack.seconds, self._durations.attack_seconds)
+        return Attacker(self.server.port, self.server.http_port, seconds)
+
+    def attack(self, attacker: Attacker, send: Callable[[], object]) -> _Times:
+        """Let a broker hang, run the attack, and wait for the broker's eviction."""
+        with Wire(self.server, PATIENCE_SECONDS) as dead:
+            dead.success(broker_frame(DEAD, SerializeType.JSON))
+            died_at = time.monotonic()
+            scans, began = scan_count(scraped(self.http_url)), time.monotonic()
+            self._limit_files()
+            attacker.begin()
+            send()
+            ended = time.monotonic()
+            attacker.close()
+            most_scans = scans + _SCANS_SHARE * self._durations.most_scans
+            is_evicted = self._is_dead_evicted(most_scans)
+        return _Times(self._quiet_since, died_at, began, ended, scans, is_evicted)
+
+    def _limit_files(self) -> None:
+        if self._attack.spare_files:
+            most = self.server.descriptors() + self._attack.spare_files
+            resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE, (most, most))
+
+    def _is_dead_evicted(self, most_scans: int) -> bool:
+        """Wait until the dead broker is evicted; False if the server has made more scans than this."""
+        while True:
+            is_last = scan_count(scraped(self.http_url)) > most_scans
+            if not has_broker(DEAD, self._watcher.success(PULL).body):
+                return True
+            if is_last:
+                return False
+            time.sleep(self._durations.scan_seconds)
+
+    def is_responding(self) -> bool:
+        """True if the server responds to a request for its metrics."""
+        try:
+            scraped(self.http_url)
+        except BenchError as error:
+            self._bench.progress(str(error))
+            return False
+        return True
+
+
+def _peer_figures(costs: Costs, seen: Seen, times: _Times) -> list[Figure]:
+    """What the well-behaved peers have seen of the attack."""
+    during = [pull for pull in seen.pulls if times.began <= pull.sent_at + pull.seconds and pull.sent_at <= times.ended]
+    before = [pull for pull in seen.pulls if times.quiet_since < pull.sent_at < times.began]
+    after = [pull for pull in seen.pulls if times.ended + _SETTLE_SECONDS < pull.sent_at]
+    newcomers = [one for one in seen.newcomers if times.began <= one.came_at <= times.ended]
+    with_dead = [pull for pull in seen.pulls if pull.has_dead]
+    last_dead = max((pull.sent_at for pull in with_dead), default=0.0)
+    survived_scans = max([0, *(count - times.scans for at, count, _ in seen.metrics if at < last_dead)])
+    survived_seconds = max((pull.sent_at + pull.seconds for pull in with_dead), default=times.died_at) - times.died_at
+    probes = [seconds for at, seconds in seen.probes if times.began <= at + seconds and at <= times.ended]
+    longest_probe = max(probes, default=0.0)
+    return [
+        *costs.waits(during, [*before, *after]),
+        *costs.newcomers(newcomers),
+        *costs.deaths(scans=survived_scans, seconds=survived_seconds),
+        costs.figure("livez", "liveness probe", "seconds", longest_probe, target=at_most(PROBE_SECONDS)),
+        costs.none("evicted", len({name for pull in seen.pulls for name in pull.evicted}) + seen.lost),
     ]
 
 
@@ -136,18 +202,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
 def _settings(attack: Attack) -> Iterator[tuple[str, ...]]:
     """The server's flags for an attack; the files that they name exist until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as directory:
-        yield (*attack.flags, *attack.configured(Path(directory)))
-
-
-def _is_dead_gone(watcher: Wire, http_url: str, scans: int, durations: Durations) -> bool:
-    """Wait until the dead broker is evicted; False if it survives this number of scans."""
-    while True:
-        is_last = scan_count(scraped(http_url)) > scans
-        if not has_broker(DEAD, watcher.success(PULL).body):
-            return True
-        if is_last:
-            return False
-        time.sleep(durations.scan_seconds)
+        yield attack.configured(Path(directory))
 
 
 def _reset_peak(server: Server) -> None:
@@ -156,25 +211,17 @@ def _reset_peak(server: Server) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """Resources of a server at one time."""
+class _Resources:
+    """Resources that a server uses at one time."""
 
     at: float
     cpu_seconds: float
     resident_bytes: int
-    peak_bytes: int
-    # as the server estimates it
+    # memory of the tables as the server estimates it
     table_bytes: float
 
     @classmethod
-    def of(cls, server: Server, http_url: str | None) -> Self:
-        metrics = "" if http_url is None else scraped(http_url)
-        table_bytes = metric(metrics, TABLE_BYTES) if metrics else 0.0
-        # Processor time is read last, because the scrape takes some as well.
-        return cls(
-            time.monotonic(),
-            server.cpu_seconds(),
-            server.status_bytes(),
-            server.status_bytes("VmHWM"),
-            table_bytes,
-        )
+    def of(cls, server: Server, http_url: str) -> Self:
+        # Processor time is read after the scrape, which takes some as well.
+        table_bytes = metric(scraped(http_url), TABLE_BYTES)
+        return cls(time.monotonic(), server.cpu_seconds(), server.status_bytes(), table_bytes)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.abuse.costs import Durations
 from benchmarks.abuse.scenario import FULL, SHORT, run
 from benchmarks.harness import table
 from benchmarks.harness.command import Command, report, write_block
@@ -32,7 +33,20 @@ def main(arguments: Sequence[str]) -> int:
         durations = dataclasses.replace(durations, attack_seconds=options.seconds)
     bench, conditions = unpinned_bench(), Conditions.now()
     named = options.subjects or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
-    found: list[Figure] = []
+    figures, unmeasured = _measured(bench, named, durations)
+    members = conditions.members()
+    report(options, members, {"Attacks": list(filter(_is_shown, figures))}, figures)
+    if options.write is not None and figures:
+        missing = f"\nNot measured: {', '.join(unmeasured)}." if unmeasured else ""
+        write_block(options.write, f"{sentence(members)}\n\n{_block(figures)}{missing}")
+    if unmeasured:
+        return 2
+    return int(any(figure.verdict == "missed" for figure in figures))
+
+
+def _measured(bench: Bench, named: Sequence[str], durations: Durations) -> tuple[list[Figure], list[str]]:
+    """The figures of these attacks, and the names of those that could not be measured."""
+    all_figures: list[Figure] = []
     unmeasured: list[str] = []
     for name in named:
         try:
@@ -40,19 +54,17 @@ def main(arguments: Sequence[str]) -> int:
         except (BenchError, OSError) as error:
             bench.progress(f"{name} cannot be measured: {error}")
             unmeasured.append(name)
-            continue
-        bench.progress(f"{name}: {table.summary(figures)}")
-        found += figures
-    members = conditions.members()
-    report(options, members, {"Attacks": list(filter(_is_shown, found))}, found)
-    if options.write is not None and found:
-        near = [figure for figure in found if _is_shown(figure) and figure.what in _near_a_bound(found)]
-        block = table.figures_markdown({"Attacks": near})
-        missing = f"\nNot measured: {', '.join(unmeasured)}." if unmeasured else ""
-        write_block(options.write, f"{sentence(members)}\n\n{block}\n\n{table.summary(found)}.{missing}")
-    if unmeasured:
-        return 2
-    return int(any(figure.verdict == "missed" for figure in found))
+        else:
+            bench.progress(f"{name}: {table.summary(figures)}")
+            all_figures += figures
+    return all_figures, unmeasured
+
+
+def _block(figures: Sequence[Figure]) -> str:
+    """The attacks near a bound as a table, and how many targets were met."""
+    names = _near_a_bound(figures)
+    shown = [figure for figure in figures if _is_shown(figure) and figure.what in names]
+    return f"{table.figures_markdown({'Attacks': shown})}\n\n{table.summary(figures)}."
 
 
 def _is_shown(figure: Figure) -> bool:
