@@ -89,6 +89,23 @@ class Figure:
         return {**asdict(self), "values": list(self.values), "value": self.value, "verdict": self.verdict or None}
 
 
+class Column:
+    """Collects the figures of one column of a table, whose names begin with the same prefix."""
+
+    def __init__(self, prefix: str, heading: str) -> None:
+        self._prefix = prefix
+        self._heading = heading
+        self.figures: list[Figure] = []
+
+    def add(
+        self, key: str, what: str, unit: Unit, *values: float, most: float | None = None, details: str = ""
+    ) -> None:
+        """Add a figure whose name ends with `key`; `most` is its target."""
+        target = None if most is None else at_most(most)
+        name = f"{self._prefix}.{key}"
+        self.figures.append(Figure(name, what, unit, values, target, details, column=self._heading))
+
+
 def figure_of(members: Mapping[str, Any]) -> Figure:
     """The figure of `Figure.members`, read from JSON."""
     given = {name: members[name] for name in ("name", "what", "unit", "values", "details")}

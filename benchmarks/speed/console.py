@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from benchmarks.harness.figures import BenchError, Figure, Unit, at_most
+from benchmarks.harness.figures import BenchError, Column, Figure
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WITHOUT_LOG, Program, Server, daemon, data_directory, printed_ports, started
 from benchmarks.harness.wire import Broker, Wire, topics
@@ -36,14 +36,8 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     where = f"each topic on {spread} brokers"
-    figures: list[Figure] = []
-
-    def add(  # noqa: PLR0913 - a figure has so many fields
-        key: str, what: str, unit: Unit, values: list[float], *, most: float | None = None, details: str = ""
-    ) -> None:
-        target = None if most is None else at_most(most)
-        figures.append(Figure(f"console.{name}.{key}", what, unit, values, target, details, column=where))
-
+    column = Column(f"console.{name}", where)
+    add = column.add
     with ExitStack() as stack:
         servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(_SERVERS)]
         wires = [stack.enter_context(Wire(server)) for server in servers]
@@ -57,26 +51,26 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         console = stack.enter_context(_console(bench, servers))
         _until(lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
         _until(lambda: _is_complete(console))
-        add("filled", "from its start until every topic is known", "seconds", [time.monotonic() - began])
+        add("filled", "from its start until every topic is known", "seconds", time.monotonic() - began)
         pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
         worst = max(pages, key=lambda path: statistics.median(pages[path]))
-        add("page", "the slowest page", "seconds", pages[worst], details=worst)
+        add("page", "the slowest page", "seconds", *pages[worst], details=worst)
         searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
-        add("search", "a search", "milliseconds", _ms(searches), most=100)
+        add("search", "a search", "milliseconds", *_ms(searches), most=100)
         changing = brokers[7]
         delays = list(_delays(bench, console, wires, changing))
         what = "from a registration until the overview shows it"
-        add("event", what, "milliseconds", _ms([event for event, _ in delays]), most=500)
+        add("event", what, "milliseconds", *_ms([event for event, _ in delays]), most=500)
         what, details = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
-        add("route", what, "milliseconds", _ms([route for _, route in delays]), most=500, details=details)
+        add("route", what, "milliseconds", *_ms([route for _, route in delays]), most=500, details=details)
         _until(lambda: _is_quiet(console))
         cpu = [server.cpu_seconds() for server in servers]
         time.sleep(_IDLE_SECONDS)
         shares = [(server.cpu_seconds() - before) / _IDLE_SECONDS for server, before in zip(servers, cpu, strict=True)]
         what = "processor time of one server for the idle console, per second"
-        add("server", what, "milliseconds", _ms(shares))
-        add("memory", "resident", "megabytes", [console.status_bytes() / 1e6], most=200)
-    return figures
+        add("server", what, "milliseconds", *_ms(shares))
+        add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=200)
+    return column.figures
 
 
 def _ms(seconds: list[float]) -> list[float]:

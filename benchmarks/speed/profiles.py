@@ -5,15 +5,14 @@ brokers before it, so that each topic is on four brokers.
 """
 
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.harness.crowd import crowd
-from benchmarks.harness.figures import Figure, Unit, at_most
-from benchmarks.harness.loads import Load, Script, run
+from benchmarks.harness.figures import Column, Figure
+from benchmarks.harness.loads import Script, run
 from benchmarks.harness.rounds import Bench, raise_file_limit, until
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Broker, Wire, route_request, topics
@@ -48,7 +47,11 @@ def measure(bench: Bench) -> list[Figure]:
     """NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death."""
     # Measured once, not in rounds: a size takes minutes.
     raise_file_limit()
-    return [figure for name in bench.effort.profiles for figure in _of(bench, name, PROFILES[name])]
+    figures: list[Figure] = []
+    for name in bench.effort.profiles:
+        with TemporaryDirectory(prefix="namesrv-profiles-") as root, ExitStack() as stack:
+            figures += _Measurement(bench, name, root, stack).run()
+    return figures
 
 
 def brokers_of(profile: Profile) -> list[Broker]:
@@ -65,60 +68,86 @@ def brokers_of(profile: Profile) -> list[Broker]:
     ]
 
 
-def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
-    sizes = f"{profile.brokers:,} brokers, {profile.topics:,} topics, {profile.clients:,} clients"
-    found: list[Figure] = []
+class _Measurement:
+    """The measurement of one profile; the stack stops servers and brokers."""
 
-    def add(key: str, what: str, unit: Unit, *values: float, most: float | None = None, details: str = "") -> None:
-        target = None if most is None else at_most(most)
-        found.append(Figure(f"profiles.{name}.{key}", what, unit, values, target, details, column=name))
-
-    dying, *others = brokers_of(profile)
-    routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(profile.topics)]
-    with TemporaryDirectory(prefix="namesrv-profiles-") as root, ExitStack() as run_stack:
-        flags = (
+    def __init__(self, bench: Bench, name: str, root: str, stack: ExitStack) -> None:
+        self._bench = bench
+        self._name = name
+        self._stack = stack
+        self._profile = PROFILES[name]
+        self._column = Column(f"profiles.{name}", name)
+        self._dying, *self._others = brokers_of(self._profile)
+        self._routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(self._profile.topics)]
+        self._flags = (
             *("--data-dir", f"{root}/data", "--wait-for-service-seconds", "45"),
             *("--scan-interval-seconds", str(_SCAN_SECONDS), "--max-memory-bytes", str(4 << 30)),
             # A tenth of the connections is reserved for brokers; the rest is enough for 15,000 clients.
             *("--max-connections", "19000"),
         )
-        first = run_stack.enter_context(ExitStack())
-        bench.progress(f"profile {name}: {sizes}")
-        server = first.enter_context(daemon(bench, *flags))
-        add(
-            "start", "start: from exec to listening", "seconds", server.listening_after_seconds, most=0.7, details=sizes
-        )
-        brokers = run_stack.enter_context(crowd(server, [broker.json_frame() for broker in others]))
+
+    def run(self) -> list[Figure]:
+        """Measure everything, in the order of the report."""
+        server = self._started_and_restarted()
+        self._measure_deaths(server)
+        self._measure_pulls(server)
+        return self._column.figures
+
+    def _progress(self, what: str) -> None:
+        self._bench.progress(f"profile {self._name}: {what}")
+
+    def _started_and_restarted(self) -> Server:
+        """Start a server with brokers and clients, restart it, and return the new server, with the brokers."""
+        profile, add = self._profile, self._column.add
+        sizes = f"{profile.brokers:,} brokers, {profile.topics:,} topics, {profile.clients:,} clients"
+        self._progress(sizes)
+        first = self._stack.enter_context(ExitStack())
+        server = first.enter_context(daemon(self._bench, *self._flags))
+        seconds = server.listening_after_seconds
+        add("start", "start: from exec to listening", "seconds", seconds, most=0.7, details=sizes)
+        brokers = self._stack.enter_context(crowd(server, [broker.json_frame() for broker in self._others]))
         add("registered", "until all brokers have registered", "seconds", brokers.next("served") - brokers.began_at)
-        with crowd(server, routes[: profile.clients], members=profile.clients) as clients:
+        with crowd(server, self._routes[: profile.clients], members=profile.clients) as clients:
             add("served", "until all clients have a route", "seconds", clients.next("served") - clients.began_at)
             add("resident", "resident with all of them", "megabytes", server.status_bytes() / 1e6)
-            bench.progress(f"profile {name}: a restart")
+            self._progress("a restart")
             stopped = time.monotonic()
             first.close()
-            again = run_stack.enter_context(daemon(bench, *flags, "--listen-port", str(server.port)))
-            took = brokers.next("served") - stopped, clients.next("served") - stopped
-            add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", took[0])
+            restarted = daemon(self._bench, *self._flags, "--listen-port", str(server.port))
+            server = self._stack.enter_context(restarted)
+            seconds = brokers.next("served") - stopped
+            add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", seconds)
             what = "and until all clients have a route; each connects again after 0.5 to 1.5 s"
-            add("restart.clients", what, "seconds", took[1], most=10)
+            add("restart.clients", what, "seconds", clients.next("served") - stopped, most=10)
             what = "processor time of the new server until then"
-            add("restart.computing", what, "seconds", again.cpu_seconds())
-        bench.progress(f"profile {name}: deaths")
-        deaths = [_death(again, dying, profile.clients, is_silent=False) for _ in range(_DEATHS)]
+            add("restart.computing", what, "seconds", server.cpu_seconds())
+        return server
+
+    def _measure_deaths(self, server: Server) -> None:
+        self._progress("deaths")
+        clients, add = self._profile.clients, self._column.add
+        deaths = [_death(server, self._dying, clients, is_silent=False) for _ in range(_DEATHS)]
         what = "a broker's connection ends, all clients watch a topic of it: until the last client is notified"
-        add("death.closed", what, "milliseconds", *(1000 * took for took, _ in deaths), most=1000)
-        each = [1e6 * cpu / profile.clients for _, cpu in deaths]
+        add("death.closed", what, "milliseconds", *(1000 * seconds for seconds, _ in deaths), most=1000)
+        each = [1e6 * cpu_seconds / clients for _, cpu_seconds in deaths]
         add("death.computing", "processor time of a notification", "microseconds", *each)
-        silent, _ = _death(again, dying, profile.clients, is_silent=True)
+        seconds, _ = _death(server, self._dying, clients, is_silent=True)
         what = f"a broker falls silent (expiry {EXPIRY_SECONDS:g} s, scan {_SCAN_SECONDS:g} s): the same"
-        add("death.silent", what, "seconds", silent)
-        bench.progress(f"profile {name}: pulls")
-        most, usual = _pulled(bench, again, profile, routes)
-    add("pulls.rate", "pulls of all clients, as many as it can", "per_second", most.per_second)
-    add("pulls.computing", "processor time of a pull", "microseconds", most.cpu_us)
-    for share, late, bound in (("p50", usual.p50_ms, 1), ("p99", usual.p99_ms, 10), ("p99.9", usual.p999_ms, 50)):
-        add(f"pulls.{share}", f"a pull a second from each client: {share}", "milliseconds", late, most=bound)
-    return found
+        add("death.silent", what, "seconds", seconds)
+
+    def _measure_pulls(self, server: Server) -> None:
+        """Measure as many pulls as the server can serve, and one pull a second from each client."""
+        self._progress("pulls")
+        clients, add, seconds = str(self._profile.clients), self._column.add, self._bench.effort.seconds
+        # In the warm-up each client gets its first response, the only one with a line in the heartbeat log.
+        flags = ("--connections", clients, "--own", "--warmup", str(seconds))
+        script = Script(self._routes)
+        most = run(self._bench, server, script, *flags)
+        usual = run(self._bench, server, script, *flags, "--rate", clients, seconds=2 * seconds)
+        add("pulls.rate", "pulls of all clients, as many as it can", "per_second", most.per_second)
+        add("pulls.computing", "processor time of a pull", "microseconds", most.cpu_us)
+        for share, late, bound in (("p50", usual.p50_ms, 1), ("p99", usual.p99_ms, 10), ("p99.9", usual.p999_ms, 50)):
+            add(f"pulls.{share}", f"a pull a second from each client: {share}", "milliseconds", late, most=bound)
 
 
 def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> tuple[float, float]:
@@ -143,13 +172,3 @@ def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> t
 def _is_watched(admin: Wire, wire: Wire, dying: Broker, clients: int) -> bool:
     wire.success(dying.heartbeat())
     return bool(admin.info()["watchers"] == clients)
-
-
-def _pulled(bench: Bench, server: Server, profile: Profile, routes: Sequence[bytes]) -> tuple[Load, Load]:
-    """Load results for pulls at the highest rate, and for one pull a second from each client."""
-    # In the warm-up each client gets its first response, the only one with a line in the heartbeat log.
-    flags = ("--connections", str(profile.clients), "--own", "--warmup", str(bench.effort.seconds))
-    script = Script(routes)
-    most = run(bench, server, script, *flags)
-    usual = run(bench, server, script, *flags, "--rate", str(profile.clients), seconds=2 * bench.effort.seconds)
-    return most, usual
