@@ -144,20 +144,20 @@ bench: setup ## measure speed and size, as ratios within one run
 	@$(PY) -m benchmarks $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: setup ## measure this NameServer beside other registries, as ratios within one run (Java, Maven, Go, Rust: what is missing is left out)
+bench-peers: setup ## measure this NameServer beside other registries, as ratios within one run (needs Java, Maven, Go and Rust; without one, its registries are left out)
 	@$(PY) -m benchmarks peers $(ARGS)
 
 .PHONY: abuse
-abuse: setup ## attack this NameServer as a hostile peer would, and say what that cost the others
+abuse: setup ## attack this NameServer as hostile peers would, and measure what that costs other peers
 	@$(PY) -m benchmarks abuse $(ARGS)
 
 .PHONY: scoreboard
-scoreboard: setup ## measure what we promise, row by row, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
+scoreboard: setup ## measure each promise of the project, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
 	@$(PY) -m benchmarks scoreboard $(ARGS)
 
 .PHONY: soak
 MINUTES ?= 60
-soak: setup ## 1,000 agents and 1,000 clients come and go for MINUTES (60): does anything leak, is any route wrong?
+soak: setup ## run 1,000 agents and 1,000 clients that come and go for MINUTES (60), to find leaks and wrong routes
 	@$(PY) -m benchmarks soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: fuzz

@@ -9,7 +9,6 @@ from typing import Final
 
 from benchmarks.harness.figures import BenchError
 
-PROGRAMS: Final = ("limit", "load")
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "benchmarks" / "programs"
 # Compiled programs and the results of every run; git ignores this folder.

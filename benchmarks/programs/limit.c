@@ -1,11 +1,11 @@
-/* limit: how fast can one thread respond to frames at all?
+/* limit: the limit server, the fastest that a NameServer with one thread could be.
  *
  *     limit BODY_BYTES SECONDS
  *
- * The physical limit to compare a name server with: every request frame gets a body of the same size at once. Nothing is
- * looked up, checked or encoded; what is left is the kernel's work, splitting frames and copying responses. The server
- * listens on a free port of 127.0.0.1, prints it as {"port":P}, and ends after SECONDS.
- * A client that reads no responses blocks the server: no client of a benchmark does that.
+ * The server responds to every request frame at once, with a body of BODY_BYTES. It looks up, checks and encodes nothing:
+ * its work is that of the kernel, splitting frames and copying responses. It listens on a free port of 127.0.0.1, prints
+ * the port as {"port":P}, and exits after SECONDS. Clients have to read their responses, because a full socket blocks the
+ * server.
  */
 #define _GNU_SOURCE /* memmem, accept4 */
 
@@ -25,13 +25,13 @@ enum {
     PREFIX = 8, /* length, serialize type and header size */
     HEADER_ROOM = 128,
     BUFFER = 256 * 1024,
-    STAGE = 1 << 20, /* responses collected before they are sent: all those of one read, unless their bodies are large */
+    STAGE = 1 << 20, /* responses to one read are collected and sent together, up to this size */
     TYPE_NATIVE = 77,
 };
 
 typedef struct {
     int fd;
-    size_t held; /* bytes of frames that are not complete */
+    size_t held; /* bytes of incomplete frames */
     uint8_t bytes[BUFFER];
 } Client;
 
@@ -46,13 +46,13 @@ static void write_u32(uint8_t *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-static void check(int is_well, const char *what) {
-    if (is_well) return;
+static void check(int is_true, const char *what) {
+    if (is_true) return;
     fprintf(stderr, "limit: %s: %s\n", what, strerror(errno));
     exit(1);
 }
 
-/* The header of a response in the format of the request: of a JSON object, or [0, opaque, 1, 479, nil, nil]. */
+/* Writes the header of a response in the format of the request: a JSON object, or [0, opaque, 1, 479, nil, nil]. */
 static size_t write_header(uint8_t *at, const uint8_t *request, size_t size, int is_native) {
     const uint8_t *opaque = memmem(request, size, is_native ? "\xce" : "\"opaque\":", is_native ? 1 : 9);
     check(opaque != NULL, "a request without an opaque");
@@ -69,7 +69,7 @@ static size_t write_header(uint8_t *at, const uint8_t *request, size_t size, int
 static void send_stage(const Client *client) {
     for (size_t sent = 0; sent < staged;) {
         ssize_t took = send(client->fd, stage + sent, staged - sent, MSG_NOSIGNAL);
-        if (took < 0) break; /* the next read finds that the connection has ended */
+        if (took < 0) break; /* the connection has ended, which the next read will notice */
         sent += (size_t)took;
     }
     staged = 0;

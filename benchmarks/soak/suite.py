@@ -94,10 +94,10 @@ class _Soak:
         flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
         self._server: Server = stack.enter_context(daemon(Bench(), *flags))
         port, victims = self._server.port, max(1, round(options.agents * _VICTIMS_SHARE))
-        beats = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
+        intervals = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
         numbers = range(options.agents)
-        self._brokers = stack.enter_context(Crew(partial(Brokers, port, "broker", numbers[victims:], **beats)))
-        self._victims = stack.enter_context(Crew(partial(Brokers, port, _VICTIM, numbers[:victims], **beats)))
+        self._brokers = stack.enter_context(Crew(partial(Brokers, port, "broker", numbers[victims:], **intervals)))
+        self._victims = stack.enter_context(Crew(partial(Brokers, port, _VICTIM, numbers[:victims], **intervals)))
         self._clients = stack.enter_context(Crew(partial(Clients, port, options.clients, times.poll_seconds)))
         self._strangers = Strangers(port)
         for crew in (self._brokers, self._victims, self._clients):
