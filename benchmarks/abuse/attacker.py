@@ -224,9 +224,9 @@ class Flows:
         self._reopening = reopening or opening
         self._sources = sources
         self._buffer = bytearray(_AT_ONCE)
-        found = [opening(attacker, number, number % sources) for number in range(count) if not attacker.is_over]
+        flows = [opening(attacker, number, number % sources) for number in range(count) if not attacker.is_over]
         # flows that are between two chunks
-        self._waiting = [flow for flow in found if flow is not None]
+        self._waiting = [flow for flow in flows if flow is not None]
         # flows that have sent everything and stay open
         self._staying: list[Flow] = []
         self._numbers = itertools.count(count)

@@ -129,10 +129,10 @@ def _page(url: str) -> str:
 
 def metric(metrics: str, name: str) -> float:
     """The value of a metric without labels. Raises BenchError."""
-    found = re.search(rf"^{name} (\S+)$", metrics, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^{name} (\S+)$", metrics, re.MULTILINE)
+    if match is None:
         raise BenchError(f"no {name} in the metrics")
-    return float(found[1])
+    return float(match[1])
 
 
 def scan_count(metrics: str) -> int:

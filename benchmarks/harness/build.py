@@ -52,6 +52,6 @@ def _compiler() -> str:
     chosen = os.environ.get("CC")
     names = (chosen,) if chosen else ("cc", "gcc", "clang")
     for name in names:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise BenchError(f"no C compiler: none of {', '.join(names)} is on PATH; install gcc or clang, or set CC")

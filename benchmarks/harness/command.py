@@ -46,10 +46,10 @@ class Command:
 
     def _named(self, word: str) -> list[str]:
         """The subject with this name, or all subjects whose names begin with the word and a dash."""
-        found = [word] if word in self._subjects else [name for name in self._subjects if name.startswith(f"{word}-")]
-        if not found:
+        names = [word] if word in self._subjects else [name for name in self._subjects if name.startswith(f"{word}-")]
+        if not names:
             self.parser.error(f"unknown name {word!r}; --list shows all")
-        return found
+        return names
 
 
 def listing(subjects: Mapping[str, str]) -> str:

@@ -58,14 +58,14 @@ class Fleet:
 
 def agent(number: int, name_servers: str, topics: Sequence[str], **settings: Any) -> BrokerAgent:
     """The agent of a broker named broker-NUMBER with these topics."""
-    found = AgentSettings(
+    agent_settings = AgentSettings(
         cluster_name="DefaultCluster",
         broker_name=f"broker-{number}",
         broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
         name_servers=name_servers,
         **settings,
     )
-    return BrokerAgent(found, [TopicConfig(topic, 8, 8) for topic in topics])
+    return BrokerAgent(agent_settings, [TopicConfig(topic, 8, 8) for topic in topics])
 
 
 async def entered(stack: AsyncExitStack, agents: Sequence[BrokerAgent], servers: int) -> Sequence[BrokerAgent]:

@@ -71,12 +71,12 @@ class Bench:
 
     def in_turn(self, what: str, cases: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
         """Measure each case once in each round; every other round goes backwards, so that no case is always first."""
-        found: dict[str, list[T]] = {name: [] for name in cases}
+        results: dict[str, list[T]] = {name: [] for name in cases}
         for number in range(self.effort.rounds):
             self.progress(f"{what}, round {number + 1} of {self.effort.rounds}")
             for name in list(cases)[:: 1 if number % 2 == 0 else -1]:
-                found[name].append(cases[name]())
-        return found
+                results[name].append(cases[name]())
+        return results
 
 
 def raise_file_limit(least: int = 0) -> None:

@@ -119,10 +119,10 @@ def status_bytes(status: str, name: str = "VmRSS") -> int:
     Raises:
         BenchError: the status has no such size, because the process has ended.
     """
-    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+    if match is None:
         raise BenchError(f"no {name} in /proc/PID/status: the server has ended")
-    return int(found[1]) * 1024
+    return int(match[1]) * 1024
 
 
 def free_port() -> int:

@@ -153,8 +153,8 @@ class Etcd(Registry):
             connection.close()
         if response.status != http.HTTPStatus.OK:
             raise BenchError(f"etcd: {path}: status {response.status}: {body[:200]!r}")
-        found: dict[str, Any] = json.loads(body)
-        return found
+        decoded: dict[str, Any] = json.loads(body)
+        return decoded
 
     def _pulls(self) -> Script:
         """Serializable reads, which like those of a NameServer need no quorum."""

@@ -129,10 +129,10 @@ def fewer_rounds(bench: Bench) -> Bench:
 
 
 def against(
-    name: str, what: str, unit: Unit, found: Mapping[str, Sequence[float]], peers: Sequence[Peer]
+    name: str, what: str, unit: Unit, samples: Mapping[str, Sequence[float]], peers: Sequence[Peer]
 ) -> list[Figure]:
     """Our figure, and the ratio ours / the peer's for each peer with samples, explained by the peer's median."""
-    ours = found[OURS.key]
+    ours = samples[OURS.key]
     return [
         Figure(f"peers.{name}.{OURS.key}", what, unit, ours, column=OURS.label),
         *(
@@ -140,11 +140,11 @@ def against(
                 f"peers.{name}.{peer.key}",
                 what,
                 "times",
-                ratios(ours, found[peer.key]),
-                details=medians(unit, found[peer.key]),
+                ratios(ours, samples[peer.key]),
+                details=medians(unit, samples[peer.key]),
                 column=f"ours / {peer.label}",
             )
             for peer in peers
-            if peer.key in found
+            if peer.key in samples
         ),
     ]

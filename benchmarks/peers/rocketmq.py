@@ -154,10 +154,10 @@ def _running(bench: Bench, name: str, command: Sequence[str], port: int, home: P
 
 def java() -> str:
     """The path of Java. Raises BenchError."""
-    found = shutil.which("java")
-    if found is None:
+    path = shutil.which("java")
+    if path is None:
         raise BenchError("no java on PATH")
-    return found
+    return path
 
 
 def _is_responding(port: int) -> bool:

@@ -35,7 +35,7 @@ _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
 
 T = TypeVar("T", bound=Registry)
-Found = Mapping[str, Sequence[Load]]
+LoadsByPeer = Mapping[str, Sequence[Load]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,11 +80,11 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
     ]
 
 
-def _work_figures(name: str, what: str, found: Found, others: Sequence[Peer]) -> list[Figure]:
+def _work_figures(name: str, what: str, by_peer: LoadsByPeer, others: Sequence[Peer]) -> list[Figure]:
     return [
-        *against(f"{name}.rate", f"{what}: rate", "per_second", _each(loads.rates, found), others),
-        *against(f"{name}.p99", f"{what}: p99", "milliseconds", _each(loads.p99s, found), others),
-        *against(f"{name}.computing", f"{what}: CPU of one", "microseconds", _each(loads.cpu, found), others),
+        *against(f"{name}.rate", f"{what}: rate", "per_second", _each(loads.rates, by_peer), others),
+        *against(f"{name}.p99", f"{what}: p99", "milliseconds", _each(loads.p99s, by_peer), others),
+        *against(f"{name}.computing", f"{what}: CPU of one", "microseconds", _each(loads.cpu, by_peer), others),
     ]
 
 
@@ -104,7 +104,7 @@ def _warm_up(bench: Bench, running: Mapping[str, Registry], peers: Sequence[Peer
                 break
 
 
-def _in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[T], Load]) -> Found:
+def _in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[T], Load]) -> LoadsByPeer:
     """The load of each registry, round by round, after registering brokers that may have expired again."""
     for registry in running.values():
         registry.seed()
@@ -118,8 +118,8 @@ def _notified(registry: Registry) -> Load:
     return load
 
 
-def _each(read: Callable[[Sequence[Load]], list[float]], found: Found) -> dict[str, list[float]]:
-    return {key: read(rounds) for key, rounds in found.items()}
+def _each(read: Callable[[Sequence[Load]], list[float]], by_peer: LoadsByPeer) -> dict[str, list[float]]:
+    return {key: read(rounds) for key, rounds in by_peer.items()}
 
 
 def _megabytes(registry: Registry) -> float:
@@ -161,8 +161,8 @@ def measure_startup(peers: Peers, bench: Bench) -> list[Figure]:
             return registry.server.listening_after_seconds, _megabytes(registry)
 
     others = peers.available(bench)
-    found = fewer_rounds(bench).in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
-    seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in found.items()} for which in (0, 1))
+    starts = fewer_rounds(bench).in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
+    seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in starts.items()} for which in (0, 1))
     return [
         *against("startup.first_response", "from exec to the first response", "seconds", seconds, others),
         *against("startup.resident", "resident then", "megabytes", megabytes, others),
@@ -192,16 +192,16 @@ def measure_registration(peers: Peers, bench: Bench) -> list[Figure]:
             for case in cases.values():
                 for _ in range(_REGISTRATION_WARM_UPS):
                     case()
-            found = fewer_rounds(bench).in_turn(f"registrations, {what}", cases)
-            figures += _registration_figures(f"registration.{name}", what, found, others)
+            costs_by_peer = fewer_rounds(bench).in_turn(f"registrations, {what}", cases)
+            figures += _registration_figures(f"registration.{name}", what, costs_by_peer, others)
     return figures
 
 
 def _registration_figures(
-    name: str, what: str, found: Mapping[str, Sequence[Cost]], others: Sequence[Peer]
+    name: str, what: str, costs_by_peer: Mapping[str, Sequence[Cost]], others: Sequence[Peer]
 ) -> list[Figure]:
-    waited = {key: [each.round_trip for each in costs] for key, costs in found.items()}
-    computed = {key: [each.server for each in costs] for key, costs in found.items()}
+    waited = {key: [each.round_trip for each in costs] for key, costs in costs_by_peer.items()}
+    computed = {key: [each.server for each in costs] for key, costs in costs_by_peer.items()}
     figures = [
         *against(name, f"{what}: round trip", "milliseconds", waited, others),
         *against(f"{name}.computing", f"{what}: processor time", "milliseconds", computed, others),

@@ -98,7 +98,7 @@ def stuck_log(rounds: int) -> list[Figure]:
                 disk.turn(mode)
                 return run(bench, server)
 
-            found = bench.in_turn("pulls", {mode: partial(pulls, mode) for mode in ("slow", "ok")})
+            results = bench.in_turn("pulls", {mode: partial(pulls, mode) for mode in ("slow", "ok")})
             disk.turn("ok")
-    late = [loads.p99s(found[mode]) for mode in ("slow", "ok")]
+    late = [loads.p99s(results[mode]) for mode in ("slow", "ok")]
     return [compared("p99", "p99 with stuck writes / without", "milliseconds", late, at_most(1.2))]

@@ -159,9 +159,9 @@ async def one_cut_off(seconds: int) -> list[Figure]:
         await asyncio.sleep(POLL_SECONDS)
 
     async with _world() as world:
-        found = await _during(world, outage)
+        results = await _during(world, outage)
     bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
-    return [*found, Figure("stale", "dead routes of the isolated server", "seconds", stale, bound)]
+    return [*results, Figure("stale", "dead routes of the isolated server", "seconds", stale, bound)]
 
 
 @in_event_loop
@@ -232,9 +232,9 @@ async def chaos(seconds: int) -> list[Figure]:
             await registered(world.agents, _SERVERS)
 
     async with _world() as world:
-        found = await _during(world, outage)
+        results = await _during(world, outage)
     details = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return [*found, Figure("faults", "faults of servers", "count", (sum(counts.values()),), details=details)]
+    return [*results, Figure("faults", "faults of servers", "count", (sum(counts.values()),), details=details)]
 
 
 async def _fault(world: _World, kind: str, number: int, seconds: float) -> None:

@@ -126,13 +126,13 @@ def format_figure(figure: Figure) -> str:
 
 def digest(files: Sequence[str]) -> str:
     """A digest of all Python and C files below these folders."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name in files:
         path = ROOT / name
         for each in sorted(path.rglob("*.[pch]*")) if path.is_dir() else [path]:
             if each.suffix in {".py", ".c", ".h"}:
-                found.update(each.relative_to(ROOT).as_posix().encode() + b"\0" + each.read_bytes())
-    return found.hexdigest()[:10]
+                sha256.update(each.relative_to(ROOT).as_posix().encode() + b"\0" + each.read_bytes())
+    return sha256.hexdigest()[:10]
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -145,15 +145,15 @@ def claims(page: str) -> dict[str, str]:
 
 def records(page: str) -> dict[str, Record]:
     """The records of a page, by row id."""
-    found, models = {}, dict(_MACHINE.findall(page))
+    by_row, models = {}, dict(_MACHINE.findall(page))
     for name, cells in _lines(page).items():
         _, _, _, figures, result, how, measured = cells
         *rest, machine = how, *measured.split(_BETWEEN)
         missed = result.removeprefix(f"{RED}: ") if result.startswith(RED) else ""
         letter, _, load = machine.partition(_LOAD)
         rest.append(models[letter] + _LOAD + load)
-        found[name] = Record(figures, missed, *rest)
-    return found
+        by_row[name] = Record(figures, missed, *rest)
+    return by_row
 
 
 def _lines(page: str) -> dict[str, list[str]]:
@@ -163,26 +163,26 @@ def _lines(page: str) -> dict[str, list[str]]:
     return {row[0]: row for row in rows if len(row) == len(_HEADINGS) and row[0] not in ("id", "---")}
 
 
-def results(rows: Mapping[str, Row], found: Mapping[str, Record]) -> dict[str, str]:
+def results(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> dict[str, str]:
     """The colour of each row with a record, given the current files."""
     digests: dict[tuple[str, ...], str] = {}
     for row in rows.values():
         if row.files not in digests:
             digests[row.files] = digest(row.files)
-    return {name: found[name].result(digests[row.files]) for name, row in rows.items() if name in found}
+    return {name: measured[name].result(digests[row.files]) for name, row in rows.items() if name in measured}
 
 
-def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], found: Mapping[str, Record]) -> str:
+def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], measured: Mapping[str, Record]) -> str:
     """The page: each measured row under its heading, and at the end the ids of the others."""
-    colours = results(rows, found)
+    colours = results(rows, measured)
     counts = {colour: sum(each.startswith(colour) for each in colours.values()) for colour in (GREEN, "yellow", RED)}
-    missing = [name for names in sections.values() for name in names if name not in found]
+    missing = [name for names in sections.values() for name in names if name not in measured]
     green, others = f"{counts[GREEN]} of {len(rows)} rows are green", f"{counts['yellow']} yellow, {counts[RED]} red"
-    models = sorted({_model(record) for record in found.values()})
+    models = sorted({_model(record) for record in measured.values()})
     letters = {model: chr(ord("A") + number) for number, model in enumerate(models)}
     parts = [_INTRODUCTION, f"{green}, {others}, {len(missing)} not measured.\n"]
     for title, names in sections.items():
-        lines = [_line(name, rows[name], found[name], colours[name], letters) for name in names if name in found]
+        lines = [_line(name, rows[name], measured[name], colours[name], letters) for name in names if name in measured]
         if lines:
             parts.append(f"## {title}\n\n{table.markdown([_HEADINGS, *lines])}\n")
     if missing:

@@ -52,20 +52,20 @@ def attack(name: str, targets: Mapping[str, Target | None]) -> Measure:
     """Figures of an attack of `make abuse`, with the targets of the row, and the number of missed targets."""
 
     def measured(_: int) -> list[Figure]:
-        found = _figures("abuse", name)
-        missed = [figure.name for figure in found if figure.verdict == "missed"]
+        figures = _figures("abuse", name)
+        missed = [figure.name for figure in figures if figure.verdict == "missed"]
         what = f"targets missed by attack {name}"
-        return [none_of("missed", what, len(missed), " ".join(missed)), *_with_targets(found, targets)]
+        return [none_of("missed", what, len(missed), " ".join(missed)), *_with_targets(figures, targets)]
 
     return measured
 
 
 def _with_targets(figures: Sequence[Figure], targets: Mapping[str, Target | None]) -> list[Figure]:
     """The named figures, with the given targets, or with their own (None). Raises BenchError."""
-    found = {figure.name: figure for figure in figures}
-    if missing := targets.keys() - found.keys():
-        raise BenchError(f"no figure {', '.join(sorted(missing))}, only {', '.join(found)}")
-    return [replace(found[name], target=target or found[name].target) for name, target in targets.items()]
+    by_name = {figure.name: figure for figure in figures}
+    if missing := targets.keys() - by_name.keys():
+        raise BenchError(f"no figure {', '.join(sorted(missing))}, only {', '.join(by_name)}")
+    return [replace(by_name[name], target=target or by_name[name].target) for name, target in targets.items()]
 
 
 def soak(minutes: int) -> list[Figure]:
@@ -101,15 +101,15 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
 def mutation(count: int) -> list[Figure]:
     """The share of `count` mutants of each package that its tests notice."""
     done = _run("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")
-    found = re.findall(r"^(\w+): noticed (\d+) of (\d+)", done.stdout, re.MULTILINE)
-    if done.returncode or not found:
+    matches = re.findall(r"^(\w+): noticed (\d+) of (\d+)", done.stdout, re.MULTILINE)
+    if done.returncode or not matches:
         raise BenchError(f"make mutation ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:]}")
     return [
         Figure(
             package, package, "times", (int(noticed) / int(of),), at_least(0.8),
             f"{noticed} of {of}",
         )
-        for package, noticed, of in found
+        for package, noticed, of in matches
     ]  # fmt: skip
 
 

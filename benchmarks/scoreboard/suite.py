@@ -33,8 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     add("--check", action="store_true", help="measure nothing: does the page claim more than its records?")
     add("--refresh", action="store_true", help="measure nothing: show on the page which rows have gone yellow")
     options = command.parse(arguments)
-    found = page.read(options.page)
-    colours = page.results(ROWS, found)
+    records = page.read(options.page)
+    colours = page.results(ROWS, records)
     if options.check:
         return _checked(options.page, colours)
     names = (

@@ -238,13 +238,13 @@ def _topics(wire: Wire) -> set[str]:
 
 def _routes(wire: Wire, topics: Routes) -> Routes:
     """The queues of these topics; empty for one that has no route."""
-    found = wire.native(RequestCode.PULL_ROUTES, topics=list(topics), observes=True)["routes"]
+    routes = wire.native(RequestCode.PULL_ROUTES, topics=list(topics), observes=True)["routes"]
     return {
         topic: {
             each["broker_name"]: [each["read_queue_nums"], each["write_queue_nums"]]
             for each in (route or {}).get("queue_datas", ())
         }
-        for topic, route in found.items()
+        for topic, route in routes.items()
     }
 
 

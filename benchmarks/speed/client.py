@@ -39,7 +39,7 @@ def measure(bench: Bench) -> list[Figure]:
         with SyncRouteClient(settings) as client:
             for name in sent_to:
                 client.select_queue(name)
-            found = bench.in_turn(
+            results = bench.in_turn(
                 "the client",
                 {
                     "threads": partial(_selects_in_a_thread, client, sent_to),
@@ -60,7 +60,7 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         *(
             Figure(
-                f"client.select.{name}", f"{what}, {_SENT_TO:,} topics", "per_second", found[name], at_least(500_000)
+                f"client.select.{name}", f"{what}, {_SENT_TO:,} topics", "per_second", results[name], at_least(500_000)
             )
             for name, what in (
                 ("threads", "SyncRouteClient.select_queue in one thread"),
@@ -68,7 +68,7 @@ def measure(bench: Bench) -> list[Figure]:
             )
         ),
         Figure(
-            "client.first_route", "first route of a client that has just started", "milliseconds", found["cold"],
+            "client.first_route", "first route of a client that has just started", "milliseconds", results["cold"],
             at_most(20),
         ),
         Figure("client.poll.requests", f"{polling}: requests", "times", [sent for sent, _, _ in polls], at_most(1)),
@@ -135,8 +135,8 @@ def _poll(client: SyncRouteClient, server: Server, wire: Wire) -> tuple[float, f
 
 def _requests(wire: Wire) -> int:
     """The number of requests that all clients have sent."""
-    found = wire.native(RequestCode.LIST_CONNECTIONS, role="client")
-    return sum(connection["requests"] for connection in found["connections"])
+    response = wire.native(RequestCode.LIST_CONNECTIONS, role="client")
+    return sum(connection["requests"] for connection in response["connections"])
 
 
 def _unchanged_body_bytes(wire: Wire, names: list[str]) -> int:

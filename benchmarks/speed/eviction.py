@@ -36,7 +36,7 @@ def measure_deaths(bench: Bench) -> list[Figure]:
         _Table(small, _SMALL) as few,
         _Table(large, _LARGE) as many,
     ):
-        found = bench.in_turn(
+        results = bench.in_turn(
             "deaths",
             {
                 "small, same": lambda: _round(few, lambda: 0),
@@ -54,7 +54,7 @@ def measure_deaths(bench: Bench) -> list[Figure]:
         *(
             compared(
                 f"eviction.death.{name}", f"{what}: {which}", "milliseconds",
-                (found[f"large, {name}"], found[f"small, {name}"]), at_most(1.5),
+                (results[f"large, {name}"], results[f"small, {name}"]), at_most(1.5),
             )
             for name, which in (("same", "the same broker again and again"), ("any", "any broker, memory cold"))
         ),

@@ -51,11 +51,11 @@ def measure(bench: Bench) -> list[Figure]:
         details = f"all connecting within {begun:.0f} ms, {again:,} again"
         figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), details))
     bench.progress(f"herd: {_BROKERS:,} brokers")
-    found = [_stall(bench) for _ in rounds]
-    before, took = medians("milliseconds", [quiet for _, quiet, _ in found]), max(took for _, _, took in found)
+    measured = [_stall(bench) for _ in rounds]
+    before, took = medians("milliseconds", [quiet for _, quiet, _ in measured]), max(took for _, _, took in measured)
     details = f"{before} before; all registered after {took:.1f} s"
     what = f"{_BROKERS:,} brokers with {_BROKERS * _TOPICS:,} topics register at once: longest stall"
-    stalls = [stall for stall, _, _ in found]
+    stalls = [stall for stall, _, _ in measured]
     return [*figures, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), details)]
 
 

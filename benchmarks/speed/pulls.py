@@ -32,7 +32,7 @@ def measure_pulls(bench: Bench) -> list[Figure]:
         register(brokers, pulled_brokers())
         json_bytes, native_bytes = (pulled_body_bytes(brokers, kind) for kind in (SerializeType.JSON, NATIVE))
         with limit(bench, json_bytes) as json_limit, limit(bench, native_bytes) as native_limit:
-            found = bench.in_turn(
+            results = bench.in_turn(
                 "pulls",
                 {
                     "json": partial(run, bench, server),
@@ -43,10 +43,10 @@ def measure_pulls(bench: Bench) -> list[Figure]:
                 },
             )
     what = "JSON: rate of 50 connections x 8 in flight / of 200 x 1"
-    rates = [loads.rates(found[name]) for name in ("pipelined", "json")]
+    rates = [loads.rates(results[name]) for name in ("pipelined", "json")]
     return [
-        *_pull_figures("json", f"JSON, {json_bytes:,} bytes", found["json"], found["json limit"]),
-        *_pull_figures("native", f"native, {native_bytes:,} bytes", found["native"], found["native limit"]),
+        *_pull_figures("json", f"JSON, {json_bytes:,} bytes", results["json"], results["json limit"]),
+        *_pull_figures("native", f"native, {native_bytes:,} bytes", results["native"], results["native limit"]),
         compared("pulls.pipelined", what, "per_second", rates, at_least(1)),
     ]
 
@@ -77,7 +77,7 @@ def measure_heartbeats(bench: Bench) -> list[Figure]:
                 "322": (_VERSIONS, versions),
                 "904.native": (_NATIVE_HEARTBEATS, empty),
             }
-            found = bench.in_turn(
+            results = bench.in_turn(
                 "heartbeats",
                 {
                     f"{name}{suffix}": partial(run, bench, whose, script, seconds=1)
@@ -87,7 +87,7 @@ def measure_heartbeats(bench: Bench) -> list[Figure]:
             )
     figures: list[Figure] = []
     for name in cases:
-        ours, limits, what = found[name], found[f"{name} limit"], f"{name.replace('.', ' ')}: "
+        ours, limits, what = results[name], results[f"{name} limit"], f"{name.replace('.', ' ')}: "
         rates = loads.rates(ours), loads.rates(limits)
         figures += [
             Figure(f"heartbeats.{name}.rate", f"{what}rate", "per_second", rates[0], at_least(100_000)),
@@ -110,7 +110,7 @@ def measure_heartbeat_log(bench: Bench) -> list[Figure]:
         for wire in (to_logging, to_other):
             register(wire, [*pulled_brokers(), *BROKERS])
         # Heartbeats are last, because writing and compressing their lines takes some time afterwards.
-        found = {
+        results = {
             name: bench.in_turn(
                 f"{name} and the heartbeat log",
                 {
@@ -127,10 +127,10 @@ def measure_heartbeat_log(bench: Bench) -> list[Figure]:
 
     def ratio(name: str, what: str, target: Target | None = None) -> Figure:
         what = f"{what}: rate with the log / without"
-        rates = loads.rates(found[name]["with"]), loads.rates(found[name]["without"])
+        rates = loads.rates(results[name]["with"]), loads.rates(results[name]["without"])
         return compared(f"heartbeat_log.{name}.rate", what, "per_second", rates, target)
 
-    late = loads.p99s(found["pulls"]["with"]), loads.p99s(found["pulls"]["without"])
+    late = loads.p99s(results["pulls"]["with"]), loads.p99s(results["pulls"]["without"])
     return [
         ratio("pulls", "pulls of 20 topics each, again and again", at_least(0.95)),
         compared("heartbeat_log.pulls.p99", "the same: p99 with the log / without", "milliseconds", late),

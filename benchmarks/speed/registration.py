@@ -101,10 +101,10 @@ def _beside(
     return measured
 
 
-_Found = Mapping[str, Sequence[_Beside]]
+_Results = Mapping[str, Sequence[_Beside]]
 
 
-def _figures(name: str, what: str, pulled: _Found, probed: _Found) -> list[Figure]:
+def _figures(name: str, what: str, pulled: _Results, probed: _Results) -> list[Figure]:
     rates = [loads.rates([each.load for each in pulled[key]]) for key in (name, "quiet")]
     done = statistics.median(each.registrations_per_second for each in pulled[name])
     ratio = compared(f"registration.{name}.pulls", f"{what}: pulls / undisturbed", "per_second", rates, at_least(0.7))
@@ -115,7 +115,7 @@ def _figures(name: str, what: str, pulled: _Found, probed: _Found) -> list[Figur
     ]
 
 
-def _waits(name: str, what: str, pulled: _Found, probed: _Found, target: Target | None) -> list[Figure]:
+def _waits(name: str, what: str, pulled: _Results, probed: _Results, target: Target | None) -> list[Figure]:
     stalls, waits = _longests(probed[name]), _longests(pulled[name])
     return [
         Figure(f"registration.{name}.stall", f"{what}: longest stall", "milliseconds", stalls, target),
@@ -123,8 +123,8 @@ def _waits(name: str, what: str, pulled: _Found, probed: _Found, target: Target 
     ]
 
 
-def _longests(found: Sequence[_Beside]) -> list[float]:
-    return loads.longests([each.load for each in found])
+def _longests(rounds: Sequence[_Beside]) -> list[float]:
+    return loads.longests([each.load for each in rounds])
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def measure_cost(bench: Bench) -> list[Figure]:
             "fields": ("every topic changed, JSON", changes(broker), None),
             "fields.log": ("every topic changed, JSON, with the heartbeat log", changes(broker), None),
         }
-        found = bench.in_turn(
+        results = bench.in_turn(
             "cost of a registration",
             {
                 name: cost(logging, to_logging, frames, LOG_SECONDS)
@@ -171,9 +171,9 @@ def measure_cost(bench: Bench) -> list[Figure]:
             f"registration_cost.{name}",
             f"{what} ({len(frames[0]) / 1000:,.0f} kB)",
             "milliseconds",
-            [each.server for each in found[name]],
+            [each.server for each in results[name]],
             target,
-            f"round trip {medians('milliseconds', [each.round_trip for each in found[name]])}",
+            f"round trip {medians('milliseconds', [each.round_trip for each in results[name]])}",
         )
         for name, (what, frames, target) in cases.items()
     ]

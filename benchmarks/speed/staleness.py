@@ -69,19 +69,19 @@ def measure(bench: Bench) -> list[Figure]:
         logs["skewed"] = _generated(bench, root / "skewed", logs["small"].lines, "--skew", str(_SKEW))
         figures: list[Figure] = []
         for key, engine in _ENGINES.items():
-            found: dict[str, list[_Report]] = {case: [] for case in logs}
+            reports: dict[str, list[_Report]] = {case: [] for case in logs}
             for number, case in enumerate(_ORDER):
                 bench.progress(f"staleness: {key}, {logs[case].lines:,} lines, {case}")
-                found[case].append(_reported(bench, engine, logs[case], root / f"{key}-{number}"))
-            figures += _figures(key, engine, logs, found)
+                reports[case].append(_reported(bench, engine, logs[case], root / f"{key}-{number}"))
+            figures += _figures(key, engine, logs, reports)
         return figures
 
 
-def _figures(name: str, engine: _Engine, logs: dict[str, _Log], found: dict[str, list[_Report]]) -> list[Figure]:
+def _figures(name: str, engine: _Engine, logs: dict[str, _Log], reports: dict[str, list[_Report]]) -> list[Figure]:
     rated, small = engine.rated, logs["small"].lines
-    seconds = {case: [run.seconds for run in runs] for case, runs in found.items()}
+    seconds = {case: [run.seconds for run in runs] for case, runs in reports.items()}
     rates = [logs[rated].lines / value for value in seconds[rated]]
-    peaks = [run.peak_bytes / 1e6 for run in found["large"]]
+    peaks = [run.peak_bytes / 1e6 for run in reports["large"]]
 
     def ratio(key: str, what: str, times: list[float], most: float) -> Figure:
         repeated = times * len(seconds["small"])
@@ -96,11 +96,11 @@ def _figures(name: str, engine: _Engine, logs: dict[str, _Log], found: dict[str,
     return [
         Figure(
             f"staleness.{name}.least", what(name=name, lines=logs["least"].lines), "seconds", seconds["least"],
-            at_most(engine.seconds), _cpu(found["least"]),
+            at_most(engine.seconds), _cpu(reports["least"]),
         ),
         Figure(
             f"staleness.{name}.rate", what(name=name, lines=logs[rated].lines), "per_second", rates,
-            at_least(engine.rate), _cpu(found[rated]),
+            at_least(engine.rate), _cpu(reports[rated]),
         ),
         ratio("growth", f"time / that of {small:,} lines", grown, 4.6),
         ratio("skew", f"one broker has {_SKEW:.0%} of all / even", skewed, 1.5),
@@ -156,15 +156,15 @@ def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
 
 def _family(pid: int) -> list[int]:
     """A process and all its descendants; Spark's Python workers are children of any thread of Java."""
-    found = [pid]
-    for parent in found:
+    pids = [pid]
+    for parent in pids:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
             try:
-                found += map(int, children.read_text(encoding="ascii").split())
+                pids += map(int, children.read_text(encoding="ascii").split())
             except OSError:
                 # the thread has ended
                 continue
-    return found
+    return pids
 
 
 def _used(pid: int) -> tuple[int, float, int]:

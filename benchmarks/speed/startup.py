@@ -22,12 +22,12 @@ def measure(bench: Bench) -> list[Figure]:
     resident: list[float] = []
 
     def start() -> float:
-        found = []
+        seconds = []
         for _ in range(_TIMES_A_ROUND):
             with daemon(bench) as server:
-                found.append(server.listening_after_seconds)
+                seconds.append(server.listening_after_seconds)
                 resident.append(server.status_bytes() / 1e6)
-        return statistics.median(found)
+        return statistics.median(seconds)
 
     with daemon(bench) as server:
         library = "from namesrv_client import RouteClient, SyncRouteClient"

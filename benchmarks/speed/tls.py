@@ -118,15 +118,15 @@ def _pull(bench: Bench, server: Server, context: ssl.SSLContext | None) -> tuple
         for peer in peers:
             peer.sendall(_REQUEST)
         while (elapsed := time.perf_counter() - began) < bench.effort.seconds:
-            found = ready.poll(_PATIENCE_SECONDS)
-            if not found:
+            events = ready.poll(_PATIENCE_SECONDS)
+            if not events:
                 raise BenchError(f"no response within {_PATIENCE_SECONDS:g} s")
-            for descriptor, _ in found:
+            for descriptor, _ in events:
                 # One read is a whole response, because the server writes a small response at once.
                 if not by_descriptor[descriptor].recv(_RESPONSE_BYTES):
                     raise BenchError("the server closed a connection")
                 by_descriptor[descriptor].sendall(_REQUEST)
-            responses += len(found)
+            responses += len(events)
         return responses / elapsed, (server.cpu_seconds() - cpu) * 1e6 / responses
 
 
