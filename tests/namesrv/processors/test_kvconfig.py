@@ -1,9 +1,13 @@
 """Responses to requests for the key-value configuration (100, 101, 102, 219), in every serialization."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from namesrv.kv import KVLimits
+from namesrv.settings.limits import Limits
+from namesrv.settings.model import Settings
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import MASTER, NamesrvPeer, Spelling
@@ -61,6 +65,19 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
             assert (await peer.call(code, ext, spelling=spelling)).outcome == (1, remark)
         assert (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code == 22
         assert not (tmp_path / "kvConfig.json").exists()
+
+
+async def test_change_beyond_a_limit_names_the_field(tmp_path: Path) -> None:
+    """A change beyond a limit is refused with the field's name."""
+    small = KVLimits(max_value_bytes=10)
+    async with namesrv_in_process(tmp_path, limits=replace(Limits.of(Settings()), kv=small)) as server:
+        peer = await server.connect()
+
+        assert (await peer.call(PUT, entry(value="12345678901"))).outcome == (
+            1,
+            "field value: value of 11 bytes, limit 10: '12345678901'...",
+        )
+        assert (await peer.call(PUT, entry(key="", value="v"))).outcome == (1, "field key is empty")
 
 
 async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

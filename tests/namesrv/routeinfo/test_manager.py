@@ -12,6 +12,7 @@ from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
     Fenced,
+    MinBrokerIdChanged,
     OverQuota,
     Registered,
     RouteChanged,
@@ -25,6 +26,7 @@ from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoMa
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from namesrv_remoting.requests import AccessClass
@@ -104,6 +106,18 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     assert scene.manager.scans == 1
 
 
+async def test_smaller_id_is_reported() -> None:
+    """Another smallest id of a group is an effect for its members (905)."""
+    scene = RouteScene(notify_min_broker_id_changed=True)
+    await scene.register(SLAVE, MASTER)
+    await scene.close(1)
+
+    assert [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)] == [
+        MinBrokerIdChanged("b1", 0, "m:1", ("s:1",), ha_broker_addr="m:2"),
+        MinBrokerIdChanged("b1", 1, "s:1", ("s:1",), offline_broker_addr="m:1"),
+    ]
+
+
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
     """A refused registration changes no table, effect or revision, and frees the lock."""
     with pytest.raises(SystemError_):
@@ -150,6 +164,26 @@ async def test_changes_of_other_brokers_keep_a_registration_unchanged(scene: Rou
     await scene.close(3)
 
     assert scene.manager.register_unchanged(M, b"master", 1, None) == RegisterResult()
+
+
+async def test_connection_of_a_broker(scene: RouteScene) -> None:
+    """A heartbeat moves a broker to a newer connection once its own has ended; ended or older ones never do."""
+    await scene.register(MASTER)
+    scene.closed.add(9)
+    for ended_or_older in (9, 0):
+        assert scene.manager.register_unchanged(M, b"master", ended_or_older, None) is None
+    assert scene.manager.touch(M, 9) is not None
+    assert live(scene, M).connection_id == 1
+
+    scene.closed.add(1)
+    scene.manager.touch(M, 2, {"depth": 1})
+    await scene.register(replace(MASTER, connection_id=0, body=body("t1", "t2", counter=2)))
+
+    after = live(scene, M)
+    assert (after.connection_id, after.state, after.data_version) == (2, {"depth": 1}, DataVersion(2))
+    await scene.close(2)
+    assert live(scene, M).connection_id == 0
+    assert violations(scene.tables) == []
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])

@@ -1,6 +1,7 @@
 """Revisions: a client that pulls changed routes always ends up with the current ones."""
 
 import itertools
+import random
 from collections.abc import Collection
 
 import pytest
@@ -123,3 +124,36 @@ def test_number_of_removed_topics_is_bounded() -> None:
     assert [revisions.last_change(topic) for topic in TOPICS] == [6, 6, 6]
     assert revisions.changed_since(TOPICS, 8) is None
     assert revisions.changed_since(TOPICS, 9) == []
+
+
+@pytest.mark.parametrize("spare_topics", [0, 1, 3, 10, 1_000])
+def test_client_that_replays_changes_is_current(spare_topics: int) -> None:
+    """With any bound of removed topics and rare pulls, a client knows the current routes after each pull."""
+    dice = random.Random(spare_topics)
+    names = [f"t{number}" for number in range(20)]
+    table, truth = ChangingTopics(spare_topics), dict.fromkeys(names, 0)
+    revisions = table.revisions
+    clients: list[tuple[int, dict[str, int]]] = [(0, dict(truth)) for _ in range(5)]
+
+    for step in range(2_000):
+        chance = dice.random()
+        if chance < 0.02:
+            truth = {name: value + step for name, value in truth.items()}
+            revisions.everything_changed()
+        elif chance < 0.03:
+            truth.update(dict.fromkeys(names, step))
+            table.change((), CROWD)
+        elif chance < 0.1:
+            finished(revisions.settle())
+        else:
+            touched = dice.sample(names, dice.randrange(1, 4))
+            truth.update(dict.fromkeys(touched, step))
+            come = dice.randrange(len(touched) + 1)
+            table.change(touched[:come], touched[come:])
+        number = dice.randrange(5)
+        since, known = clients[number]
+        if dice.random() < 0.3:
+            changed = revisions.changed_since(names, since)
+            known.update({name: truth[name] for name in (names if changed is None else changed)})
+            clients[number] = (revisions.revision, known)
+            assert truth == known
