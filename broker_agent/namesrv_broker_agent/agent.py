@@ -217,7 +217,7 @@ class BrokerAgent:
 
     @property
     def name_servers_error(self) -> str | None:
-        """Why the list of NameServers could not be read the last time; None if it could."""
+        """The error of the last read of the list of NameServers; None if it succeeded."""
         return self._name_servers.last_error
 
     @property

@@ -82,7 +82,7 @@ class SideCar:
         self._reload = asyncio.Event()
         # stamp of the file that was read or refused last
         self._stamp = stamp
-        # why the current file was refused
+        # the error for which the current file was refused
         self._problem: str | None = None
         # the state of the servers, and the error of their list, as logged last
         self._shown: dict[str, ServerState] = {}

@@ -28,7 +28,7 @@ _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
 # The shortest interval between heartbeats, as a part of the setting: four intervals always fit into four times the
 # setting.
 _SHORTEST_PERIOD: Final = 0.9
-# how long a client's close() may take
+# the longest time of a client's close()
 CLOSE_SECONDS: Final = 1.0
 _LOST: Final = "was lost"
 
@@ -72,7 +72,7 @@ class ServerLink:
         # The previous connection, kept until the server has accepted a registration over the new one: if the agent
         # closed it earlier, a server that was only slow would evict the broker for a moment.
         self._former: RemotingClient | None = None
-        # why the current connection must not be used any more
+        # the reason to stop using the current connection
         self._useless: str | None = None
         self._dialect: Dialect | None = None
 

@@ -73,13 +73,13 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     expiry_seconds: Seconds | None = None
     # the connection counts as dead when a response takes longer
     response_timeout_seconds: Seconds = 5.0
-    # the limit for one attempt to connect
+    # the longest time of one attempt to connect
     connect_timeout_seconds: Seconds = 3.0
     # The longest pause between attempts; below a second, so that a restarted server knows the broker within a second.
     max_backoff_seconds: Annotated[float, Field(gt=0, le=60)] = 0.8
     # the interval at which clients poll routes; a drain waits for one interval
     client_poll_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
-    # the limit for stop()
+    # the longest time of stop()
     stop_seconds: Seconds = 3.0
     # the interval at which the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS

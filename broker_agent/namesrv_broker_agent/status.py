@@ -24,6 +24,6 @@ class AgentStatus:
     data_version: int
     # the master of a slave
     master: MasterInfo | None = None
-    # why the last read of the list of NameServers failed
+    # the error of the last read of the list of NameServers
     name_servers_error: str | None = None
     servers: tuple[ServerState, ...] = ()

@@ -42,7 +42,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     """
 
     def __init__(self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Any) -> None:
-        """Nothing is started yet. Raises ValueError as BrokerAgent does."""
+        """Prepare an agent without starting it. Raises ValueError as BrokerAgent does."""
         self.settings = settings
         # the topics of the constructor, or of the last stop
         self._topics = list(topics)

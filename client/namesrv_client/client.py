@@ -198,12 +198,12 @@ class RouteClient:
 
     @property
     def server_errors(self) -> Mapping[str, str]:
-        """Why each NameServer failed the last time, by address."""
+        """The last failure of each NameServer, by address."""
         return self._session.errors
 
     @property
     def name_servers_error(self) -> str | None:
-        """Why the list of NameServers could not be read the last time; None if it could."""
+        """The error of the last read of the list of NameServers; None if it succeeded."""
         return self._name_servers.last_error
 
     def status(self) -> ClientStatus:

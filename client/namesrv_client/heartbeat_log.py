@@ -47,7 +47,7 @@ class ClientLines(Encoder):
         return encoded(line) + b"\n"
 
     def opened(self, item: Item) -> bytes:  # noqa: ARG002 - a client has nothing to repeat
-        """Nothing, because a client's log does not depend on settings."""
+        """Return no bytes, because a client's log does not depend on settings."""
         return b""
 
     def dropped(self, count: int, item: Item) -> bytes:

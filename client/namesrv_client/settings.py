@@ -30,15 +30,15 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
     # the time without a response after which the next server gets the request, too; shorter with many servers
     attempt_timeout_seconds: Seconds = 1.0
-    # the limit for a whole call, over all servers
+    # the longest time of a whole call, over all servers
     call_timeout_seconds: Seconds = 3.0
-    # the limit for one attempt to connect
+    # the longest time of one attempt to connect
     connect_timeout_seconds: Seconds = 1.0
     # the interval at which the routes of the topics in use are polled; the first poll comes after a random part of it
     poll_seconds: Seconds = 30.0
     # True: native servers report changes at once; polls continue
     watch: bool = False
-    # how long a route is served without being confirmed by a server; None is for ever
+    # the time for which a route is served without being confirmed by a server; None is for ever
     cache_ttl_seconds: Seconds | None = None
     # Responses of a server that has been up for a shorter time remove nothing from a known route, because its brokers
     # may not all have registered again.
@@ -59,7 +59,7 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     fault_tolerance: bool = False
     # the table of latencies and pauses: that of RocketMQ 5.1.4 and later, or that of earlier versions
     fault_table: Literal["5", "4"] = "5"
-    # how a broker is found to be reachable again: not at all, by connecting, or by the application calling `reached`
+    # the way in which a broker becomes reachable again: by time only, when a connection succeeds, or by `reached`
     probe: Literal["off", "connect", "own"] = "off"
     # the interval at which the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS

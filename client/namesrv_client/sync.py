@@ -97,12 +97,12 @@ class SyncRouteClient(Threaded[_ThreadClient]):
 
     @property
     def server_errors(self) -> Mapping[str, str]:
-        """Why each NameServer failed the last time, by address."""
+        """The last failure of each NameServer, by address."""
         return self._started().server_errors
 
     @property
     def name_servers_error(self) -> str | None:
-        """Why the list of NameServers could not be read the last time; None if it could."""
+        """The error of the last read of the list of NameServers; None if it succeeded."""
         return self._started().name_servers_error
 
     @property

@@ -166,7 +166,7 @@ class Rule:
     brokers: Patterns | None = None
     topics: Patterns | None = None
     broker_addresses: BrokerAddresses | None = None
-    # whether a granted broker may be the first one of a cluster; None: see `may_create`
+    # True if a granted broker may be the first one of a cluster; None: see `may_create`
     create_clusters: bool | None = None
     # the fields that narrow this rule, without those that are None
     narrowed: Mapping[str, Patterns | BrokerAddresses] = field(init=False, repr=False, compare=False)
@@ -245,7 +245,7 @@ class Account:
     # networks are this account.
     networks: tuple[Network, ...] = ()
     expires: datetime | None = None
-    # whether a RocketMQ signature authorises everything that the rules grant
+    # True if a RocketMQ signature authorises everything that the rules grant
     trusts_rocketmq_signatures: bool = False
     rules: tuple[Rule, ...] = ()
 

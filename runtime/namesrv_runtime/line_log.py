@@ -105,7 +105,7 @@ class LineLog:
         self._opening = b""
         self._is_failing = False
         self._wake = threading.Event()
-        # when the writing thread gives up failing writes, after `_closing` is set
+        # the time at which the writing thread gives up failing writes, after `_closing` is set
         self._deadline = float("inf")
         # done when both threads have ended, or when one has raised an unexpected error
         self._ended: asyncio.Future[None]

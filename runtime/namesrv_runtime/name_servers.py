@@ -131,7 +131,7 @@ class NameServerList:
     refresh_seconds: float = REFRESH_SECONDS
     # addresses, in the source's order; empty until the first success
     addresses: tuple[str, ...] = field(default=(), init=False)
-    # why the last refresh failed; None if it succeeded
+    # the error of the last refresh; None if it succeeded
     last_error: str | None = field(default=None, init=False)
     # set once the first refresh is over, successful or not
     looked: asyncio.Event = field(default_factory=asyncio.Event, init=False)

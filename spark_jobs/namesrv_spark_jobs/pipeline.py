@@ -129,7 +129,7 @@ def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[s
 
 
 def _heartbeat_count(engine: Engine, lines: Lines) -> int:
-    """The number of heartbeats."""
+    """The number of heartbeats among the selected lines."""
     counted = lines.taken.filter(F.col("part") == HEARTBEAT_PART).agg(
         F.coalesce(F.sum("lines"), F.lit(0)).alias("count")
     )

@@ -120,7 +120,7 @@ class ServerSession:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Why each server failed the last time, by address."""
+        """The last failure of each server, by address."""
         return {server.address: server.error for server in self._servers if server.error is not None}
 
     def statuses(self) -> tuple[ServerStatus, ...]:

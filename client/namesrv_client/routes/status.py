@@ -65,7 +65,7 @@ class ClientStatus:
     is_started: bool
     # True if a server answered the last route request
     is_ready: bool
-    # why the last read of the list of NameServers failed
+    # the error of the last read of the list of NameServers
     name_servers_error: str | None = None
     # servers in the order in which they get requests
     servers: tuple[ServerStatus, ...] = ()

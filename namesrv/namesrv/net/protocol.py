@@ -83,7 +83,7 @@ class Request:
     connection: "ServerConnection"
     # the account of the peer, if the server has accounts
     account: str = ""
-    # why the body was not received; the request can then only be refused
+    # the reason why the body was not received: then the request can only be refused
     unread: str = ""
     # raises a ResponseError for forbidden topics in the body; None if permission does not depend on the topics
     check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None

@@ -64,7 +64,7 @@ class RemotingClient:
     tls: ClientTls | None = None
     connect_timeout_seconds: float = 3.0
     max_frame_bytes: int = MAX_FRAME_BYTES
-    # how long sent data may stay unacknowledged before the connection is closed
+    # the time after which a connection with unacknowledged data is closed
     tcp_user_timeout_seconds: float = 5.0
     backoff: Backoff = DEFAULT_BACKOFF
     fail_fast: bool = True

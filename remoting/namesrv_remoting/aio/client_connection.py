@@ -98,7 +98,7 @@ class ClientConnection(asyncio.Protocol):
         # cleared while the peer reads more slowly than this client writes
         self._writable = asyncio.Event()
         self._writable.set()
-        # why the connection has ended, and the exception behind it
+        # the reason for the end of the connection, and the exception behind it
         self._ended: str | None = None
         self._cause: Exception | None = None
         # set when the transport is closed

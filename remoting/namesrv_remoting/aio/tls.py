@@ -227,7 +227,7 @@ class TlsClientSettings(CheckedSettings):
     tls_cert_file: PathArgument | None = None
     tls_key_file: PathArgument | None = None
     tls_key_password: SecretStr | None = None
-    # whether the server's certificate has to name the host or address of the connection
+    # True if the server's certificate has to name the host or address of the connection
     tls_verify_host: bool = True
 
     @model_validator(mode="before")

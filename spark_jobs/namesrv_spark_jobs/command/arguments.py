@@ -15,7 +15,7 @@ from namesrv_spark_jobs.options import DEFAULT_GRID, Options, WhatIf, parse_grid
 
 _T = TypeVar("_T")
 
-# the values of --engine
+# the values that --engine may have
 EMBEDDED: Final = "embedded"
 SPARK: Final = "spark"
 AUTO: Final = "auto"

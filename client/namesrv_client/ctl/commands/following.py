@@ -208,7 +208,7 @@ def watch(
     Apache's NameServer does not support watches; it is polled every 2 s.
     """
     names = list(dict.fromkeys(topics))
-    # Each change takes one item.
+    # One item for each change that may still be printed.
     left = iter(range(changes - 1, -1, -1)) if changes else repeat(1)
     _follow(options, lambda server, servers, output: _Routes(server, servers, output, names, left).ask)
 
