@@ -33,7 +33,7 @@ def why_not() -> str | None:
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
     if made.returncode:
         return f"network namespaces are not allowed here: {made.stderr.strip()}"
-    _ip("netns", "del", probe)
+    ip("netns", "del", probe)
     return None
 
 
@@ -75,9 +75,9 @@ class Network:
         """Make a switch without hosts."""
         _remove_what_killed_tests_left()
         try:
-            _ip("netns", "add", self._switch)
-            _ip("-n", self._switch, "link", "add", _BRIDGE, "type", "bridge")
-            _ip("-n", self._switch, "link", "set", _BRIDGE, "up")
+            ip("netns", "add", self._switch)
+            ip("-n", self._switch, "link", "add", _BRIDGE, "type", "bridge")
+            ip("-n", self._switch, "link", "set", _BRIDGE, "up")
         except BaseException:
             self.__exit__()
             raise
@@ -87,14 +87,12 @@ class Network:
         """Add hosts: name -> address, all in one /24."""
         for name, address in addresses.items():
             host = self.hosts[name] = Host(self, name, address)
-            _ip("netns", "add", host.namespace)
-            _ip(
-                "-n", self._switch, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", host.namespace
-            )
-            _ip("-n", self._switch, "link", "set", name, "master", _BRIDGE, "up")
-            _ip("-n", host.namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+            ip("netns", "add", host.namespace)
+            ip("-n", self._switch, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+            ip("-n", self._switch, "link", "set", name, "master", _BRIDGE, "up")
+            ip("-n", host.namespace, "addr", "add", f"{address}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
-                _ip("-n", host.namespace, "link", "set", device, "up")
+                ip("-n", host.namespace, "link", "set", device, "up")
         names = "".join(f"{host.address} {host.name}\n" for host in self.hosts.values())
         for host in self.hosts.values():
             hosts_file = _ETC / host.namespace / "hosts"
@@ -103,7 +101,7 @@ class Network:
 
     def set_port(self, host: Host, state: str) -> None:
         """Switch a host's port off or on, which looks like a pulled cable from both ends."""
-        _ip("-n", self._switch, "link", "set", host.name, state)
+        ip("-n", self._switch, "link", "set", host.name, state)
 
     def __exit__(self, *raised: object) -> None:
         """Kill all processes of the network, and remove it."""
@@ -115,22 +113,23 @@ class Network:
 
 
 def _remove(namespace: str) -> None:
-    for pid in _ip("netns", "pids", namespace, is_checked=False).split():
+    for pid in ip("netns", "pids", namespace, is_checked=False).split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-    _ip("netns", "del", namespace, is_checked=False)
+    ip("netns", "del", namespace, is_checked=False)
     shutil.rmtree(_ETC / namespace, ignore_errors=True)
 
 
 def _remove_what_killed_tests_left() -> None:
     """Remove namespaces of killed tests; the names contain the process id."""
-    for line in _ip("netns", "list").splitlines():
+    for line in ip("netns", "list").splitlines():
         found = _OURS.match(line)
         if found is not None and not Path(f"/proc/{found[2]}").exists():
             _remove(found[1])
 
 
-def _ip(*words: str, is_checked: bool = True) -> str:
+def ip(*words: str, is_checked: bool = True) -> str:
+    """What `ip` prints. Raises AssertionError if the command fails."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
     assert not is_checked or not done.returncode, f"ip {' '.join(words)}: {done.stderr}"
     return done.stdout
