@@ -291,6 +291,7 @@ class LiveBroker(msgspec.Struct):
     expires_in_seconds: float | None = None
     expiry_seconds: float | None = None
     data_version: DataVersion | None = None
+    # of the whole broker group: number of topics, and whether an operator removed the write permission
     topics: int | None = None
     write_removed: bool | None = None
     agent_id: str | None = None
