@@ -100,11 +100,11 @@ class Counters:
 
     def responses(self) -> Histogram:
         """Return the response times of all responses of the dispatcher."""
-        found = Histogram(REQUEST_BOUNDS)
-        columns = zip(found.counts, *(one.counts for one in self.requests.values()), strict=True)
-        found.counts = [sum(counts) for counts in columns]
-        found.sum = sum(one.sum for one in self.requests.values())
-        return found
+        histogram = Histogram(REQUEST_BOUNDS)
+        columns = zip(histogram.counts, *(one.counts for one in self.requests.values()), strict=True)
+        histogram.counts = [sum(counts) for counts in columns]
+        histogram.sum = sum(one.sum for one in self.requests.values())
+        return histogram
 
     def request_answered(self, kind: str, seconds: float) -> None:
         """Count a response of the dispatcher."""

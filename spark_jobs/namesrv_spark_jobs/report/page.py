@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 _ROWS: Final = 16
 # shares in the table of the curves besides the percentiles; each is a point of the curves
 _MORE_SHARES: Final = (0.1, 0.25, 0.75, 1.0)
-# fields of the percentiles where there is no room for all: key figures, marks on the curves, other settings
+# the percentiles that are shown where space is short: key figures, marks on the curves, other settings
 _KEY_PERCENTILES: Final = ("p50", "p99", "p999")
 # counts of a file, with their column titles; a file with any of them is listed as unusual
 _UNUSUAL: Final = {

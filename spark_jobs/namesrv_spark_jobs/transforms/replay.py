@@ -180,10 +180,10 @@ def _fenced(moments: DataFrame, scans: DataFrame) -> DataFrame:
 
 def compared(periods: DataFrame, replayed: DataFrame) -> DataFrame:
     """One row: how many evictions are logged, and replayed, and how many are missing, extra, or at another scan."""
-    place = ["key", "period", "found_by"]
-    found_by = F.coalesce("scan", F.lit(-1)).alias("found_by")
-    logged = periods.filter(F.col("reason") == "silent").select("key", "period", found_by, F.lit(1).alias("logged"))
-    evicted = replayed.select("key", "period", found_by, F.lit(1).alias("replayed"))
+    place = ["key", "period", "scan_number"]
+    scan_number = F.coalesce("scan", F.lit(-1)).alias("scan_number")
+    logged = periods.filter(F.col("reason") == "silent").select("key", "period", scan_number, F.lit(1).alias("logged"))
+    evicted = replayed.select("key", "period", scan_number, F.lit(1).alias("replayed"))
     pairs = logged.join(evicted, on=place, how="full_outer").na.fill(0, ["logged", "replayed"])
     of_period = pairs.groupBy("key", "period").agg(
         F.sum("logged").alias("logged"),

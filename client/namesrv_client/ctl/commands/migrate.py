@@ -130,7 +130,7 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
         overviews = Responses({**overviews.outcomes, **failures})
     verdicts = judged(differing)
     hidden = [f"{server}: {what}" for server, each in seen.items() for what in each.hidden]
-    has_answers = len(overviews.given) == len(sides)
+    has_all_overviews = len(overviews.given) == len(sides)
     code = max(overviews.code(needs_all=True), ExitCode.NO if any(one.matters for one in verdicts) else ExitCode.OK)
     return Report(
         {
@@ -150,7 +150,7 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
                 for one in verdicts
             ],
         },
-        [*_table(verdicts, tuple(sides)), *([_summary(verdicts, seen)] if has_answers else [])],
+        [*_table(verdicts, tuple(sides)), *([_summary(verdicts, seen)] if has_all_overviews else [])],
         code,
         [*overviews.problems(), *hidden],
     )
