@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -49,9 +48,6 @@ class Pair:
         until_equal({"broker-a": {0: "10.0.0.1:10911"}}, lambda: brokers_of(self.addresses[number]))
 
 
-Protocol = Literal["rocketmq", "auto"]
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """New servers for each test, since the tests kill them."""
@@ -59,11 +55,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         yield Pair(tmp_path, stack)
 
 
-def client(addresses: list[str], protocol: Protocol) -> SyncRouteClient:
-    """A client that polls every second."""
-    return SyncRouteClient(
-        ClientSettings(name_servers=";".join(addresses), protocol=protocol, poll_seconds=1, warm_up_seconds=0)
-    )
+def client(addresses: list[str]) -> SyncRouteClient:
+    """A client that polls every second, and finds out by itself that the servers are Apache's."""
+    return SyncRouteClient(ClientSettings(name_servers=";".join(addresses), poll_seconds=1, warm_up_seconds=0))
 
 
 def brokers(routes: SyncRouteClient, topic: str) -> list[str]:
@@ -71,10 +65,9 @@ def brokers(routes: SyncRouteClient, topic: str) -> list[str]:
     return list(routes.route(topic).brokers)
 
 
-@pytest.mark.parametrize("protocol", ["rocketmq", "auto"])
-def test_client_fails_over_and_survives_without_any(pair: Pair, protocol: Protocol) -> None:
+def test_client_fails_over_and_survives_without_any(pair: Pair) -> None:
     """Each server is killed once; with both dead cached routes stay, and a missing one is RouteUnavailableError."""
-    with client(pair.addresses, protocol) as routes:
+    with client(pair.addresses) as routes:
         assert brokers(routes, "topic-0") == ["broker-a"]
         pair.kill(0)
         assert brokers(routes, "topic-1") == ["broker-a"]
@@ -101,7 +94,7 @@ def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stack: Ex
     admin = stack.enter_context(MqAdmin(place / "mqadmin", server.address))
     admin.make_topics(broker.address, "made", read=3, write=2)
     until(lambda: route_of(server.address, "made"))
-    with client([server.address], "rocketmq") as routes:
+    with client([server.address]) as routes:
         route = routes.route("made")
 
         assert {"real": {0: broker.address}} == {name: dict(data.broker_addrs) for name, data in route.brokers.items()}
