@@ -117,6 +117,14 @@ def test_names_of_removed_topics_are_bounded() -> None:
     assert violations(tables) == []
 
 
+def test_removed_filter_servers_affect_the_topics_of_the_group() -> None:
+    """A slave's filter servers are in all routes of its group."""
+    tables = tables_of(MASTER, replace(SLAVE, body=body(filter_servers=("f:1",))))
+    changes = Changes(dropped=[key("s:1")], groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})})
+
+    assert apply(tables, changes).rows.keys() == {"t1", "t2"}
+
+
 def test_removal_of_an_unknown_broker_changes_nothing() -> None:
     """A change that drops an unknown broker leaves the tables as they are."""
     tables = tables_of(MASTER)
