@@ -247,13 +247,14 @@ def wait_until_routed(namesrv: Daemon, broker_name: str, **perms: int | None) ->
 
 
 @contextmanager
-def side_car(config: Path, *name_servers: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
+def side_car(config: Path, *name_servers: Daemon, broker_id: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
     """An agent in a process of its own, killed at the end of the block."""
     config.write_text(
         f"""
         cluster_name = "cluster-1"
         broker_name = "{NAME}"
-        broker_addr = "10.0.0.1:10911"
+        broker_id = {broker_id}
+        broker_addr = "10.0.0.{broker_id + 1}:10911"
         name_servers = "{";".join(daemon.where for daemon in name_servers)}"
         heartbeat_seconds = 0.3
         [[topics]]
