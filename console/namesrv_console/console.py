@@ -92,6 +92,11 @@ class Visit:
         return [view.address for view in self.cluster.servers if view.is_reachable]
 
     @property
+    def native(self) -> list[str]:
+        """Addresses of the reachable servers that speak our protocol."""
+        return [view.address for view in self.cluster.servers if view.is_reachable and view.is_native]
+
+    @property
     def t(self) -> Callable[..., str]:
         """Returns the text of a key in the visit's language."""
         return self.catalogue.text

@@ -86,6 +86,10 @@ class KVConfig:
         """The value of a key; None without a value."""
         return self._tables.get(namespace, {}).get(key)
 
+    def namespaces(self) -> dict[str, int]:
+        """The number of keys of each namespace, sorted by name."""
+        return {namespace: len(self._tables[namespace]) for namespace in sorted(self._tables)}
+
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
         """Keys and values of a namespace; empty after its last key was deleted, None if it never existed."""
         return self._tables.get(namespace)

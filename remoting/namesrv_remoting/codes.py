@@ -43,6 +43,7 @@ class RequestCode(IntEnum):
     LIST_BROKERS = 20005
     WHO_AM_I = 20006
     LIST_SETTINGS = 20007
+    LIST_KV_NAMESPACES = 20008
 
 
 class ResponseCode(IntEnum):

@@ -138,6 +138,7 @@ def _table() -> Mapping[int, RequestKind]:
         kind(code.LIST_BROKERS, "admin", each.ADMIN_READ, body=ListBrokersRequest),
         kind(code.WHO_AM_I, "admin", each.ANY_ACCOUNT),
         kind(code.LIST_SETTINGS, "admin", each.ADMIN_READ),
+        kind(code.LIST_KV_NAMESPACES, "admin", each.ADMIN_READ),
     )
     return {int(row.code): row for row in rows}
 

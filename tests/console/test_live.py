@@ -81,7 +81,7 @@ async def test_a_heartbeat_sends_one_row(tmp_path: Path) -> None:
         await passing(server.clock, lambda: tab.parts)
 
         [(name, row)] = tab.parts.items()
-        assert name == "broker-1-43"
+        assert name == "broker-43"
         assert "broker-042" in row
         tab.leave()
 

@@ -71,7 +71,7 @@ async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
     """A cell shows the server's queues and when it last saw the broker, or `MISSING`."""
     async with scene(tmp_path) as it:
         words = await it.page("/topic?name=T")
-        assert "8/8 RW- seen 0." in words
+        assert "8/8 RW- 0 seen 0." in words
         assert "MISSING" in words
         assert "register" in words
         words = await it.page("/topic?name=U")
@@ -108,6 +108,7 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
         clients = await it.page("/clients?role=broker")
         settings, drifting = await it.page("/settings"), await it.page("/settings?show=drifting")
         keys = await it.page("/kv")
+        elsewhere = await it.page("/kv?namespace=other")
 
     assert "Connections: 3" in clients
     assert f"{it.one.where} broker json" in clients
@@ -117,6 +118,8 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
     assert "quotaBrokers differs" in drifting
     assert "listenPort" not in drifting
     assert "T differs broker-a:8 none" in keys
+    assert "Namespaces ORDER_TOPIC_CONFIG" in elsewhere
+    assert "No server has keys in this namespace." in elsewhere
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:

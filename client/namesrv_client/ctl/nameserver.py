@@ -21,6 +21,7 @@ from namesrv_remoting.bodies.extensions import (
     Connection,
     ConnectionsResponse,
     Events,
+    KVNamespacesResponse,
     ListBrokersRequest,
     ListConnectionsRequest,
     LiveBroker,
@@ -214,6 +215,11 @@ class NameServer:
         except QueryNotFoundError:
             return None
         return dict(dialect_of(response).read_response(KVTable, response.body).table)
+
+    async def kv_namespaces(self) -> dict[str, int]:
+        """The number of keys of each namespace; Apache's server does not support this request."""
+        body = await self._extension(RequestCode.LIST_KV_NAMESPACES)
+        return NATIVE.read_response(KVNamespacesResponse, body).namespaces
 
     async def config(self) -> dict[str, str]:
         """All settings as they are now, by Apache's names."""

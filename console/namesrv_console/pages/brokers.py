@@ -1,17 +1,43 @@
-"""Brokers: all clusters with the age of each instance on each server, and the details of one broker group."""
+"""Brokers: a line for each with its age on each server, problems first, and the details of one broker group."""
 
 from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.query import choice
 from namesrv_console.pages.recent import recent_picture
-from namesrv_console.views.brokers import broker_rows, cluster_tree, connections_of, events_of, instances_of, topics_of
+from namesrv_console.views.brokers import (
+    SHOWS,
+    SORTS,
+    BrokerQuery,
+    broker_list,
+    broker_rows,
+    connections_of,
+    events_of,
+    instances_of,
+    topics_of,
+)
+from namesrv_console.views.problems import reports_brokers
 
 _SHOWN_TOPICS = 100
 _SHOWN_EVENTS = 50
 
 
 async def show_all(visit: Visit) -> Content:
-    """All clusters, or the one that `cluster` names."""
-    tree, wanted = cluster_tree(visit.cluster), visit.query.get("cluster")
-    return {"tree": tree if wanted is None else {name: rows for name, rows in tree.items() if name == wanted}}
+    """The brokers that match the query."""
+    query = visit.query
+    wanted = BrokerQuery(
+        cluster=query.get("cluster", ""),
+        text=query.get("q", ""),
+        show=choice(query, "show", SHOWS),
+        sort=choice(query, "sort", SORTS),
+    )
+    return {
+        "wanted": wanted,
+        "found": broker_list(visit.cluster, visit.console.health.report(visit.cluster).problems, wanted),
+        "clusters": sorted({key.cluster for key in visit.cluster.broker_keys}),
+        "count": len(visit.cluster.broker_keys),
+        "shows": SHOWS,
+        "reporting": sum(map(reports_brokers, visit.cluster.servers)),
+        "kept": {name: value for name, value in query.items() if value},
+    }
 
 
 async def show_one(visit: Visit) -> Content:

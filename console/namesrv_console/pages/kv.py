@@ -1,4 +1,4 @@
-"""KV: one namespace of the key-value configuration on each server."""
+"""KV: the namespaces of the key-value configuration, and one of them on each server."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.tables import value_rows
@@ -11,13 +11,15 @@ async def show(visit: Visit) -> Content:
     answers = await visit.console.responses.of(
         ("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace)
     )
+    namespaces = await visit.console.responses.of("kv namespaces", visit.native, lambda server: server.kv_namespaces())
     rows = value_rows({server: values or {} for server, values in answers.given.items()})
     return {
         "namespace": namespace,
+        "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
         "rows": rows,
         "views": [visit.cluster.server(address) for address in answers.given],
-        "problems": answers.problems(),
+        "problems": [*answers.problems(), *namespaces.problems()],
     }
 
 
-PAGE = Page("kv", "/kv", "kv.title", show, parts=("kv",), group="servers", key="k")
+PAGE = Page("kv", "/kv", "kv.title", show, parts=("namespaces", "kv"), group="servers", key="k")

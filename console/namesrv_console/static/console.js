@@ -44,6 +44,9 @@ function showAge(element, moment) {
 
 // Hovering over a cell of the heat map names the broker and the server, with the age at this moment.
 document.addEventListener("pointerover", (event) => {
+  // A bar in the list of brokers has its text for screen readers only.
+  const age = event.target.closest(".compact .age");
+  if (age) age.title = age.lastElementChild.textContent;
   const cell = event.target.closest(".heat .cell");
   if (!cell) return;
   const instance = cell.parentElement, at = [...instance.children].indexOf(cell);

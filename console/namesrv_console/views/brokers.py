@@ -1,12 +1,15 @@
-"""The brokers of all servers: cluster by cluster, each instance as each server sees it."""
+"""The brokers of all servers: each instance as each server sees it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
+from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.problems import LEVELS, reports_brokers
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
+from namesrv_remoting.health import Level
 
 # missing: other servers have the broker; unknown: the server was not polled yet, is not ready, is unreachable or
 # refuses requests.
@@ -37,19 +40,68 @@ class BrokerRow:
         return sorted({cell.seen.live.broker_addr for cell in self.cells if cell.seen is not None})
 
     @property
-    def state(self) -> Mapping[str, object]:
-        """The state that the broker reports, from the server that received its latest heartbeat."""
-        reports = [cell.seen for cell in self.cells if cell.seen is not None]
-        return max(reports, key=lambda seen: seen.last_seen_at or 0.0).live.state or {} if reports else {}
+    def versions(self) -> Sequence[int]:
+        """The counters of its data version; more than one where servers differ."""
+        versions = (cell.seen.live.data_version for cell in self.cells if cell.seen is not None)
+        return sorted({version.counter for version in versions if version is not None})
 
 
-def cluster_tree(cluster: Cluster) -> dict[str, list[BrokerRow]]:
-    """Cluster name -> its instances, sorted."""
-    tree: dict[str, list[BrokerRow]] = {}
+@dataclass(frozen=True, slots=True)
+class ListedBroker:
+    """One line of the list of brokers."""
+
+    row: BrokerRow
+    # Level of the worst problem of the broker or its group; unknown if no server reports its brokers now.
+    level: Level
+
+
+_SORTS: Final[Mapping[str, Callable[[ListedBroker], Any]]] = {
+    # Problems first.
+    "health": lambda one: (LEVELS.index(one.level), one.row.key),
+    "cluster": lambda one: one.row.key,
+    "broker": lambda one: (one.row.key.broker_name, one.row.key),
+    "address": lambda one: (one.row.addresses, one.row.key),
+    # The lowest version first: it has missed changes.
+    "versions": lambda one: (one.row.versions, one.row.key),
+}
+SORTS: Final = tuple(_SORTS)
+SHOWS: Final = ("all", "problems")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerQuery:
+    """Filter and order of the brokers: a cluster, a text in name or address."""
+
+    cluster: str = ""
+    text: str = ""
+    show: str = "all"
+    sort: str = "health"
+
+
+def broker_list(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuery) -> list[ListedBroker]:
+    """The brokers that match a query. Raises KeyError for an unknown sort."""
+    worst: dict[str, Level] = {}
+    for one in problems:
+        worst[one.subject] = min(worst.get(one.subject, one.level), one.level, key=LEVELS.index)
     writable = {view.address: writable_brokers(view) for view in cluster.servers}
-    for key in cluster.broker_keys:
-        tree.setdefault(key.cluster, []).append(_row(key, cluster, writable))
-    return tree
+    rows = (_row(key, cluster, writable) for key in cluster.broker_keys if query.cluster in ("", key.cluster))
+    listed = (ListedBroker(row, _level(row, worst)) for row in rows)
+    wanted = query.text.strip().casefold()
+    found = [
+        one
+        for one in listed
+        if (query.show == "all" or one.level != "good")
+        and wanted in f"{one.row.key.broker_name} {' '.join(one.row.addresses)}".casefold()
+    ]
+    return sorted(found, key=_SORTS[query.sort])
+
+
+def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
+    """The worst level of a broker, of its group, and of its report."""
+    names = "/".join(map(str, row.key)), "/".join(row.key[:2])
+    levels = [worst[name] for name in names if name in worst]
+    is_known = any(reports_brokers(cell.view) for cell in row.cells)
+    return min([*levels, "good" if is_known else "unknown"], key=LEVELS.index)
 
 
 def broker_rows(cluster: Cluster, cluster_name: str, broker_name: str) -> list[BrokerRow]:

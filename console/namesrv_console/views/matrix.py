@@ -1,13 +1,14 @@
 """One topic on each server: its queues on each broker, present or missing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from namesrv_client.ctl.comparison import perm_text
 from namesrv_console.state import BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import TopicReport
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
+from namesrv_remoting.codes import MASTER_ID
 
 # missing: the server has the topic, but not on that broker; absent: the server does not have the topic; unknown: the
 # server does not report it.
@@ -22,8 +23,13 @@ class Cell:
     queues: QueueData | None = None
     # True: most servers report another value.
     is_odd: bool = False
-    # The instance of the group with the latest heartbeat on the server.
-    seen: BrokerSeen | None = None
+    # Broker id -> instance of the group on the server, the master first.
+    instances: Mapping[int, BrokerSeen] = field(default_factory=dict)
+
+    @property
+    def lacks_master(self) -> bool:
+        """True if the server reports instances of the group, and no master."""
+        return bool(self.instances) and MASTER_ID not in self.instances
 
     @property
     def text(self) -> str:
@@ -47,9 +53,14 @@ class MatrixRow:
         """True if servers disagree."""
         return any(cell.is_odd for cell in self.cells.values())
 
+    @property
+    def lacks_master(self) -> bool:
+        """True if the group has no master on a server."""
+        return any(cell.lacks_master for cell in self.cells.values())
+
 
 def matrix(cluster: Cluster, reports: Mapping[str, TopicReport], topic: str) -> list[MatrixRow]:
-    """A row for each broker group that has the topic on any server."""
+    """A row for each broker group that has the topic on any server: without a master first, then those that differ."""
     routes: dict[str, TopicRouteData | None] = {}
     for server, each in reports.items():
         reported = each.of(topic)
@@ -76,9 +87,9 @@ def matrix(cluster: Cluster, reports: Mapping[str, TopicReport], topic: str) -> 
                 continue
             found = queues[view.address].get(name)
             state: CellState = "present" if found else "absent" if routes[view.address] is None else "missing"
-            cells[view.address] = Cell(state, found, is_odd=found != usual, seen=_last_seen(view, name))
+            cells[view.address] = Cell(state, found, is_odd=found != usual, instances=_instances(view, name))
         rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
-    return rows
+    return sorted(rows, key=lambda row: (not row.lacks_master, not row.differs))
 
 
 def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
@@ -86,6 +97,6 @@ def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
     return max(values, key=lambda each: (values.count(each), each is not None))
 
 
-def _last_seen(view: ServerView, broker_name: str) -> BrokerSeen | None:
-    instances = [seen for key, seen in view.brokers.items() if key.broker_name == broker_name]
-    return max(instances, key=lambda seen: seen.last_seen_at or 0.0, default=None)
+def _instances(view: ServerView, broker_name: str) -> dict[int, BrokerSeen]:
+    found = {key.broker_id: seen for key, seen in view.brokers.items() if key.broker_name == broker_name}
+    return dict(sorted(found.items()))

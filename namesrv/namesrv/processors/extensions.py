@@ -18,6 +18,7 @@ from namesrv_remoting.bodies.extensions import (
     Connection,
     ConnectionsResponse,
     EventsResponse,
+    KVNamespacesResponse,
     ListBrokersRequest,
     ListConnectionsRequest,
     LiveBroker,
@@ -52,6 +53,7 @@ class ExtensionProcessor:
             RequestCode.LIST_BROKERS: self.list_brokers,
             RequestCode.WHO_AM_I: self.who_am_i,
             RequestCode.LIST_SETTINGS: self.list_settings,
+            RequestCode.LIST_KV_NAMESPACES: self.list_kv_namespaces,
         }
 
     async def server_info(self, request: Request) -> Reply:
@@ -183,6 +185,10 @@ class ExtensionProcessor:
     async def list_settings(self, request: Request) -> Reply:
         """Handle LIST_SETTINGS (20007)."""
         return Reply(NATIVE.encode(SettingsResponse(settings_list(self._namesrv))))
+
+    async def list_kv_namespaces(self, request: Request) -> Reply:
+        """Handle LIST_KV_NAMESPACES (20008)."""
+        return Reply(NATIVE.encode(KVNamespacesResponse(self._namesrv.kv.namespaces())))
 
 
 def _digest(agent_id: str | None) -> str | None:

@@ -356,6 +356,12 @@ class SettingsResponse(msgspec.Struct):
     settings: list[Setting]
 
 
+class KVNamespacesResponse(msgspec.Struct):
+    """20008: the number of keys of each namespace."""
+
+    namespaces: dict[str, int]
+
+
 class _KnownMembers(msgspec.Struct):
     seq: int
     event: str

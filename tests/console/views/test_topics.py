@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from namesrv_console.state import Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.search import Hit, search
 from namesrv_console.views.topics import (
@@ -17,7 +18,7 @@ from namesrv_console.views.topics import (
     topic_reports,
     topic_table,
 )
-from namesrv_remoting.bodies.extensions import ServerInfo
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
 
@@ -157,6 +158,23 @@ def test_the_matrix_has_a_cell_for_each_server() -> None:
         "b": [("present", False), ("missing", True), ("absent", True), ("present", False), ("unknown", False)],
     }
     assert rows[0].cells["s1"].text == "8/8 RW-"
+
+
+def test_groups_without_a_master_come_first_in_the_matrix() -> None:
+    """A bar for each instance, by broker id; a group without a master is first, then one that differs."""
+    seen = cluster(s1={"t": route(a=8, b=8, c=8)}, s2={"t": route(a=8, b=7, c=8)}, s3={"t": route(a=8, b=8, c=8)})
+    keys = [BrokerKey("c1", "a", 0), BrokerKey("c1", "c", 2), BrokerKey("c1", "c", 1)]
+    brokers = {key: BrokerSeen(LiveBroker(*key, "10.0.0.1:10911"), 0.0, 120.0) for key in keys}
+    seen = Cluster(2, (replace(seen.servers[0], brokers=brokers), *seen.servers[1:]))
+
+    rows = matrix(seen, topic_reports(seen), "t")
+
+    assert [(row.broker_name, row.lacks_master, row.differs) for row in rows] == [
+        ("c", True, False),
+        ("b", False, True),
+        ("a", False, False),
+    ]
+    assert [list(row.cells["s1"].instances) for row in rows] == [[1, 2], [], [0]]
 
 
 def test_search_puts_beginnings_and_short_names_first() -> None:

@@ -28,6 +28,7 @@ from tests.support.namesrv_peer import (
 PULL_ROUTES, SERVER_INFO, RECENT_EVENTS = RequestCode.PULL_ROUTES, RequestCode.SERVER_INFO, RequestCode.RECENT_EVENTS
 LIST_CONNECTIONS, LIST_BROKERS = RequestCode.LIST_CONNECTIONS, RequestCode.LIST_BROKERS
 WHO_AM_I, LIST_SETTINGS = RequestCode.WHO_AM_I, RequestCode.LIST_SETTINGS
+LIST_KV_NAMESPACES = RequestCode.LIST_KV_NAMESPACES
 EXTENSIONS = [code for code, kind in REQUESTS.items() if kind.is_extension]
 # requests that have a body and no header fields
 WITH_A_BODY = [PULL_ROUTES, *(code for code in EXTENSIONS if REQUESTS[code].body and not REQUESTS[code].header)]
@@ -265,6 +266,16 @@ async def test_draining_server_answers_requests(server: InProcess) -> None:
     assert (await ask(first, SERVER_INFO))["draining"]
     found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
     assert found["routes"] == {}
+
+
+async def test_kv_namespaces_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
+    """Each namespace has its number of keys; one that lost its last key stays, as in the file."""
+    assert await ask(peer, LIST_KV_NAMESPACES) == {"namespaces": {}}
+    for namespace, key in (("b", "k"), ("a", "k"), ("a", "l")):
+        assert (await peer.call(100, {"namespace": namespace, "key": key, "value": "v"})).outcome == (0, None)
+    assert (await peer.call(102, {"namespace": "b", "key": "k"})).outcome == (0, None)
+
+    assert await ask(peer, LIST_KV_NAMESPACES) == {"namespaces": {"a": 2, "b": 0}}
 
 
 @pytest.mark.parametrize("is_administered", [False, True])

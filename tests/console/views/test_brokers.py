@@ -1,0 +1,67 @@
+"""The list of brokers: problems first, filter and order."""
+
+import pytest
+
+from namesrv_client.health import Problem
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.brokers import BrokerQuery, broker_list
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.bodies.topic import DataVersion
+
+A, A_SLAVE, B, C = (
+    BrokerKey("c1", "broker-a", 0),
+    BrokerKey("c1", "broker-a", 1),
+    BrokerKey("c1", "broker-b", 0),
+    BrokerKey("c0", "broker-c", 0),
+)
+ADDRESSES = {A: "10.0.0.3:10911", A_SLAVE: "10.0.0.4:10911", B: "10.0.0.2:10911", C: "10.0.0.1:10911"}
+VERSIONS = {A: 7, A_SLAVE: 5, B: 9, C: 8}
+VIEW = ServerView(
+    "s1",
+    is_reachable=True,
+    info=ServerInfo("b1", ready=True),
+    brokers={
+        key: BrokerSeen(LiveBroker(*key, address, data_version=DataVersion(counter=VERSIONS[key])), 0.0, 120.0)
+        for key, address in ADDRESSES.items()
+    },
+)
+PROBLEMS = (
+    Problem("missing_broker", "c1/broker-b/0", group=B[:2]),
+    Problem("silent_master", "c1/broker-a", group=A[:2]),
+    Problem("write_removed", "c1/broker-a", group=A[:2]),
+)
+
+
+def listed(query: BrokerQuery = BrokerQuery(), view: ServerView = VIEW) -> list[tuple[BrokerKey, str]]:  # noqa: B008 - frozen
+    """Key and level of the brokers of the list."""
+    found = broker_list(Cluster(1, (view,)), PROBLEMS, query)
+    return [(one.row.key, one.level) for one in found]
+
+
+def test_brokers_with_problems_come_first() -> None:
+    """The worst problem of a broker or of its group counts."""
+    assert listed() == [(A, "critical"), (A_SLAVE, "critical"), (B, "warning"), (C, "good")]
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        ({"sort": "cluster"}, [C, A, A_SLAVE, B]),
+        ({"sort": "broker"}, [A, A_SLAVE, B, C]),
+        ({"sort": "address"}, [C, B, A, A_SLAVE]),
+        ({"sort": "versions"}, [A_SLAVE, A, C, B]),
+        ({"cluster": "c0"}, [C]),
+        ({"show": "problems"}, [A, A_SLAVE, B]),
+        ({"text": " Broker-B "}, [B]),
+        ({"text": "10.0.0.4"}, [A_SLAVE]),
+        ({"text": "none"}, []),
+    ],
+)
+def test_brokers_are_filtered_and_sorted(query: dict[str, str], keys: list[BrokerKey]) -> None:
+    """By cluster, name, address, version and health."""
+    assert [key for key, _ in listed(BrokerQuery(**query))] == keys
+
+
+def test_broker_of_an_unreachable_server_is_not_good() -> None:
+    """The last report of a lost server says nothing about a broker without a problem."""
+    assert listed(BrokerQuery(cluster="c0"), VIEW.lost("timeout", 1.0)) == [(C, "unknown")]
