@@ -106,12 +106,14 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
         assert (await (await it.one.connect()).call(100, order)).header["code"] == 0
 
         clients = await it.page("/clients?role=broker")
+        every = await it.page("/clients")
         settings, drifting = await it.page("/settings"), await it.page("/settings?show=drifting")
         keys = await it.page("/kv")
         elsewhere = await it.page("/kv?namespace=other")
 
     assert "Connections: 3" in clients
-    assert f"{it.one.where} broker json" in clients
+    assert f"{it.one.where} broker cluster-1/broker-a/0 json" in clients
+    assert "client this console msgpack" in every
     assert "listenPort individual by a restart" in settings
     assert "enableTopicList while running true" in settings
     assert "Settings whose values differ between servers: 1." in drifting

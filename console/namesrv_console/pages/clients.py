@@ -15,9 +15,11 @@ async def show(visit: Visit) -> Content:
         sort=choice(query, "sort", SORTS),
         page=number(query, "page"),
     )
+    known = await visit.console.responses.of("who am i", visit.native, lambda server: server.who_am_i())
+    own = {server: found.peer for server, found in known.given.items()}
     return {
         "wanted": wanted,
-        "found": client_page(visit.cluster, wanted),
+        "found": client_page(visit.cluster, wanted, own),
         "silent": [view.name for view in visit.cluster.servers if view.connections is None],
         "kept": {name: value for name, value in query.items() if name != "page" and value},
     }

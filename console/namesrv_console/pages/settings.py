@@ -2,7 +2,7 @@
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
-from namesrv_console.views.tables import OWN_SETTINGS, value_rows
+from namesrv_console.views.tables import OWN_SETTINGS, value_rows, with_unit
 
 SHOWS = ("all", "drifting")
 
@@ -14,6 +14,14 @@ async def show(visit: Visit) -> Content:
     rows = value_rows(
         {server: {key: one.value for key, one in found.items()} for server, found in reported.items()}, OWN_SETTINGS
     )
+    chosen = {
+        key
+        for found in reported.values()
+        for key, one in found.items()
+        if one.origin is not None and not one.origin.startswith("default")
+    }
+    # Settings that differ between servers, then those that differ from the default.
+    rows.sort(key=lambda row: (not row.drifts, row.key not in chosen))
     shown, text = choice(visit.query, "show", SHOWS), visit.query.get("q", "")
     wanted = text.strip().casefold()
     return {
@@ -21,6 +29,7 @@ async def show(visit: Visit) -> Content:
         "show": shown,
         "shows": SHOWS,
         "rows": [row for row in rows if (row.drifts or shown == "all") and wanted in row.key.casefold()],
+        "with_unit": with_unit,
         "drifting": sum(row.drifts for row in rows),
         "reported": reported,
         "changed_by": {

@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
-from namesrv_console.state import Cluster, ServerView
+from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Connection
 
 
@@ -21,6 +22,10 @@ class ClientRow:
     seconds: float | None
     # Time of the last request on the connection, on the console's clock.
     last_request_at: float | None
+    # The brokers that are registered over the connection.
+    brokers: Sequence[BrokerKey] = ()
+    # True: the connection is this console's.
+    is_own: bool = False
 
     @property
     def waiting_bytes(self) -> int:
@@ -69,8 +74,12 @@ class ClientQuery:
     page: int = 1
 
 
-def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
-    """The connections that match a query. Raises KeyError for an unknown sort."""
+def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = MappingProxyType({})) -> ClientPage:
+    """The connections that match a query; `own` has the console's peer address on each server.
+
+    Raises:
+        KeyError: the sort is unknown.
+    """
     key, wanted = _SORTS[query.sort], query.text.strip().casefold()
     every = [(view, one) for view in cluster.servers for one in view.connections or ()]
     found = [
@@ -85,7 +94,7 @@ def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
     page = min(max(1, query.page), pages)
     # There may be tens of thousands of connections: only shown ones become rows.
     return ClientPage(
-        [_row(view, one) for view, one in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]],
+        [_row(view, one, own.get(view.address)) for view, one in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]],
         len(found),
         page,
         pages,
@@ -94,7 +103,7 @@ def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
     )
 
 
-def _row(view: ServerView, one: Connection) -> ClientRow:
+def _row(view: ServerView, one: Connection, own_peer: str | None) -> ClientRow:
     info = view.info
     # The server's own clock; another clock would give a wrong age of the connection.
     wall_ms = None if info is None or info.started_ms is None else info.started_ms + info.uptime_seconds * 1000
@@ -105,4 +114,6 @@ def _row(view: ServerView, one: Connection) -> ClientRow:
         one.protocol or "",
         None if wall_ms is None or one.since_ms is None else max(0.0, (wall_ms - one.since_ms) / 1000),
         None if one.last_request_seconds is None else view.connections_at - one.last_request_seconds,
+        [key for key, seen in view.brokers.items() if seen.live.connection == one.id],
+        one.peer == own_peer,
     )

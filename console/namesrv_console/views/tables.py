@@ -25,6 +25,11 @@ OWN_SETTINGS: Final = frozenset(
 )
 
 
+# Settings in milliseconds, as on Apache's server; the names of all others say their unit.
+_MILLISECONDS: Final = frozenset({"scanNotActiveBrokerInterval"})
+_BYTES: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
 @dataclass(frozen=True, slots=True)
 class ValueRow:
     """One key with its value on each server that answered; None where the server lacks the key."""
@@ -44,3 +49,16 @@ def value_rows(given: Mapping[str, Mapping[str, str]], own: Collection[str] = ()
     """A row for each key of any server, sorted by key; a key that one server lacks drifts, too."""
     keys = sorted(frozenset[str]().union(*given.values()), key=str.casefold)
     return [ValueRow(key, {server: values.get(key) for server, values in given.items()}, key in own) for key in keys]
+
+
+def with_unit(key: str, value: str) -> str:
+    """The value of a setting with the unit that its key implies; empty if the key implies none."""
+    if not value.isascii() or not value.replace(".", "", 1).isdigit():
+        return ""
+    if key in _MILLISECONDS:
+        return f"{float(value) / 1000:g} s"
+    if "Seconds" in key:
+        return f"{float(value):g} s"
+    if key.endswith("Bytes") and value.isdigit():
+        return next((f"{int(value) / size:.4g} {unit}" for size, unit in _BYTES if int(value) >= size), f"{value} B")
+    return ""

@@ -1,14 +1,16 @@
 """Settings and keys of several servers, connections, and the history of a topic."""
 
+from dataclasses import replace
+
 import pytest
 
 from namesrv.settings.apache_properties import JAVA_NAMES
 from namesrv.settings.model import PATHS
-from namesrv_console.state import Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.clients import ClientQuery, client_page
 from namesrv_console.views.history import topic_history
-from namesrv_console.views.tables import OWN_SETTINGS, value_rows
-from namesrv_remoting.bodies.extensions import Connection, Event, ServerInfo
+from namesrv_console.views.tables import OWN_SETTINGS, value_rows, with_unit
+from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
 
 
 def test_a_value_that_differs_or_is_missing_drifts() -> None:
@@ -24,6 +26,35 @@ def test_a_value_that_differs_or_is_missing_drifts() -> None:
 def test_every_path_is_a_servers_own() -> None:
     """Each path among the settings may differ between servers."""
     assert {JAVA_NAMES[name] for name in PATHS} <= OWN_SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("maxMemoryBytes", "536870912", "512 MiB"),
+        ("maxFrameBytes", "16777216", "16 MiB"),
+        ("someBytes", "1536", "1.5 KiB"),
+        ("someBytes", "100", "100 B"),
+        ("scanNotActiveBrokerInterval", "10000", "10 s"),
+        ("waitSecondsForService", "45.0", "45 s"),
+        ("brokerExpirySeconds", "none", ""),
+        ("listenPort", "9876", ""),
+    ],
+)
+def test_settings_have_the_unit_of_their_key(key: str, value: str, shown: str) -> None:
+    """Bytes are in powers of 1,024, and times in seconds."""
+    assert with_unit(key, value) == shown
+
+
+def test_connection_of_a_broker_or_of_the_console_is_named(connected: Cluster) -> None:
+    """The broker that is registered over a connection, and the peer address of the console."""
+    key = BrokerKey("c1", "broker-a", 0)
+    seen = BrokerSeen(LiveBroker(*key, "10.0.0.1:10911", connection=1), 0.0, 120.0)
+    cluster = Cluster(1, (replace(connected.servers[0], brokers={key: seen}), connected.servers[1]))
+
+    page = client_page(cluster, ClientQuery(sort="peer"), {"s1": "10.0.0.2:6"})
+
+    assert [(row.connection.id, row.brokers, row.is_own) for row in page.rows] == [(1, [key], False), (2, [], True)]
 
 
 @pytest.fixture
