@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
+from namesrv_console.views.events import sentence
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.spans import to_the_second, written
@@ -126,7 +127,9 @@ def _environment(words: Catalogue) -> Environment:
     environment.globals.update(
         t=words.text, language=words.language, languages=LANGUAGES, link=link, version=_static_version()
     )
-    environment.filters.update(lasting=lasting, moment=moment, what=what, utc=written, seconds=to_the_second)
+    environment.filters.update(
+        lasting=lasting, moment=moment, what=what, sentence=sentence, utc=written, seconds=to_the_second
+    )
     environment.globals["ui"] = environment.get_template("ui.html").module
     return environment
 

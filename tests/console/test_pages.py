@@ -136,7 +136,7 @@ async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
 async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None:
     """The page lists changes with their account, newest first; without a trail, the events of the servers."""
     async with scene(tmp_path) as it:
-        assert "register cluster-1/broker-b/0" in await it.page("/audit")
+        assert "cluster-1/broker-b/0 registered with 2 topics" in await it.page("/audit")
         await it.one.clock.advance(1.0)
         await (await it.one.connect()).call(205, {"brokerName": "broker-a"})
         await until(lambda: "WIPE" in "".join(_lines(it.one.data_dir)))
@@ -145,7 +145,7 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
             assert f"no such directory: {tmp_path / 'none'}" in words
             assert "write permission broker-a: true -&gt; false" in words
             assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
-            assert "No such lines." in await Scene(it.one, it.other, shown).page("/audit?account=unknown")
+            assert "No such acts." in await Scene(it.one, it.other, shown).page("/audit?account=unknown")
 
 
 def _lines(data_dir: Path) -> list[str]:

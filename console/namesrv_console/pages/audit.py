@@ -8,9 +8,10 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.ctl.audit_trail import Filters, Line, Trail, sentence
+from namesrv_client.ctl.audit_trail import Filters, Line, Trail
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
+from namesrv_console.views.audit import acts
 from namesrv_console.views.overview import last_events
 
 _SHOWN: Final = 200
@@ -21,7 +22,7 @@ _FIELDS: Final = ("account", "peer", "request", "broker", "topic")
 
 
 async def show(visit: Visit) -> Content:
-    """The last lines that match the query, newest first."""
+    """The last acts that match the query, newest first."""
     settings, query = visit.console.settings, visit.query
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]
@@ -34,9 +35,8 @@ async def show(visit: Visit) -> Content:
     lines, problems = await asyncio.to_thread(_read, directories, filters)
     return {
         "directories": directories,
-        "lines": lines,
+        "acts": acts(lines),
         "problems": problems,
-        "sentence": sentence,
         "since": since,
         "sinces": tuple(_HOURS),
         "kind": kind,

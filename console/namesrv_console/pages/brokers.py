@@ -14,6 +14,7 @@ from namesrv_console.views.brokers import (
     instances_of,
     topics_of,
 )
+from namesrv_console.views.events import happenings
 from namesrv_console.views.problems import reports_brokers
 
 _SHOWN_TOPICS = 100
@@ -53,7 +54,7 @@ async def show_one(visit: Visit) -> Content:
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),
         "connections": connections_of(rows),
-        "events": events_of(visit.cluster, cluster_name, name)[:_SHOWN_EVENTS],
+        "events": happenings(events_of(visit.cluster, cluster_name, name))[:_SHOWN_EVENTS],
     }
 
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from namesrv_console.state import Cluster, ServerView
-from namesrv_remoting.bodies.extensions import Event
+from namesrv_console.state import Cluster
+from namesrv_console.views.events import Happening, happenings
 
 _SHOWN_EVENTS: Final = 30
 
@@ -13,8 +13,8 @@ def compared(cluster: Cluster) -> int:
     return sum(bool(view.is_reachable) and not view.refused for view in cluster.servers)
 
 
-def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[tuple[ServerView, Event]]:
-    """The last events of all servers, newest first."""
+def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[Happening]:
+    """The last events of all servers, newest first, equal ones merged."""
     found = [(view, event) for view in cluster.servers for event in view.events[-most:]]
     found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
-    return found[:most]
+    return happenings(found)[:most]

@@ -1,0 +1,77 @@
+"""Events as sentences, and equal events of several servers as one line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from namesrv_console.catalogue import LANGUAGES, catalogue
+from namesrv_console.state import ServerView
+from namesrv_console.views.events import happenings, sentence
+from namesrv_remoting.bodies.extensions import Event
+
+BROKER: Mapping[str, Any] = {"cluster": "c1", "broker_name": "broker-a", "broker_id": 0}
+ONE, TWO = ServerView("s1"), ServerView("s2")
+
+
+def evicted(ts_ms: int, silent_ms: int, **fields: Any) -> Event:
+    """An eviction of a silent broker."""
+    return Event(1, "evict", ts_ms, {**BROKER, "reason": "silent", "silent_ms": silent_ms, **fields})
+
+
+def test_one_act_on_several_servers_is_one_line() -> None:
+    """Equal events within 15 s are merged into the newest; events of one server, and of other brokers, are not."""
+    again, other = evicted(100_000, 121_000), evicted(90_000, 120_000, broker_id=1)
+    found = [(ONE, again), (TWO, evicted(92_000, 124_023)), (ONE, other), (ONE, evicted(60_000, 120_000))]
+    found.append((TWO, evicted(40_000, 120_000)))
+
+    assert [(one.event.ts_ms, one.servers) for one in happenings(found)] == [
+        (100_000, ["s1", "s2"]),
+        (90_000, ["s1"]),
+        (60_000, ["s1"]),
+        (40_000, ["s2"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "text"),
+    [
+        ("register", {"kind": "full", "topics": 4}, "c1/broker-a/0 registered with 4 topics"),
+        (
+            "evict",
+            {"reason": "silent", "silent_ms": 124_023},
+            "c1/broker-a/0 was evicted after 124.0 s without a heartbeat",
+        ),
+        ("evict", {"reason": "disconnected", "silent_ms": 1}, "c1/broker-a/0 left: its connection was closed"),
+        ("evict", {"reason": "unregistered", "silent_ms": 1}, "c1/broker-a/0 unregistered"),
+        ("evict", {"reason": "superseded", "silent_ms": 1}, "c1/broker-a/0 was replaced by another broker"),
+        ("fenced", {"reason": "silent"}, "a late removal of c1/broker-a/0 was ignored"),
+        (
+            "takeover_attempted",
+            {"by": "10.0.0.9:1", "refused": True},
+            "10.0.0.9:1 tried to take the place of c1/broker-a/0",
+        ),
+        ("write_permission", {"removed": True}, "the write permission of broker-a was removed"),
+        ("write_permission", {"removed": False}, "the write permission of broker-a was added back"),
+        ("route", {"revision": 7, "topics": ["T", "U"], "count": 2}, "routes changed by broker-a: 2 (T, U)"),
+        ("route", {"topics": ["T", "U", "V", "W"], "count": 9}, "routes changed by broker-a: 9 (T, U, V, …)"),
+    ],
+)
+def test_event_is_a_sentence_in_each_language(name: str, fields: dict[str, Any], text: str) -> None:
+    """The sentence has no raw field, and each language has it."""
+    subject: Mapping[str, Any] = {"broker_name": "broker-a"} if name in ("route", "write_permission") else BROKER
+    said = sentence(Event(1, name, 0, {**subject, **fields}))
+
+    assert said is not None
+    key, values = said
+    assert catalogue("en").text(f"event.{key}", **values) == text
+    assert all(catalogue(language).text(f"event.{key}", **values) for language in LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("evict", {**BROKER, "reason": "new"}), ("a_newer_event", BROKER), ("register", {"topics": 3}), ("evict", BROKER)],
+)
+def test_unknown_event_has_no_sentence(name: str, fields: dict[str, Any]) -> None:
+    """An event of a newer server is shown with its fields."""
+    assert sentence(Event(1, name, 0, fields)) is None
