@@ -13,7 +13,7 @@ from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import timeline_rows
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
 from namesrv_console.past.strip_picture import strip_picture
-from namesrv_spark_jobs.history.files import last_hour
+from namesrv_spark_jobs.history.files import all_hours
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_TIMELINE_ROWS,
@@ -30,7 +30,7 @@ from namesrv_spark_jobs.history.model import (
     TopicPast,
     WhatIfRequest,
 )
-from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS, Span, moment_ms, tick_texts, written
 
 # Longest wait of the script's request for a page, and of a picture, since neither can show a placeholder.
 _LONG_PATIENCE_SECONDS: Final = 25.0
@@ -71,7 +71,7 @@ class _LinkedRequest:
 async def _content(
     visit: Visit,
     page: Page,
-    read: Callable[[Mapping[str, str], int], _LinkedRequest],
+    read: Callable[[Mapping[str, str], Span], _LinkedRequest],
     shown: Callable[[Any], Mapping[str, Any]],
 ) -> Content:
     """The values for a template: the result, or the reason why it is missing."""
@@ -84,7 +84,9 @@ async def _content(
     if not visit.console.past.logs:
         return values
     try:
-        linked = read(query, await _end_ms(visit))
+        logged = await _logged(visit)
+        values["presets"] = presets(logged)
+        linked = read(query, logged)
     except ValueError as error:
         return values | {"state": "failed", "why": str(error)}
     return values | {
@@ -108,18 +110,28 @@ async def _results(
     return {"state": "ready", "result": result, "span": linked.request.span, **shown(result)}
 
 
-async def _end_ms(visit: Visit) -> int:
-    """The earlier of now and the end of the logs, in whole seconds, since form fields have no milliseconds."""
-    last = await asyncio.to_thread(last_hour, visit.console.past.logs)
+async def _logged(visit: Visit) -> Span:
+    """The time that the logs cover, up to now; in whole seconds, since form fields have no milliseconds."""
+    hours = await asyncio.to_thread(all_hours, visit.console.past.logs)
     now_ms = int(visit.wall) * 1000
-    return now_ms if last is None else min(now_ms, last.to_ms)
+    if hours is None or now_ms <= hours.from_ms:
+        return Span(now_ms - DAY_MS, now_ms)
+    return Span(hours.from_ms, min(now_ms, hours.to_ms))
 
 
-def _span(query: Mapping[str, str], end_ms: int) -> Span:
-    """The span of the query, by default the last day. Raises ValueError."""
-    to_ms = moment_ms(query["to"]) if query.get("to") else end_ms
+def _span(query: Mapping[str, str], logged: Span) -> Span:
+    """The span of the query, by default the last day as far as there are logs. Raises ValueError."""
+    to_ms = moment_ms(query["to"]) if query.get("to") else logged.to_ms
     from_ms = moment_ms(query["from"]) if query.get("from") else to_ms - DAY_MS
+    if not query.get("from") and logged.from_ms < to_ms:
+        from_ms = max(from_ms, logged.from_ms)
     return Span.checked(from_ms, to_ms)
+
+
+def presets(logged: Span) -> Mapping[str, Span]:
+    """Spans to choose from, each up to the end of the logs; the longest is limited by what a page can show."""
+    lengths = {"quarter": 15 * MINUTE_MS, "hour": HOUR_MS, "day": DAY_MS, "every": min(MOST_MS, logged.length_ms)}
+    return {name: Span(logged.to_ms - length, logged.to_ms) for name, length in lengths.items()}
 
 
 def _permanent(span: Span, **others: object) -> Mapping[str, str]:
@@ -136,8 +148,8 @@ async def timeline(visit: Visit) -> Content:
     return await _content(visit, TIMELINE, _timeline_request, _timeline)
 
 
-def _timeline_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
-    span, text = _span(query, end_ms), query.get("q", "").strip()
+def _timeline_request(query: Mapping[str, str], logged: Span) -> _LinkedRequest:
+    span, text = _span(query, logged), query.get("q", "").strip()
     return _LinkedRequest(TimelineRequest(span=span, text=text), _permanent(span, q=text))
 
 
@@ -175,8 +187,8 @@ async def travel(visit: Visit) -> Content:
     return await _content(visit, TRAVEL, _route_request, _route)
 
 
-def _route_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
-    topic, at_ms = query.get("topic", "").strip(), moment_ms(query["at"]) if query.get("at") else end_ms
+def _route_request(query: Mapping[str, str], logged: Span) -> _LinkedRequest:
+    topic, at_ms = query.get("topic", "").strip(), moment_ms(query["at"]) if query.get("at") else logged.to_ms
     days = query.get("days") or DAYS[0]
     if days not in DAYS:
         raise ValueError(f"days: {days!r} is not one of {', '.join(DAYS)}")
@@ -197,13 +209,13 @@ async def what_if(visit: Visit) -> Content:
     return await _content(visit, WHAT_IF, _what_if_request, lambda _: {})
 
 
-def _what_if_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
-    span, seconds = _what_if_settings(query, end_ms)
+def _what_if_request(query: Mapping[str, str], logged: Span) -> _LinkedRequest:
+    span, seconds = _what_if_settings(query, logged)
     return _LinkedRequest(WhatIfRequest(span=span, **_in_ms(seconds)), _permanent(span, **seconds))
 
 
-def _what_if_settings(query: Mapping[str, str], end_ms: int) -> tuple[Span, dict[str, int]]:
-    return _span(query, end_ms), {slider.name: _seconds(slider, query) for slider in SLIDERS}
+def _what_if_settings(query: Mapping[str, str], logged: Span) -> tuple[Span, dict[str, int]]:
+    return _span(query, logged), {slider.name: _seconds(slider, query) for slider in SLIDERS}
 
 
 def _in_ms(seconds: Mapping[str, int]) -> dict[str, int]:
@@ -223,7 +235,7 @@ async def report(visit: Visit) -> Content:
     if not past.logs:
         return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
     try:
-        span, seconds = _what_if_settings(visit.query, await _end_ms(visit))
+        span, seconds = _what_if_settings(visit.query, await _logged(visit))
     except ValueError as error:
         return PlainTextResponse(f"{error}\n", HTTPStatus.BAD_REQUEST)
     # The user downloads a file, so the request waits for the result.
@@ -248,7 +260,7 @@ async def strip(visit: Visit) -> Content:
     if not past.logs:
         return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
     # The span ends at a whole minute, so that requests within one minute get the same picture.
-    to_ms = await _end_ms(visit) // MINUTE_MS * MINUTE_MS
+    to_ms = (await _logged(visit)).to_ms // MINUTE_MS * MINUTE_MS
     span = Span(to_ms - DAY_MS, to_ms)
     request = StripRequest(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))
     result = await past.ask(request, patience_seconds=_LONG_PATIENCE_SECONDS)

@@ -41,7 +41,7 @@ document.addEventListener("change", (event) => {
   swap(url, address);
 });
 
-// Dragging over a timeline row zooms in.
+// Dragging over a timeline row zooms in, with a finger, too.
 let drag = null;
 
 const share = (event) => {
@@ -51,8 +51,9 @@ const share = (event) => {
 
 document.addEventListener("pointerdown", (event) => {
   const row = event.target.closest(".timeline-row, .axis");
-  if (!row || event.button !== 0 || event.pointerType === "touch") return;
-  event.preventDefault();
+  if (!row || event.button !== 0) return;
+  // A finger that moves up or down scrolls the page, and the browser cancels the drag.
+  if (event.pointerType !== "touch") event.preventDefault();
   drag = { row, timeline: row.closest("[data-zoom]"), shade: document.createElement("div") };
   drag.began = drag.ended = share(event);
   drag.shade.className = "shade";
@@ -80,10 +81,21 @@ document.addEventListener("pointerup", (event) => {
   address.searchParams.set("to", written(last));
   location.assign(address);
 });
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !drag) return;
-  drag.shade.remove();
+function cancelDrag() {
+  drag?.shade.remove();
   drag = null;
+}
+
+// With the keyboard focus on the rows, arrows move the span, and + and - zoom.
+const MOVES = { ArrowLeft: "earlier", ArrowRight: "later", "+": "closer", "=": "closer", "-": "wider" };
+
+document.addEventListener("pointercancel", cancelDrag);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") cancelDrag();
+  const name = MOVES[event.key];
+  if (!name || event.ctrlKey || event.metaKey || event.altKey || !event.target.matches("[data-zoom]")) return;
+  event.preventDefault();
+  document.getElementById(name).click();
 });
 
 again();

@@ -78,10 +78,16 @@ def _overlaps(from_ms: int, length_ms: int, span: Span) -> bool:
 
 def last_hour(folders: Iterable[str]) -> Span | None:
     """The last hour that has a folder, at which pages begin; None without such a folder."""
+    hours = all_hours(folders)
+    return None if hours is None else Span(hours.to_ms - HOUR_MS, hours.to_ms)
+
+
+def all_hours(folders: Iterable[str]) -> Span | None:
+    """The time from the first to the last hour that has a folder; None without such a folder."""
     starts = [
         day_ms + int(hour[1]) * HOUR_MS
         for folder in folders
         for path in Path(folder).glob("dt=*/hour=*")
         if (day_ms := _day_ms(path.parent.name)) is not None and (hour := _HOUR.fullmatch(path.name))
     ]
-    return Span(max(starts), max(starts) + HOUR_MS) if starts else None
+    return Span(min(starts), max(starts) + HOUR_MS) if starts else None

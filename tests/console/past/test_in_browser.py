@@ -1,6 +1,6 @@
 """The script of the pages about the past, in a real browser."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -55,6 +55,11 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     seen = [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "timeline-row")]
     assert seen[0] == "c1/broker-a/0, ns-1: evicted 2026-03-01T00:03:05; "
 
+    # The keyboard halves the span, and then doubles it again.
+    for key, length in (("+", 75_000), ("-", 150_000)):
+        opened.find_element(By.CLASS_NAME, "timeline").send_keys(key)
+        wait.until(_shows_length(length))
+
     link = opened.find_element(By.ID, "permalink").get_attribute("href")
     assert link == opened.current_url
     opened.get("about:blank")
@@ -83,3 +88,15 @@ def test_releasing_a_slider_updates_the_page(shown: tuple[webdriver.Chrome, str]
     assert [cell.text for cell in cells[3:5]] == ["14", "12"]
     assert opened.execute_script("return document.body.dataset.same") == "page"
     assert console(opened) == []
+
+
+def _shows_length(wanted: int) -> Callable[[webdriver.Chrome], bool]:
+    """A condition: the page shows a span of this length, within two pixels of a thousand."""
+
+    def is_shown(page: webdriver.Chrome) -> bool:
+        found = page.execute_script(
+            "const shown = document.querySelector('.timeline')?.dataset; return shown ? shown.to - shown.from : 0"
+        )
+        return abs(int(found) - wanted) < 3_000
+
+    return is_shown

@@ -52,6 +52,8 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
         topic = await asked(shown, "/topic?name=orders")
         detail = await shown.text("/broker?cluster=cluster-1&name=broker-a")
 
+    # The span begins with the logs.
+    assert "2023-11-14T22:00:00 \N{EN DASH} 2023-11-14T22:18:40 UTC 15 min 1 h 24 h all" in timeline
     assert "cluster-1/broker-a/0 10.0.0.1:10911 evicted 2 m 5 s" in timeline
     assert "not a valid time: &#39;nonsense&#39;" in broken
     assert "Change Route 2023-11-14T22:17:25 vm 2" in route
@@ -114,5 +116,5 @@ async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
 
     again = re.search(r'data-again="([^"]*)"', reading)
     assert again is not None
-    assert again[1] == "/timeline?wait=1&amp;from=2023-11-13T22%3A13%3A20&amp;to=2023-11-14T22%3A13%3A20"
+    assert again[1] == "/timeline?wait=1&amp;from=2023-11-14T22%3A00%3A00&amp;to=2023-11-14T22%3A13%3A20"
     assert "Overview" in overview

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_spark_jobs.history.files import LogsError, files_of, last_hour
+from namesrv_spark_jobs.history.files import LogsError, all_hours, files_of, last_hour
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MOST_MS, Span, moment_ms, tick_texts, written
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 
@@ -88,6 +88,10 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
     still_open = "dt=2026-03-01/hour=04/ns-1-b-2.jsonl.open"
     assert sorted(["copied.jsonl", before, *of_day, still_open, "dt=x/ns-1-b-1.jsonl.gz"]) == found
     assert Span(MIDNIGHT_MS + 5 * HOUR_MS, MIDNIGHT_MS + 6 * HOUR_MS) == last_hour([str(tmp_path)])
+    hours = all_hours([str(tmp_path)])
+    assert hours is not None
+    assert hours.to_ms == MIDNIGHT_MS + 6 * HOUR_MS
+    assert hours.from_ms < MIDNIGHT_MS + 3 * HOUR_MS
 
 
 def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
@@ -102,3 +106,4 @@ def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogsError, match="absent: no such directory"):
         files_of([str(tmp_path / "absent")], span)
     assert last_hour([str(tmp_path / "absent")]) is None
+    assert all_hours([str(tmp_path / "absent")]) is None
