@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_remoting.codes import AUTO_CREATE_TOPIC
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 from namesrv_runtime.settings import PathArgument
 
@@ -52,7 +53,7 @@ class ClientSettings(SigningSettings, TlsClientSettings):
         default_factory=_default_client_name
     )
     # messages for topics that do not exist yet go to the brokers of this topic
-    default_topic: str = "TBW102"
+    default_topic: str = AUTO_CREATE_TOPIC
     # the largest number of queues of such a topic
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=65_535)] = 4
     # True: a broker gets no messages for a while after slow or failed sends

@@ -23,6 +23,7 @@ from namesrv.routeinfo.records import RouteOptions
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.state.events import EventRing
+from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
@@ -72,6 +73,8 @@ class Namesrv:
     certificates: Certificates
     watchers: RouteWatchers
     events: EventRing
+    # Why topics have no route any more, for the remark of code 17.
+    lost_routes: LostRoutes
     readiness: Readiness
     # Counters of past events, for metrics.
     counters: Counters

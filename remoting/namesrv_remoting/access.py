@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 
 from namesrv_remoting.addresses import Address, address_of
-from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.codes import AUTO_CREATE_TOPIC, RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import MAX_SECRETS
 from namesrv_remoting.typed_toml import FileError, read_table, read_toml
@@ -39,7 +39,7 @@ ROCKETMQ_CLASSES: Final = frozenset({AccessClass.ROUTE_READ, AccessClass.BROKER_
 # its cluster.
 _SYSTEM_TOPICS: Final = frozenset(
     {
-        "TBW102",
+        AUTO_CREATE_TOPIC,
         "AUTO_CREATE_TOPIC_KEY",
         "SCHEDULE_TOPIC_XXXX",
         "BenchmarkTest",

@@ -107,4 +107,6 @@ MASTER_ID: Final = 0
 # Ext field of the refusal of a registration that is older than the registered one: its agent has to connect again.
 STALE_FIELD: Final = "stale"
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+# The topic of brokers with autoCreateTopicEnable: messages for a topic without a route go to its brokers.
+AUTO_CREATE_TOPIC: Final = "TBW102"
 SYNC_BROKER_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"

@@ -35,7 +35,7 @@ _BLOCK: Final = "(<!-- example: {} -->\n```hex\n)(.*?)(```\n)"
 
 def frames(data_dir: Path) -> dict[str, str]:
     """The frames of docs/protocol.md, by name of their block."""
-    with Daemon(data_dir) as daemon:
+    with Daemon(data_dir, recording.NAMED) as daemon:
         requests = recording.requests()
         responses = recording.responses(daemon.listening(), requests)
     found = {f"{name}.request": dump(frame) for name, frame in requests.items()}

@@ -44,7 +44,7 @@ def shown() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def responses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Responses of a real server, by name of the exchange."""
-    with Daemon(tmp_path_factory.mktemp("protocol") / "data") as daemon:
+    with Daemon(tmp_path_factory.mktemp("protocol") / "data", recording.NAMED) as daemon:
         return recording.responses(daemon.listening(), recording.requests())
 
 

@@ -13,6 +13,9 @@ from namesrv_remoting.command import RemotingCommand
 
 # the page's boot id, as long as a real one
 BOOT_ID: Final = "5f0c1e8ab2d94673"
+# the name and the start of the page's server
+NAME: Final = "ns1"
+STARTED: Final = "2026-03-01T12:00:00Z"
 _JSON, _BINARY, _NATIVE = SerializeType.JSON, SerializeType.ROCKETMQ, SerializeType.MSGPACK
 
 
@@ -120,7 +123,12 @@ def _json_request(name: str, opaque: int, ext: dict[str, str] | None, code: int 
 
 
 _ORDERS: Final = {"topic": "orders"}
-_NO_TOPIC: Final = f"No topic route info in name server for the topic: nothing\n{_FAQ}"
+_REASON: Final = (
+    f"NameServer {NAME}, up since {STARTED}, has 1 broker.\n"
+    "No broker has registered the topic, and a first message would not create it: "
+    "no broker has autoCreateTopicEnable (TBW102 is missing)."
+)
+_NO_TOPIC: Final = f"No topic route info in name server for the topic: nothing\n{_FAQ}\n{_REASON}"
 _NO_BROKER: Final = "broker broker-a at 10.0.0.29:10911 is not registered"
 EXCHANGES: Final = (
     _registered("register", 1, 1, "full", TopicConfig("orders", 8, 8)),

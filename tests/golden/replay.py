@@ -56,10 +56,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A step with an intended different response, or with any response when `wanted` is None."""
+    """A step with an intended different response, with any response, or with a longer remark."""
 
     reason: str
+    # None: any response, unless `has_longer_remark`
     wanted: Answer | None
+    # further lines follow the recorded remark
+    has_longer_remark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,13 @@ def read_deviations(path: Path) -> dict[str, Deviation]:
 
 
 def _deviation(name: str, table: Any) -> Deviation:
-    if not isinstance(table, dict) or table.keys() - {"reason", "accept", "response"}:
-        raise ReplayError(f"{name}: a deviation is a table of reason and either response or accept, got {table!r}")
+    if not isinstance(table, dict) or table.keys() - {"reason", "accept", "response", "longer"}:
+        raise ReplayError(f"{name}: a deviation is a table of reason and response, accept or longer, got {table!r}")
     reason, wanted = table.get("reason"), table.get("response")
     if not isinstance(reason, str) or not reason.strip():
         raise ReplayError(f"{name}: a deviation without a reason")
+    if table.get("longer") == "remark":
+        return Deviation(reason, None, has_longer_remark=True)
     if (wanted is None) == (table.get("accept") is not True):
         raise ReplayError(f"{name}: a deviation has either a response or accept = true")
     if isinstance(wanted, dict) and not wanted.keys() <= {*HEADER_FIELDS, "body"}:
@@ -134,11 +139,17 @@ def replay(
     try:
         for step in steps:
             peer = peers.get(step.connection) or peers.setdefault(step.connection, _Peer(address))
-            results.append(judge(step, peer.exchange(step), (deviations or {}).get(step.name)))
+            results.append(judge(step, peer.exchange(step), deviation_of(step, deviations or {})))
     finally:
         for peer in peers.values():
             peer.close()
     return results
+
+
+def deviation_of(step: Step, deviations: Mapping[str, Deviation]) -> Deviation | None:
+    """The deviation of a step itself, or that of all steps whose recorded response has the same code."""
+    code = None if isinstance(step.answer, str) else step.answer["code"]
+    return deviations.get(step.name) or deviations.get(f"code {code}")
 
 
 def unused(deviations: Iterable[str], results: Sequence[Result]) -> list[str]:
@@ -155,6 +166,9 @@ def judge(step: Step, got: Answer, deviation: Deviation | None) -> Result:
         return Result(step.name, step.label, deviates=False, problems=tuple(problems))
     if not problems:
         problems = ["does not deviate any more"]
+    elif deviation.has_longer_remark and not isinstance(got, str) and not isinstance(step.answer, str):
+        kept = "\n".join((got["remark"] or "").split("\n")[: step.answer["remark"].count("\n") + 1])
+        problems = _differences(step, step.answer, {**got, "remark": kept})
     elif deviation.wanted is None:
         problems = []
     elif isinstance(step.answer, str) or isinstance(deviation.wanted, str):

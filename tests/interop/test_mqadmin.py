@@ -40,6 +40,8 @@ DIFFERENCES: Final[Mapping[str, str]] = {
 # Names of equal length, since tables are padded.
 OURS: Final = "ours"
 APACHES: Final = "them"
+# The lines that only our remark of code 17 has: the server, and the cause.
+_NO_ROUTE_REASON: Final = re.compile(r"\nNameServer \S+, up since \S+, has \d+ brokers?\.\n[^\n]*")
 Comparable = Callable[[str], object]
 
 
@@ -92,7 +94,7 @@ class Sides:
         return ours
 
     def _alike(self, side: str, output: Output) -> str:
-        text = output.stdout + output.stderr
+        text = _NO_ROUTE_REASON.sub("", output.stdout + output.stderr)
         return text.replace(self.addresses[side], "NAMESRV").replace(f"-{side}", "-SIDE")
 
 

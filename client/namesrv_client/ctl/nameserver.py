@@ -170,6 +170,15 @@ class NameServer:
 
         return dict(zip(topics, await asyncio.gather(*map(route, topics)), strict=True))
 
+    async def why_no_route(self, topic: str) -> str:
+        """The reason why a topic has no route; empty if it has one, and from Apache's server."""
+        try:
+            await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        except TopicNotExistError as error:
+            # Apache's remark has two lines, which name the topic and a web page.
+            return " ".join((error.remark or "").splitlines()[2:])
+        return ""
+
     async def changed_routes(
         self, topics: Sequence[str], *, boot_id: str | None = None, since: int = 0
     ) -> dict[str, TopicRouteData | None]:

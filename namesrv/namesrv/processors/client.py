@@ -13,6 +13,7 @@ from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.handlers import Handlers
+from namesrv.processors.no_route import no_route_reason
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
 from namesrv_remoting.bodies.route import in_zone
@@ -56,7 +57,9 @@ class ClientProcessor:
         # A response without a route is logged as well: the client learns from it that the last broker is gone.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
-            raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
+            reason = no_route_reason(self._namesrv, header.topic, view)
+            remark = f"No topic route info in name server for the topic: {header.topic}\n{FAQ}\n{reason}"
+            raise TopicNotExistError(remark)
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
             route = in_zone(route, header.zone_name)
         return Reply(dialect_of(request.command).encode(route))

@@ -247,6 +247,8 @@ class Evicted(BrokerEffect):
     silent_seconds: float
     # The number of the scan that found the silent broker.
     scan: int | None = None
+    # The revision of the routes without the broker; 0 if no route changed.
+    revision: int = field(default=0, compare=False)
 
     @property
     def level(self) -> Level:
@@ -420,6 +422,8 @@ class RouteChanged(Effect):
     parts: Sequence[Sequence[SharedStep]] = field(default=(), compare=False)
     # The group whose registration, removal or permission changed the routes; None if a topic or an option changed them.
     broker_name: str | None = None
+    # True if some of the topics have no route any more.
+    topics_lost: bool = field(default=False, compare=False)
 
     @property
     def level(self) -> Level:

@@ -50,8 +50,8 @@ def remove(section: WriteSection, removal: Removal) -> Steps[bool]:
         return False
     if reason == "unregistered":
         section.effects.append(Unregistered(key, live))
-    section.apply(prepared, live.broker_name)
-    section.effects.append(Evicted(key, live, reason, section.rules.now() - live.last_update, scan))
+    revision = section.apply(prepared, live.broker_name)
+    section.effects.append(Evicted(key, live, reason, section.rules.now() - live.last_update, scan, revision))
     _keep_or_end_wipe(section, live, reason)
     if changes.notice is not None:
         section.effects.append(changes.notice)

@@ -26,17 +26,20 @@ class WriteSection:
     # The changes and refusals so far.
     effects: list[Effect] = field(default_factory=list)
 
-    def apply(self, prepared: Prepared, broker_name: str | None = None) -> None:
-        """Apply prepared changes in one step, and publish the new routes."""
+    def apply(self, prepared: Prepared, broker_name: str | None = None) -> int:
+        """Apply prepared changes in one step, and publish the new routes; return their revision, 0 without any."""
         self.tables.apply(prepared)
-        self.publish(prepared.topics.row_changes, broker_name)
+        return self.publish(prepared.topics.row_changes, broker_name)
 
-    def publish(self, row_changes: RowChanges, broker_name: str | None = None) -> None:
-        """Publish the new rows, if there are any, under a new revision, without a step per topic."""
+    def publish(self, row_changes: RowChanges, broker_name: str | None = None) -> int:
+        """Publish the new rows, if there are any, under a new revision, without a step per topic; return it, or 0."""
         topics = row_changes.rows.keys()
-        if topics:
-            revisions = self.tables.revisions
-            if self.on_publish is not None:
-                self.on_publish(revisions.revision + 1, row_changes)
-            revision = revisions.changed(row_changes)
-            self.effects.append(RouteChanged(topics, revision, row_changes.batches, broker_name))
+        if not topics:
+            return 0
+        revisions = self.tables.revisions
+        if self.on_publish is not None:
+            self.on_publish(revisions.revision + 1, row_changes)
+        revision = revisions.changed(row_changes)
+        topics_lost = bool(row_changes.gone)
+        self.effects.append(RouteChanged(topics, revision, row_changes.batches, broker_name, topics_lost))
+        return revision

@@ -50,6 +50,7 @@ from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.events import EventRing
+from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
@@ -286,6 +287,7 @@ class NamesrvController:
             log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
         guard = self._guard(tables, audit)
         watchers, events, views = RouteWatchers(), EventRing(), PeerViews(self._address_views)
+        lost_routes = LostRoutes(clock)
         sink = EffectSink(
             clock=clock,
             tables=tables,
@@ -297,6 +299,7 @@ class NamesrvController:
             spawn=spawn,
             observers=[
                 counters,
+                lost_routes.observe,
                 *(each for each in (log, audit) if each is not None),
                 *(() if guard is None else (guard.observe,)),
             ],
@@ -346,6 +349,7 @@ class NamesrvController:
             certificates=certificates,
             watchers=watchers,
             events=events,
+            lost_routes=lost_routes,
             readiness=readiness,
             counters=counters,
             heartbeat_log=log,

@@ -194,7 +194,12 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
         "perm": 6, "read_queue_nums": 8, "write_queue_nums": 8, "write_removed": False,
         "data_version": {"counter": 1, "state_version": 0, "timestamp": TIMESTAMP},
     }  # fmt: skip
-    rest = {"topic": "T", "agree": True, "servers": [{"server": where, "present": True}], "differences": []}
+    rest = {
+        "topic": "T",
+        "agree": True,
+        "servers": [{"server": where, "present": True, "why": None}],
+        "differences": [],
+    }
     assert rest == document
 
 
@@ -282,7 +287,9 @@ async def test_absent_topic_or_server_exits_with_1(tmp_path: Path) -> None:
         with refusing_address() as absent:
             down = await ctl(*at(one, absent), "explain", "T", "-o", "json")
 
-    assert (1, [f"{two}: no topic T", "the servers disagree about T"]) == (some.code, some.problems)
+    reason = "No broker is registered: each broker needs this server in its list of NameServers (namesrvAddr)."
+    assert (some.code, some.problems[0].startswith(f"{two}: no topic T: NameServer ")) == (1, True)
+    assert (some.problems[0].endswith(reason), some.problems[1:]) == (True, ["the servers disagree about T"])
     assert (
         none.code,
         none.json["agree"],

@@ -55,11 +55,14 @@ async def test_bytes_of_a_route_response(peer: NamesrvPeer) -> None:
     assert struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body == received
 
 
+@pytest.mark.settings(nameserver_name="ns1")
 async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """An unknown topic gets code 17 and Java's remark; a request without a topic gets code 1, unlike in Java."""
+    """An unknown topic gets code 17, Java's remark and the cause; one without a topic gets code 1, unlike in Java."""
     remark = (
         "No topic route info in name server for the topic: T\n"
-        "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+        "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.\n"
+        "NameServer ns1, up since 2023-11-14T22:13:20Z, has 0 brokers.\n"
+        "No broker is registered: each broker needs this server in its list of NameServers (namesrvAddr)."
     )
     response = await peer.call(105, {"topic": "T"}, spelling=spelling)
     assert (*response.outcome, response.fields, response.body) == (17, remark, {}, b"")

@@ -21,6 +21,7 @@ from namesrv_client.health import Gone, GroupKey, Problem, Server, liveness, pro
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.errors import SystemError_
 
 _STYLES: Final = {"fine": "green", "unknown": ""}
 # Stands for a broker without a live entry.
@@ -97,6 +98,14 @@ class Explained:
     route: TopicRouteData | None = None
     # The broker groups in the route.
     report: Server | None = None
+    # The reason why there is no route; empty if it is unknown.
+    why: str = ""
+
+    def absence(self, topic: str) -> list[str]:
+        """A text that names the topic if the server has no route of it, with the reason."""
+        if self.facts is not None:
+            return []
+        return [f"topic {topic}: {self.why}" if self.why else f"topic {topic}"]
 
 
 def explain(options: Options, topic: TopicArgument) -> None:
@@ -105,6 +114,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
     The verdict is fine, late (silent for over half of its time), overdue (the next scan evicts it), gone (in the
     route, but not alive), missing (only other servers have it), no master (the group has only slaves) or unknown (not
     available from Apache's NameServer).
+    If a server has no route of the topic, the reason is shown, such as the broker that left last, when and why.
     Exits with 1 if a server does not know the topic, if servers disagree, if one of them did not answer, or if a
     broker group of the route has no master, or one that is silent while a slave is not.
     """
@@ -116,7 +126,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
             for server, explained in responses.given.items()
         }
         differing = differences(views)
-        absent = absences_in(responses, lambda explained: [f"topic {topic}"] if explained.facts is None else [])
+        absent = absences_in(responses, lambda explained: explained.absence(topic))
         shown_problems = _problems(topic, responses.given.values())
         everywhere = _with_missing(responses)
         body = server_table(everywhere, _COLUMNS, lambda explained: explained.instances)
@@ -127,6 +137,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
                 "servers": everywhere.documents(
                     lambda explained: {
                         "present": explained.facts is not None,
+                        "why": explained.why or None,
                         "brokers": [one.document() for one in explained.instances],
                     }
                 ),
@@ -147,10 +158,14 @@ def explain(options: Options, topic: TopicArgument) -> None:
 
 
 async def _explained(server: NameServer, topic: str) -> Explained:
+    info = await server.info()
+    if info is not None and not info.ready:
+        # The response to a route request does not name the brokers that the server waits for.
+        raise SystemError_(f"name server not ready: {info.readiness}")
     route = (await server.routes([topic]))[topic]
     if route is None:
-        return Explained(None, ())
-    info, brokers = await server.info(), await server.brokers()
+        return Explained(None, (), why=await server.why_no_route(topic))
+    brokers = await server.brokers()
     knows = info is not None
     live = {(one.cluster, one.broker_addr): one for one in brokers} if knows else {}
     instances = []
