@@ -11,6 +11,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+import msgspec
+
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.aio.tls import ClientTls
@@ -153,15 +155,17 @@ class NameServer:
         response = await self.ask(code, None if cluster is None else {"cluster": cluster})
         return sorted(dialect_of(response).read_response(TopicList, response.body).topic_list)
 
-    async def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData | None]:
-        """The routes of topics; None for a topic that does not exist."""
+    async def routes(self, topics: Sequence[str], *, zone: str = "") -> dict[str, TopicRouteData | None]:
+        """The routes of topics, for clients of a zone if one is given; None for a topic that does not exist."""
         if await self.is_native():
-            changed = await self.changed_routes(topics)
+            changed = await self.changed_routes(topics, zone=zone)
             return {topic: changed.get(topic) for topic in topics}
         gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
 
         async def route(topic: str) -> TopicRouteData | None:
             fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+            if zone:
+                fields |= {"__ZONE_NAME": zone, "__ZONE_MODE": "true"}
             async with gate:
                 try:
                     return read_route((await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)).body)
@@ -180,7 +184,7 @@ class NameServer:
         return ""
 
     async def changed_routes(
-        self, topics: Sequence[str], *, boot_id: str | None = None, since: int = 0
+        self, topics: Sequence[str], *, boot_id: str | None = None, since: int = 0, zone: str = ""
     ) -> dict[str, TopicRouteData | None]:
         """The routes of these topics that changed after a revision of a boot; all of them without a boot id.
 
@@ -191,7 +195,7 @@ class NameServer:
         while left:
             chunk = list(islice(left, self._routes_per_pull))
             try:
-                routes |= (await self.pull_routes(chunk, boot_id=boot_id, since=since)).routes
+                routes |= (await self.pull_routes(chunk, boot_id=boot_id, since=since, zone=zone)).routes
             except SystemError_ as error:
                 if len(chunk) == 1 or FEWER_TOPICS not in (error.remark or ""):
                     raise
@@ -203,10 +207,18 @@ class NameServer:
         return routes
 
     async def pull_routes(
-        self, topics: list[str], *, boot_id: str | None = None, since: int = 0, wait_seconds: float = 0.0
+        self,
+        topics: list[str],
+        *,
+        boot_id: str | None = None,
+        since: int = 0,
+        wait_seconds: float = 0.0,
+        zone: str = "",
     ) -> PulledRoutes:
         """Send PULL_ROUTES, which Apache's server does not support."""
-        request = PullRoutesRequest(topics, boot_id, since, int(wait_seconds * 1000), observes=True)
+        request = PullRoutesRequest(
+            topics, boot_id, since, int(wait_seconds * 1000), observes=True, zone=zone or msgspec.UNSET
+        )
         return read_routes(await self._extension(RequestCode.PULL_ROUTES, request, wait_seconds=wait_seconds))
 
     async def kv_get(self, namespace: str, key: str) -> str | None:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings
@@ -18,7 +20,7 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, ServerInfo, read_routes
-from namesrv_remoting.bodies.route import TopicRouteData, in_zone, read_route
+from namesrv_remoting.bodies.route import TopicRouteData, read_route
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
     ConnectionClosedError,
@@ -33,6 +35,7 @@ from namesrv_remoting.errors import (
     SystemError_,
     TopicNotExistError,
 )
+from namesrv_remoting.zones import in_zones
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.server_events import ServerEvents
@@ -269,7 +272,8 @@ class Server:
         With a wait, the server holds the request until a topic changes. Raises RemotingError.
         """
         boot_id = None if since is None else self.boot_id
-        request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000))
+        zone = self._settings.zone_name or msgspec.UNSET
+        request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
         response = await self._client.invoke(
             RequestCode.PULL_ROUTES,
             body=NATIVE.encode(request),
@@ -283,9 +287,10 @@ class Server:
         # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
         self._note_boot_id(pulled.boot_id, 0.0)
         routes: Mapping[str, TopicRouteData | None] = pulled.routes
-        if zone := self._settings.zone_name:
-            # The filter of RocketMQ's servers is applied here, because PULL_ROUTES has no zones.
-            routes = {topic: None if route is None else in_zone(route, zone) for topic, route in routes.items()}
+        if zone and not pulled.in_zone:
+            # An older server has no zones in PULL_ROUTES, and sends the routes of all zones.
+            zones = (zone.casefold(),)
+            routes = {topic: None if route is None else in_zones(route, zones) for topic, route in routes.items()}
         return RouteResponse(
             boot_id=pulled.boot_id,
             is_complete=self.is_complete,

@@ -16,7 +16,6 @@ from namesrv.processors.handlers import Handlers
 from namesrv.processors.no_route import no_route_reason
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
-from namesrv_remoting.bodies.route import in_zone
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
@@ -61,7 +60,7 @@ class ClientProcessor:
             remark = f"No topic route info in name server for the topic: {header.topic}\n{FAQ}\n{reason}"
             raise TopicNotExistError(remark)
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
-            route = in_zone(route, header.zone_name)
+            route = self._namesrv.encoded_routes.zone_fallback.route(route, header.zone_name).route
         return Reply(dialect_of(request.command).encode(route))
 
     async def pull_routes(self, request: Request) -> Reply:
@@ -129,7 +128,7 @@ class ClientProcessor:
             revision = namesrv.manager.revisions.revision
             changed = await self._changed(pull)
             for number, topic in enumerate(pull.topics if changed is None else changed, start=1):
-                body = namesrv.encoded_routes.native_body(topic, view)
+                body = namesrv.encoded_routes.native_body(topic, pull.zone, view)
                 routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
                 served.append((topic, last_change(topic)))
                 size += len(routes[topic])
@@ -140,9 +139,10 @@ class ClientProcessor:
         if not pull.observes:
             async for part in in_parts(served, _PART):
                 self._note_served(request, part)
-        return Reply(
-            NATIVE.encode(RoutesResponse(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
-        )
+        response = RoutesResponse(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes)
+        if pull.zone:
+            response.in_zone = True
+        return Reply(NATIVE.encode(response))
 
     def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:
         log = self._namesrv.heartbeat_log

@@ -18,7 +18,8 @@ from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.rows import TopicRow
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.address_views import AddressView
-from namesrv_remoting.bodies.route import TopicRouteData, in_zone
+from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.zones import ZoneFallback
 
 T = TypeVar("T")
 
@@ -61,6 +62,8 @@ class RouteCache(Generic[T]):
     encode: Callable[[TopicRouteData], tuple[T, int]]
     dialect: Literal["json", "native"]
     max_bytes: int = DEFAULT_MAX_BYTES
+    # Returns the current rules for zones; all responses are dropped when the rules change.
+    zone_fallback: Callable[[], ZoneFallback] = ZoneFallback
 
     def __post_init__(self) -> None:
         # Cached responses, oldest first; responses that were checked and are in use move to the end.
@@ -96,15 +99,16 @@ class RouteCache(Generic[T]):
         zone = zone_name.casefold()
         key = self._key(topic, row, zone, view)
         known = self._others.get(key)
-        if known is None and zone and not self._has_broker_in(row, zone):
-            # A peer can name any number of zones: all zones without a broker share a response.
+        fallback = self.zone_fallback()
+        if known is None and zone and zone not in fallback.neighbours and not self._has_broker_in(row, zone):
+            # A peer can name any number of zones: all zones without a broker and without a rule share a response.
             key = self._key(topic, row, None, view)
             known = self._others.get(key)
         if known is not None:
             return known
         route: TopicRouteData | None = self._route(topic)
         if route is not None and zone:
-            route = in_zone(route, zone_name)
+            route = fallback.route(route, zone_name).route
         if route is not None and view is not None:
             route = view.route(route)
         return None if route is None else self._keep(topic, row, key, *self.encode(route))

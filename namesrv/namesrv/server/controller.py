@@ -58,6 +58,7 @@ from namesrv_remoting.access import AccessFile
 from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
+from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import freed_memory, log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
@@ -304,7 +305,8 @@ class NamesrvController:
                 *(() if guard is None else (guard.observe,)),
             ],
         )
-        encoded_routes = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
+        zones = read_zone_fallback(settings.zone_fallback)
+        encoded_routes = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id, zones)
         manager = RouteInfoManager(
             tables,
             liveness,

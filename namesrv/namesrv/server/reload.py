@@ -23,6 +23,7 @@ from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.tls import TlsError
+from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import log
 from namesrv_runtime.log import event
 
@@ -163,6 +164,9 @@ def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
     if live := changed.keys() & _LIVE:
         for name in live:
             setattr(namesrv.live, name, changed[name])
+        namesrv.manager.routes_may_differ()
+    if "zone_fallback" in changed:
+        namesrv.encoded_routes.follow_zones(read_zone_fallback(settings.zone_fallback))
         namesrv.manager.routes_may_differ()
     if changed.keys() & {"log_level", "log_format"}:
         log.configure(settings.log_level, settings.log_format)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from namesrv_remoting.address_views import DEFAULT_LISTENER
 from namesrv_remoting.addresses import HOST_NAME, is_endpoint, is_host
 from namesrv_remoting.aio.tls import TlsFiles
+from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime.log import quoted
 
 KIB: Final = 1024
@@ -46,7 +47,7 @@ PATHS: Final = (
 _MAY_BE_EMPTY: Final = frozenset(
     {
         *("access", "address_views", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen", "listeners"),
-        *("name_servers", "name_servers_listen", "broker_metrics_target"),
+        *("name_servers", "name_servers_listen", "broker_metrics_target", "zone_fallback"),
         *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file", "tls_crl_file"),
     }
 )
@@ -202,6 +203,12 @@ class Settings(BaseModel):
 
     order_message_enable: bool = False
     """Put the order configuration of a topic into its route; if off, clients of ordered topics do not see it."""
+
+    zone_fallback: str = ""
+    """Which brokers clients of a zone (`rocketmq.zone`) get when their zone has too few masters or write queues of a
+    topic: those of the neighbours in order, as in zone-1>zone-2>zone-3, then all. Rules are separated by semicolons;
+    `*` is for all zones, and masters=2 or write-queues=8 raise the minimum from one. Empty: none, as from Apache's
+    server, so that such clients stop sending."""
 
     return_order_topic_config_to_broker: bool = True
     """Answer a registration with the order configuration of all topics; if off, brokers do not learn it from here."""
@@ -444,6 +451,12 @@ class Settings(BaseModel):
         if len(servers) != len(set(servers)):
             raise ValueError("contains the same NameServer twice")
         return ";".join(servers)
+
+    @field_validator("zone_fallback")
+    @classmethod
+    def _check_zone_fallback(cls, text: str) -> str:
+        read_zone_fallback(text)
+        return text
 
     @field_validator("broker_metrics_target")
     @classmethod

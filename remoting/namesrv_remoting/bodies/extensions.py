@@ -62,6 +62,8 @@ class PullRoutesRequest(RequestBody, gc=False):
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
     # True if the routes are only displayed: no client sends or receives by the response, so the heartbeat log omits it.
     observes: bool | msgspec.UnsetType = msgspec.UNSET
+    # the zone of the client: its routes are those of 105 with the zone fields
+    zone: Annotated[str, msgspec.Meta(max_length=255)] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Pull(NamedTuple):
@@ -72,6 +74,7 @@ class Pull(NamedTuple):
     since: int
     wait_ms: int
     observes: bool = False
+    zone: str = ""
 
 
 class RecentEventsRequest(RequestBody, gc=False):
@@ -135,7 +138,8 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
         yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "request").read(members)
         request = PullRoutesRequest.read(NATIVE.encode(others))
-    return Pull(topics.keys(), request.boot_id, request.since, request.wait_ms, request.observes is True)
+    zone = "" if request.zone is msgspec.UNSET else request.zone.strip()
+    return Pull(topics.keys(), request.boot_id, request.since, request.wait_ms, request.observes is True, zone)
 
 
 class _Heartbeat(msgspec.Struct, gc=False):
@@ -162,6 +166,8 @@ class RoutesResponse(msgspec.Struct):
     ready: bool
     full: bool
     routes: Mapping[str, msgspec.Raw]
+    # True if the routes are those for the requested zone; an older server ignores the zone
+    in_zone: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +178,7 @@ class PulledRoutes:
     revision: int
     full: bool
     routes: dict[str, TopicRouteData | None]
+    in_zone: bool = False
 
 
 class ServerProblem(msgspec.Struct, frozen=True):
@@ -379,7 +386,7 @@ def read_routes(body: bytes) -> PulledRoutes:
         if data not in seen:
             seen[data] = NATIVE.read_response(TopicRouteData, data)
         routes[topic] = seen[data]
-    return PulledRoutes(raw.boot_id, raw.revision, raw.full, routes)
+    return PulledRoutes(raw.boot_id, raw.revision, raw.full, routes, raw.in_zone is True)
 
 
 def read_events(body: bytes) -> Events:

@@ -105,22 +105,3 @@ def read_route(body: bytes) -> TopicRouteData:
     """A route in JSON, from a server of any version. Raises RemoteProtocolError."""
     # RocketMQ misspelt this name before 4.9.0.
     return JSON.read_response(TopicRouteData, body.replace(b'"topicSynFlag":', b'"topicSysFlag":'))
-
-
-def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """The route with the groups of the zone, and all groups without a master, as RocketMQ's NameServer filters."""
-    zone = zone_name.casefold()
-    kept = [
-        group
-        for group in route.broker_datas
-        if (group.zone_name or "").casefold() == zone or MASTER_ID not in group.broker_addrs
-    ]
-    names = {group.broker_name for group in kept}
-    addrs = {addr for group in kept for addr in group.broker_addrs.values()}
-    return TopicRouteData(
-        kept,
-        [queues for queues in route.queue_datas if queues.broker_name in names],
-        {addr: servers for addr, servers in route.filter_server_table.items() if addr in addrs},
-        route.order_topic_conf,
-        route.topic_queue_mapping_by_broker,
-    )

@@ -31,9 +31,10 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
-from namesrv_remoting.bodies.route import TopicRouteData, in_zone
+from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import ResponseError
+from namesrv_remoting.zones import in_zones
 from tests.support.route_builders import RouteScene, queue_data
 from tests.support.route_model import RouteModel, facts_of
 from tests.support.table_invariants import violations
@@ -629,7 +630,7 @@ class RouteMachine(RuleBasedStateMachine):
             native = (row and row.native) or self.scene.native_cache.find(topic)
             assert as_native(route) == (None if native is None else msgpack.unpackb(native, strict_map_key=False))
             here = self.scene.json_cache.find_for(topic, ZONE.upper(), None)
-            assert as_json(None if route is None else in_zone(route, ZONE)) == (here and json.loads(here))
+            assert as_json(None if route is None else in_zones(route, [ZONE])) == (here and json.loads(here))
         if not self.operations:
             hanging = {key for key, live in self.model.live_brokers.items() if not self.is_open(live.connection_id)}
             assert not hanging

@@ -19,7 +19,6 @@ from namesrv_remoting.bodies.route import (
     QueueData,
     TopicList,
     TopicRouteData,
-    in_zone,
     read_queue_datas,
     read_route,
 )
@@ -27,7 +26,6 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from tests.support.apache_server import apache_route
 from tests.support.commands import INT32, INT64, MAPPINGS, NAMES
-from tests.support.route_clients import group, queues
 
 BROKER_A = BrokerData("c1", "a", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})
 NATIVE_A = {
@@ -240,25 +238,3 @@ def test_queues_are_limited() -> None:
     for dialect in (JSON, NATIVE):
         with pytest.raises(BadRequestError, match=r"^body of TopicRouteData: 131073 bytes, limit 131072$"):
             read_queue_datas(dialect, bytes(131_073))
-
-
-def test_zone_contains_its_groups_and_those_without_a_master() -> None:
-    """The filter equals RocketMQ's for __ZONE_NAME; names are compared case-insensitively."""
-    route = TopicRouteData(
-        [
-            group("broker-a", zone="East"),
-            group("broker-b", zone="west"),
-            group("broker-c", 1, zone="west"),
-            group("broker-d"),
-        ],
-        [queues(f"broker-{letter}") for letter in "abcd"],
-        {"10.0.0.1:10911": ["f1"], "10.0.0.2:10911": ["f2"]},
-        "broker-a:1",
-    )
-
-    found = in_zone(route, "EAST")
-
-    assert [data.broker_name for data in found.broker_datas] == ["broker-a", "broker-c"]
-    assert [data.broker_name for data in found.queue_datas] == ["broker-a", "broker-c"]
-    assert found.filter_server_table == {"10.0.0.1:10911": ["f1"]}
-    assert found.order_topic_conf == "broker-a:1"

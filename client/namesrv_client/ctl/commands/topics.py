@@ -1,6 +1,6 @@
 """`topics`, `route` and `delete-topic`: the topics of servers, and the brokers of their queues."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,11 +12,12 @@ from namesrv_client.ctl.comparison import perm_text
 from namesrv_client.ctl.completing import cluster_names, topic_names
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import table
+from namesrv_client.ctl.output import counted, table
 from namesrv_client.ctl.running import Columns, change, show_list
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.errors import ResponseError
+from namesrv_remoting.zones import ZoneStep, read_zone_fallback
 
 Routes = Mapping[str, TopicRouteData | None]
 
@@ -68,20 +69,57 @@ _ROUTE: Final[Columns[tuple[str, BrokerData | None, QueueData]]] = {
 }
 
 
-def route(options: Options, topics: TopicsArgument) -> None:
+def route(
+    options: Options,
+    topics: TopicsArgument,
+    zone: Annotated[str, typer.Option("--zone", help="The routes for clients of this zone.", show_default=False)] = "",
+    explain: Annotated[  # noqa: FBT002 - an option of the command line
+        bool, typer.Option("--explain", help="With --zone: say which zones the routes come from, and why.")
+    ] = False,
+) -> None:
     """Show where the queues of topics are.
 
     Exits with 1 if a server that answered does not know one of them.
     """
+    if explain and not zone:
+        raise typer.BadParameter("needs --zone", param_hint="--explain")
+    explanations: list[str] = []
+
+    async def requested(server: NameServer) -> Routes:
+        if explain:
+            explanations.extend(await zone_explanations(server, topics, zone))
+        return await server.routes(topics, zone=zone)
+
     show_list(
         options,
-        lambda server: server.routes(topics),
+        requested,
         "routes",
         _ROUTE,
         lambda routes: ((topic, *it) for topic, data in routes.items() if data is not None for it in joined(data)),
         document=lambda routes: {topic: data and route_members(data) for topic, data in routes.items()},
         absent=absent_topics,
+        remarks=lambda _: explanations,
     )
+
+
+async def zone_explanations(server: NameServer, topics: Sequence[str], zone: str) -> list[str]:
+    """For each topic the zones from which clients of a zone get brokers, with what these zones have."""
+    values = {setting.key: setting.value for setting in await server.settings()}
+    fallback = read_zone_fallback(values.get("zoneFallback", ""))
+    limits = f"{counted(fallback.masters, 'master')} and {counted(fallback.write_queues, 'write queue')}"
+    rule = f"zone-fallback adds zones below {limits}" if fallback.is_on else "zone-fallback is off"
+    return [
+        f"{server.address}: topic {topic}: {'; '.join(_zone_texts(fallback.route(data, zone).steps))} ({rule})"
+        for topic, data in (await server.routes(topics)).items()
+        if data is not None
+    ]
+
+
+def _zone_texts(steps: Sequence[ZoneStep]) -> Iterator[str]:
+    for number, (zone, masters, write_queues) in enumerate(steps):
+        name = f"zone {zone}" if zone else "all zones"
+        has = f"{counted(masters, 'master')}, {counted(write_queues, 'write queue')}"
+        yield f"with {name}: {has}" if number else f"{name}: {has}"
 
 
 def absent_topics(routes: Routes) -> list[str]:
