@@ -30,6 +30,9 @@ _watch_logger: Final = logging.getLogger("namesrv_client.watch")
 
 # Polls come up to this part earlier or later, so that clients that started together do not stay together.
 _JITTER: Final = 0.1
+# The chosen server is chosen anew this often, give or take a fifth, so that a server that was added gets its share.
+_CHOICE_SECONDS: Final = 600.0
+_CHOICE_JITTER: Final = 0.2
 _WATCH_SECONDS: Final = 25.0
 # A watch is silent while nothing changes, so pings find a dead connection: with a second for the response, well within
 # 5 s.
@@ -75,7 +78,8 @@ class RouteKeeper:
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """The coroutines that have to run as long as the client runs."""
         is_watching = self.settings.watch and self.settings.protocol != "rocketmq"
-        return [self._poll(), self._watch(), self._ping()] if is_watching else [self._poll()]
+        watching = [self._watch(), self._ping()] if is_watching else []
+        return [self._poll(), self._choose(), *watching]
 
     async def close(self) -> None:
         """End all requests under way; callers that wait for them get a RouteUnavailableError."""
@@ -189,6 +193,20 @@ class RouteKeeper:
             await self.refresh()
             spread = 1 + _JITTER * (2 * self.random_unit() - 1)
             await self.clock.sleep(self.settings.poll_seconds * spread)
+
+    async def _choose(self) -> None:
+        # Full jitter before the first choice, since many clients may have started together.
+        await self.clock.sleep(_CHOICE_SECONDS * self.random_unit())
+        while True:
+            self.cache.point.retain(self.in_use)
+            topics = sorted(self.in_use)
+            if topics and await self.session.choose_anew(topics, partial(self._apply, "pull")):
+                self._watch_again.set()
+                # Requests under way on the former server end within this time.
+                await self.clock.sleep(self.settings.call_timeout_seconds)
+                await self.session.leave_others()
+            spread = 1 + _CHOICE_JITTER * (2 * self.random_unit() - 1)
+            await self.clock.sleep(_CHOICE_SECONDS * spread)
 
     def suspect(self, broker: str) -> None:
         """Refresh the topics of a broker after a failed send, once a second at most."""

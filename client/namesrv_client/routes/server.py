@@ -250,10 +250,15 @@ class Server:
         """The file descriptor of the connection; None without a connection."""
         return self._client.socket_descriptor
 
-    async def disconnect(self) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is under way."""
+        return not self._client.pending_count
+
+    async def disconnect(self, why: str | None = None) -> None:
         """Fail the requests under way and close the connection; the next request opens another one."""
         old, self._client = self._client, self._new_client()
-        self._note_end(self.error or "given up")
+        self._note_end(why or self.error or "given up")
         await old.close()
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
 """The choice of a NameServer for each call, and the failover to other servers.
 
-One server, chosen at random, stays the chosen one until it fails or another server answers faster. Each call tries
-each server once. A server that responds with "not ready" or "go away" counts as failed.
+One server, chosen at random, stays the chosen one until it fails, another server answers faster, or a server is chosen
+anew, which happens about every ten minutes. Each call tries each server once. A server that responds with "not ready"
+or "go away" counts as failed.
 """
 
 import asyncio
@@ -233,6 +234,37 @@ class ServerSession:
         await self.changes(topics, receive)
         # False while a topic is refused, because the caller would otherwise send the next watch at once.
         return not self._point.known(self._point.boot_id, topics)[1]
+
+    async def choose_anew(self, topics: Sequence[str], receive: Receive) -> bool:
+        """Choose a server at random, and use it once it has answered for the topics; True if it is another one.
+
+        Requests under way stay with the former server, whose connection stays open until `leave_others`.
+        """
+        servers = {server.address: server for server in self._servers}
+        order = list(servers)
+        self._shuffle(order)
+        if not order or order[0] == self.chosen:
+            return False
+        server, timeout_seconds = servers[order[0]], self._settings.attempt_timeout_seconds
+        try:
+            await server.identify(timeout_seconds)
+            await server.changes(topics, self._point, receive, timeout_seconds)
+        except RemotingError as error:
+            server.note(error)
+            return False
+        if server not in self._servers:
+            return False
+        self._servers.remove(server)
+        self._servers.insert(0, server)
+        self._was_answered(server)
+        self._log_response(server)
+        return True
+
+    async def leave_others(self) -> None:
+        """Close the connections to servers that are not the chosen one and have no request under way."""
+        for server in self._servers[1:]:
+            if server.is_connected and server.is_idle:
+                await server.disconnect("another server was chosen")
 
     async def ping(self) -> bool:
         """True if the chosen server has another boot id than the watched one. Raises RemotingError on no response."""

@@ -67,6 +67,8 @@ class ServerLimits:
     whole_frame_seconds: float
     # a connection without a registered broker is closed when nothing was received for this time
     idle_seconds: float
+    # a connection of a client is closed at about this age; 0 is off
+    client_max_age_seconds: float = 0.0
     # time for the TLS handshake: from connecting, or from the first byte if the server accepts plain text, too
     tls_handshake_seconds: float
     # The kernel closes a connection whose peer acknowledges nothing for this time, instead of after about 15 minutes:

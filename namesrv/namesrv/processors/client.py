@@ -77,7 +77,7 @@ class ClientProcessor:
                 # Between the second check of the revision and the watch, nothing is awaited: no change is missed.
                 if await self._changed(pull) == [] and looked_at == namesrv.manager.revisions.revision:
                     with self._watched(connection, len(pull.topics)), contextlib.suppress(TimeoutError):
-                        seconds = min(pull.wait_ms / 1000, self._seconds_left(request))
+                        seconds = min(pull.wait_ms / 1000, self._seconds_left(request), connection.seconds_left)
                         async with timeout_on(namesrv.clock, seconds):
                             await namesrv.watchers.wait(pull.topics)
                     if rules != self._rules(request):

@@ -56,6 +56,7 @@ class Limits:
                 first_frame_seconds=settings.whole_frame_timeout_seconds / 3,
                 whole_frame_seconds=settings.whole_frame_timeout_seconds,
                 idle_seconds=settings.idle_timeout_seconds,
+                client_max_age_seconds=settings.client_connection_max_age,
                 tls_handshake_seconds=settings.whole_frame_timeout_seconds / 6,
                 proxy_protocol=settings.proxy_protocol == "optional",
             ),

@@ -264,6 +264,11 @@ class Settings(BaseModel):
     Clients request routes every 30 s. Below 120, RocketMQ clients lose connections that they keep in reserve; higher:
     those of vanished clients stay open for longer."""
 
+    client_connection_max_age: float = Field(default=0.0, ge=0, le=604800)
+    """Seconds after which the connection of a client is closed, give or take a fifth, once no request is under way; a
+    watch is answered first. RocketMQ's clients then connect to the next server of their list, so that a server that was
+    added gets its share. Connections of brokers stay. 0 closes none."""
+
     max_memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=1 << 40)
     """Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames being
     received, responses not yet read and watches, an eighth of that for one address. When it is used up, new connections

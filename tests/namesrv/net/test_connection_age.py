@@ -1,0 +1,43 @@
+"""Connections of clients are closed at a maximum age, so that clients spread over all servers."""
+
+import pytest
+
+from tests.support.fake_clock import until
+from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import MASTER, native
+
+pytestmark = pytest.mark.settings(client_connection_max_age=100.0, idle_timeout_seconds=0.0)
+
+
+async def test_old_connection_of_a_client_is_closed(server: InProcess) -> None:
+    """A client's connection ends at 80 to 120 s; those of brokers and operators stay."""
+    broker, client, operator = [await server.connect() for _ in range(3)]
+    await broker.register(MASTER)
+    for peer in (client, broker):
+        assert (await peer.call(105, {"topic": "T"})).code == 0
+    await operator.call(20002, spelling="native")
+
+    await server.clock.advance(79.0)
+    assert (await client.call(105, {"topic": "T"})).code == 0
+    await server.clock.advance(42.0)
+
+    assert await client.at_end()
+    for peer in (broker, operator):
+        assert (await peer.call(20002, spelling="native")).code == 0
+
+
+async def test_watch_is_answered_before_its_connection_is_closed(server: InProcess) -> None:
+    """The watch ends at the age of its connection, with a response."""
+    broker, client = await server.connect(), await server.connect()
+    await broker.register(MASTER)
+    first = (await client.call(20001, None, native({"topics": ["T"]}), spelling="native")).value
+    watch = {"topics": ["T"], "boot_id": first["boot_id"], "since": first["revision"], "wait_ms": 300_000}
+    opaque = client.send_request(20001, None, native(watch), spelling="native")
+    await until(lambda: len(server.namesrv.watchers) == 1)
+
+    await server.clock.advance(79.0)
+    assert len(server.namesrv.watchers) == 1
+    await server.clock.advance(42.0)
+
+    assert (await client.response_to(opaque)).value["routes"] == {}
+    assert await client.at_end()
