@@ -1,20 +1,25 @@
 """Deadlines of one connection: to complete a frame, read responses, complete a TLS handshake, and send anything."""
 
+import random
 from typing import Final
 
 from namesrv.net.limits import ServerLimits
 from namesrv_remoting.errors import RemoteProtocolError
 
 NEVER: Final = float("inf")
+# The age of a client's connection at its end, as a part of the limit: clients that connected together leave one by one.
+_AGE_FACTORS: Final = (0.8, 1.2)
 
 
 class Deadlines:
     """The times at which the peer is late; all times are monotonic, and callers pass `now`."""
 
     __slots__ = (
+        "_age_factor",
         "_handshake_left",
         "_is_in_handshake",
         "_limits",
+        "_opened",
         "_spare_seconds",
         "frame_ends",
         "last_read",
@@ -23,6 +28,9 @@ class Deadlines:
 
     def __init__(self, limits: ServerLimits, now: float) -> None:
         self._limits = limits
+        # time of the connection's begin, and what spreads the ages at which connections of clients are closed
+        self._opened = now
+        self._age_factor = random.uniform(*_AGE_FACTORS)
         # time of the last read that received data
         self.last_read = now
         # time at which the current frame or handshake has to be complete
@@ -85,6 +93,13 @@ class Deadlines:
         if seconds and self.last_read + seconds < now:
             return RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason)
         return None
+
+    # -- age ---------------------------------------------------------------------------------------------------------
+
+    def age_left(self, now: float) -> float:
+        """The seconds until the connection of a client is due to be closed for its age; infinite without a limit."""
+        most = self._limits.client_max_age_seconds
+        return self._opened + most * self._age_factor - now if most else NEVER
 
     # -- responses ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ Watches, which have tasks of their own, may respond meanwhile, up to `write_buff
 
 import asyncio
 import contextlib
-import random
 import select
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -56,8 +55,6 @@ _ANY_COST: Final = float("-inf")
 # Memory of TLS for one connection, as measured: during the handshake, and after it.
 _HANDSHAKE_BYTES: Final = 48 * 1024
 _TLS_BYTES: Final = 20 * 1024
-# The age of a client's connection at its end, as a part of the limit: clients that connected together leave one by one.
-_AGE_FACTORS: Final = (0.8, 1.2)
 # properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
 _EXPIRES_AT: Final = "certificate_expires_at"
@@ -180,9 +177,6 @@ class ServerConnection(asyncio.Protocol):
     id: int
     peer: Peer = field(default_factory=Peer)
     opened_wall: float = field(init=False)
-    _opened: float = field(init=False)
-    # spreads the ages at which the connections of clients are closed
-    _age_factor: float = field(default_factory=lambda: random.uniform(*_AGE_FACTORS), init=False)
     # False once no response can reach the peer any more
     is_open: bool = field(default=True, init=False)
     # the share of this peer's address in each iteration of the loop
@@ -204,7 +198,6 @@ class ServerConnection(asyncio.Protocol):
         """Create the receiver, deadlines and queue from the owner's limits and clock."""
         owner = self._owner
         self.opened_wall = owner.clock.wall()
-        self._opened = owner.clock.monotonic()
         self._deadlines = Deadlines(owner.limits, owner.clock.monotonic())
         self._receiver = Receiver(owner.limits)
         self._queue = RequestQueue(owner.tasks, self._answer, self._request_ended)
@@ -228,10 +221,9 @@ class ServerConnection(asyncio.Protocol):
     @property
     def seconds_left(self) -> float:
         """The seconds until a client's connection is due to be closed for its age; infinite for other peers."""
-        owner, most = self._owner, self._owner.limits.client_max_age_seconds
-        if not most or self.peer.role != "client" or owner.may_be_idle(self):
+        if self.peer.role != "client" or self._owner.may_be_idle(self):
             return NEVER
-        return self._opened + most * self._age_factor - owner.clock.monotonic()
+        return self._deadlines.age_left(self._owner.clock.monotonic())
 
     def _is_due_to_close(self) -> bool:
         """Whether a client's connection is too old, and everything that the client has sent was read."""
