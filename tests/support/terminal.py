@@ -66,7 +66,7 @@ class Terminal:
         """Press Ctrl-C at a prompt until output appears: readline loses one between prompt and read."""
         deadline = time.monotonic() + GUARD_SECONDS
         self.interrupt()
-        while not select.select([self._descriptor], [], [], 0.2)[0]:
+        while not select.select([self._descriptor], [], [], 2.0)[0]:
             assert time.monotonic() < deadline, self.shown
             self.interrupt()
 
