@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from namesrv_client.ctl.comparison import PRESENT, Difference
-from namesrv_console.state import BrokerKey, Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import TopicReport, TopicTable
 
 # starting: a server has just started, and brokers have yet to register; registering: a broker registers with one server
@@ -74,7 +74,7 @@ def disagreements(
         (server, key.broker_name)
         for server, view in views.items()
         for key, seen in view.brokers.items()
-        if seen.evicted_at is not None and seen.evicted_at - now < LEAVING_SECONDS
+        if _is_leaving(seen, now)
     }
     found = []
     for one, brokers in (*_of_brokers(views), *_of_topics(reports, table)):
@@ -91,6 +91,13 @@ def disagreements(
         else:
             found.append(Disagreement(one, since))
     return found
+
+
+def _is_leaving(seen: BrokerSeen, now: float) -> bool:
+    """True if the next scan evicts the broker: it has been silent for longer than the time until its eviction."""
+    if seen.evicted_at is None or seen.last_seen_at is None:
+        return False
+    return seen.evicted_at - now < min(LEAVING_SECONDS, now - seen.last_seen_at)
 
 
 def _lacking(one: Difference) -> frozenset[str]:

@@ -143,6 +143,16 @@ def expired_certificate(stage: Stage) -> Iterator[str]:
     yield stage.console(stage.server("ns7", "--tls-mode=permissive", *files))
 
 
+@contextmanager
+def split_list(stage: Stage) -> Iterator[str]:
+    """A second slave knows the first server only; the console starts later, so that it expects no registration."""
+    first, second = stage.servers
+    with side_car(stage.home / "agent-2.toml", first, broker_id=2):
+        first.wait_for("broker_registered", broker_addr="10.0.0.3:10911")
+        yield stage.console(first, second)
+    first.wait_for("broker_evicted", broker_addr="10.0.0.3:10911")
+
+
 class Failure(NamedTuple):
     """A staged failure, and the look of the overview."""
 
@@ -194,6 +204,11 @@ FAILURES: Final = {
     "expired certificate": Failure(
         expired_certificate, "warning", "Warning 1 certificate runs out", "late", "expired 2.0 days ago",
         "#agreement .good",
+    ),
+    # last, since a server that has just started is expected to lack brokers for 35 s
+    "split list": Failure(
+        split_list, "warning", "Warning 1 broker missing on a server", "late",
+        f"Warning {CLUSTER}/{NAME}/2: missing", "#agreement .good, .heat [data-role='2'] .cell.awaited",
     ),
 }  # fmt: skip
 

@@ -16,9 +16,11 @@ from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 NOW = 1000.0
 
 
-def live(name: str, *, age: float = 1.0, addr: str = "h:1", write_removed: bool | None = False) -> LiveBroker:
+def live(
+    name: str, *, age: float = 1.0, expiry: float = 120.0, addr: str = "h:1", write_removed: bool | None = False
+) -> LiveBroker:
     """A live broker of cluster c1."""
-    expires = 120.0 - age
+    expires = expiry - age
     return LiveBroker("c1", name, 0, addr, age_seconds=age, expires_in_seconds=expires, write_removed=write_removed)
 
 
@@ -104,6 +106,13 @@ def test_a_broker_that_the_next_scan_evicts_is_expected_to_go() -> None:
     differing = found(server("s1", live("a", age=119.0), t=route("a")), server("s2"))
 
     assert [(one.difference.kind, one.reason) for one in differing] == [("broker", "leaving"), ("topic", "leaving")]
+
+
+def test_a_broker_with_a_short_expiry_is_not_expected_to_go_between_two_heartbeats() -> None:
+    """With an expiry of 10 s a broker in time is always less than a scan's interval from its eviction."""
+    differing = found(server("s1", live("a", age=3.0, expiry=10.0)), server("s2"))
+
+    assert [one.reason for one in differing] == [None]
 
 
 def test_some_servers_can_be_compared() -> None:
