@@ -105,7 +105,7 @@ CELLS: Final = """
 def test_cell_of_a_killed_broker_changes_its_colour(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """The heat map's cell is green while the broker sends heartbeats, names its age, and turns red when it is gone."""
     with (
-        Daemon(tmp_path / "1").listening() as daemon,
+        Daemon(tmp_path / "1", "--nameserver-name=ns1").listening() as daemon,
         side_car(tmp_path / "agent.toml", daemon) as agent,
         ConsoleProcess(daemon.where) as running,
     ):
@@ -114,13 +114,13 @@ def test_cell_of_a_killed_broker_changes_its_colour(opened: webdriver.Chrome, tm
         shown(opened, CELLS, "good")
         opened.execute_script(HOVER)
         title = opened.execute_script("return document.querySelector('.heat .cell').title")
-        assert title.startswith(f"{NAME}/0, {daemon.where}: seen ")
+        assert title.startswith(f"{NAME}/0, ns1: seen ")
 
         agent.send_signal(signal.SIGKILL)
         shown(opened, CELLS, "bad-back")
         opened.execute_script(HOVER)
         title = opened.execute_script("return document.querySelector('.heat .cell').title")
-        assert title == f"{NAME}/0, {daemon.where}: missing"
+        assert title == f"{NAME}/0, ns1: missing"
         assert console(opened) == []
 
 
