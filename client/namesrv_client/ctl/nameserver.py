@@ -57,6 +57,8 @@ from namesrv_runtime.clock import Clock
 ROUTES_PER_PULL: Final = 1000
 # Number of concurrent requests to a server that answers for one topic at a time.
 _ROUTES_AT_ONCE: Final = 32
+# Lines of Apache's remark about a topic without a route: the topic, and a web page. Ours has further ones.
+APACHE_REMARK_LINES: Final = 2
 
 
 class NameServer:
@@ -179,8 +181,7 @@ class NameServer:
         try:
             await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         except TopicNotExistError as error:
-            # Apache's remark has two lines, which name the topic and a web page.
-            return " ".join((error.remark or "").splitlines()[2:])
+            return " ".join((error.remark or "").splitlines()[APACHE_REMARK_LINES:])
         return ""
 
     async def changed_routes(

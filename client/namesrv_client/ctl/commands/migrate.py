@@ -22,7 +22,7 @@ from namesrv_client.ctl.migration import (
     topic_differences,
     topic_facts,
 )
-from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.nameserver import APACHE_REMARK_LINES, NameServer
 from namesrv_client.ctl.options import Options, addresses_of, duration
 from namesrv_client.ctl.output import Output, Report, counted, table
 from namesrv_client.ctl.running import run
@@ -190,7 +190,9 @@ async def _overview(server: NameServer) -> _Overview:
     for key, value in (await _shown(_order_config(server), "order configuration", hidden)).items():
         view["order config", key] = {"value": value}
     for what, response in zip(_REFUSED, refusals, strict=True):
-        view["answer", what] = {"code": response.code, "remark": response.remark}
+        # The lines of a remark beyond Apache's name the server and its own reason.
+        remark = "\n".join((response.remark or "").splitlines()[:APACHE_REMARK_LINES])
+        view["answer", what] = {"code": response.code, "remark": remark}
     return _Overview(
         clusters.broker_addr_table,
         frozenset(JSON.read_response(TopicList, listed.body).topic_list),
