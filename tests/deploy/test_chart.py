@@ -63,7 +63,7 @@ def test_wrong_value_is_refused(helm: Path, value: str, problem: str) -> None:
 def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -> None:
     """The daemon validates the pod's settings, with certificate, revocation list and access file of the secrets."""
     text = by_kind(rendered(helm, VARIANTS[variant]))["ConfigMap"]["data"]["namesrv.toml"]
-    for name in ("access", "tls", "crl"):
+    for name in ("access", "tls", "crl", "views"):
         (tmp_path / name).mkdir()
     authority = Authority(tmp_path)
     issued = authority.issue("server")
@@ -71,6 +71,7 @@ def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -
     for file, name in ((issued.cert_file, "tls.crt"), (issued.key_file, "tls.key"), (authority.ca_file, "ca.crt")):
         file.rename(tmp_path / "tls" / name)
     (tmp_path / "access/access.toml").write_text('[accounts.all]\nnetworks = ["0.0.0.0/0"]\nmay = ["route-read"]\n')
+    (tmp_path / "views/views.toml").write_text('[[views]]\nname = "outside"\nothers = "hide"\n')
     config = tmp_path / "namesrv.toml"
     config.write_text(text.replace("/etc/namesrv", str(tmp_path)).replace("/var/log", str(tmp_path)))
 

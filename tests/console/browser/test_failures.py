@@ -115,6 +115,8 @@ def not_ready(stage: Stage) -> Iterator[str]:
     """A server that had a broker is started again, and waits for the broker."""
     with Daemon(stage.home / "ns4", "--nameserver-name=ns4").listening() as first, Peer(first.address) as peer:
         Broker().register(peer)
+        # a killed server may not have written its snapshot yet
+        first.stop()
     yield stage.console(stage.server("ns4", "--wait-for-service-seconds=600"))
 
 
