@@ -194,7 +194,7 @@ class ServerLink:
             self._former = None
 
     async def _serve(self) -> None:
-        """From one connect to the end of that connection."""
+        """Connect, register and send heartbeats until the connection ends."""
         await self._close_former()
         timeout_factor = self._retries.timeout_factor()
         client = self._new_client(timeout_factor)

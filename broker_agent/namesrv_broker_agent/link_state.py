@@ -12,7 +12,7 @@ _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
 _heartbeat_logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
 Status = Literal["connecting", "registered", "unreachable", "stopped"]
-# A heartbeat that is this late is worth a warning; a single lost attempt delays it by less.
+# A heartbeat that is this late is worth a warning; a single lost attempt delays the heartbeat by less.
 _LATE_SECONDS: Final = 10.0
 
 
@@ -35,7 +35,7 @@ class ServerState:
     refusals: int = 0
     # attempts to connect or register that failed, and connections that ended
     failures: int = 0
-    # registrations over another connection than the first one
+    # connections after the first one over which the server has accepted a registration
     reconnects: int = 0
     # time of the last accepted heartbeat or registration
     last_heartbeat: float | None = None
@@ -58,13 +58,14 @@ class LinkState:
         self._on_status = on_status
         # monotonic time of the last accepted registration or heartbeat, or of the start
         self._accepted_at = clock.monotonic()
-        # number of connections over which the server accepted a registration, and whether it includes the current one
+        # number of connections over which the server accepted a registration
         self._connections = 0
+        # True if this number includes the current connection
         self._is_counted = False
 
     @property
     def lateness_seconds(self) -> float:
-        """By how much the next heartbeat is overdue; 0 or less if it is not."""
+        """Seconds by which the next heartbeat is overdue; 0 or less before the heartbeat is due."""
         return self._clock.monotonic() - self._accepted_at - self._heartbeat_seconds
 
     def connection_replaced(self) -> None:

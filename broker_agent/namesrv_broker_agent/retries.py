@@ -7,12 +7,12 @@ from namesrv_remoting.errors import ConnectionClosedError, RemotingError
 from namesrv_runtime.backoff import Backoff
 
 _FIRST_BACKOFF_SECONDS: Final = 0.1
-# An attempt that fails after this time, or whose connection the server accepts and closes, shows an overloaded server
-# or network, not an absent server. Two thousand agents that retried every second with unchanged timeouts would keep
-# such a server overloaded for ever.
+# An attempt that fails after more than `_SLOW_SECONDS`, or whose connection the server accepts and closes, shows an
+# overloaded server or network, not an absent server. Two thousand agents that retried every second with unchanged
+# timeouts would keep such a server overloaded for ever.
 _SLOW_SECONDS: Final = 1.0
 _SLOW_BACKOFF: Final = Backoff(1.0, 15.0)
-# The largest factor by which the timeouts of such attempts grow.
+# The largest factor by which the timeouts of attempts on an overloaded server grow.
 _MAX_TIMEOUT_FACTOR: Final = 4.0
 
 

@@ -39,12 +39,15 @@ class UnsentChanges:
             self._topics.update(dict.fromkeys(change.deleted))
 
     def begin_again(self) -> None:
-        """Require a full registration, because the connection is a new one."""
+        """Require a full registration over a new connection, and forget the topics that it contains anyway."""
         self.needs_full = True
         self._topics.clear()
 
     def take(self) -> TopicChange | None:
-        """The change to send now, None for a full registration; it counts as sent from this moment."""
+        """The change to send now, None for a full registration.
+
+        The change counts as sent from this moment; after a failure, the caller requires a full registration.
+        """
         change = None
         if not self.needs_full:
             changed = tuple(topic for topic in self._topics.values() if topic is not None)

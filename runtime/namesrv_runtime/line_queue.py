@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 # Two seconds of a hundred thousand heartbeats; an item takes about 200 bytes for each unit of its weight.
 DEFAULT_MAX_QUEUED: Final = 200_000
 # A chunk is the weight that is encoded and written at once; the loop waits while the writing thread runs Python.
-# Chunks grow with the queue. Light items count a quarter, because encoding them takes a quarter of the time.
+# Chunks grow with the queue. In a chunk, a light item counts as a quarter, because its encoding takes a quarter of
+# the time.
 _LEAST_CHUNK: Final = 128
 _MOST_CHUNK: Final = 1024
 _CHUNKS_QUEUED: Final = 32
@@ -22,7 +23,7 @@ class Item(NamedTuple):
     # seconds on the monotonic clock
     monotonic: float
     what: Any
-    # share of the queue's limit that the item takes; an ordinary line takes 1
+    # units of the queue's limit that the item takes; an ordinary line takes 1
     weight: int = 1
 
 
@@ -32,7 +33,7 @@ Light: TypeAlias = tuple[Any, ...]
 
 
 class Dropped(NamedTuple):
-    """Stands in the queue as an item's `what`, at the place where items were dropped."""
+    """The `what` of an item that marks the place of dropped items in the queue."""
 
     lines: int
 

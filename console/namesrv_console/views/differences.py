@@ -94,7 +94,7 @@ def disagreements(
 
 
 def _is_leaving(seen: BrokerSeen, now: float) -> bool:
-    """True if the next scan evicts the broker: it has been silent for longer than the time until its eviction."""
+    """True if the next scan evicts the broker: most of its expiry has passed in silence."""
     if seen.evicted_at is None or seen.last_seen_at is None:
         return False
     return seen.evicted_at - now < min(LEAVING_SECONDS, now - seen.last_seen_at)

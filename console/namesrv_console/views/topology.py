@@ -15,7 +15,7 @@ from namesrv_remoting.health import Level
 # report its brokers now. Worst first.
 EdgeState = Literal["broken", "unknown", "awaited", "good"]
 
-# Pictures of more groups show clusters.
+# With more groups, the picture shows clusters instead.
 MOST_GROUPS: Final = 50
 ROW_HEIGHT: Final = 40
 _STATES: Final[tuple[EdgeState, ...]] = ("broken", "unknown", "awaited", "good")
