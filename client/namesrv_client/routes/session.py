@@ -254,8 +254,7 @@ class ServerSession:
             return False
         if server not in self._servers:
             return False
-        self._servers.remove(server)
-        self._servers.insert(0, server)
+        self._move(server, 0)
         self._was_answered(server)
         self._log_response(server)
         return True
@@ -370,24 +369,28 @@ class ServerSession:
             server.pulls["overtaken"] += 1
             server.note(f"no answer within {seconds:g} s, and {winner.address} answered")
         if silent and winner in self._servers:
-            self._move(winner, 0)
+            self._fail_over(winner, 0)
 
     def _failed(self, server: Server, error: RemotingError) -> str:
         """Move a failed server to the end of the list, unless it only refused this request; return the reason."""
         reason = server.note(error)
         if not _has_only_refused(error) and server in self._servers:
-            self._move(server, len(self._servers))
+            self._fail_over(server, len(self._servers))
             if isinstance(error, RequestTimeoutError):
                 # Only this connection may hang; the requests under way on it are not needed any more.
                 self._finish(server.disconnect())
         return reason
 
-    def _move(self, server: Server, place: int) -> None:
+    def _fail_over(self, server: Server, place: int) -> None:
+        """Move a server, and count the change if another server is the chosen one now."""
         before = self.chosen
-        self._servers.remove(server)
-        self._servers.insert(place, server)
+        self._move(server, place)
         if self.chosen != before:
             self.failovers += 1
+
+    def _move(self, server: Server, place: int) -> None:
+        self._servers.remove(server)
+        self._servers.insert(place, server)
 
     def _unavailable(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:
