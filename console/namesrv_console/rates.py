@@ -22,13 +22,15 @@ class Rates:
         self._samples: dict[str, deque[Sample]] = {
             view.address: deque(maxlen=MAX_SAMPLES) for view in observed.cluster.servers
         }
+        # True if a page shows the newest samples; without such a page a sample changes nothing that is shown
+        self._is_shown = False
 
     def __repr__(self) -> str:
         return f"<Rates [{sum(map(len, self._samples.values()))} samples of {len(self._samples)} servers]>"
 
-    @property
-    def samples(self) -> Mapping[str, Sequence[Sample]]:
-        """Address -> samples of the server, oldest first."""
+    def shown(self) -> Mapping[str, Sequence[Sample]]:
+        """Address -> samples, oldest first, for an open page, which is filled anew after the next sample."""
+        self._is_shown = True
         return self._samples
 
     async def run(self) -> NoReturn:
@@ -40,5 +42,6 @@ class Rates:
             ]
             for address, sample in reported:
                 self._samples[address].append(sample)
-            if reported:
+            if reported and self._is_shown:
+                self._is_shown = False
                 self._observed.renew()

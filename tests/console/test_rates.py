@@ -22,11 +22,28 @@ async def test_samples_of_a_server_are_bounded() -> None:
     running = asyncio.create_task(rates.run())
 
     await clock.advance(4.9)
-    assert len(rates.samples["s1"]) == 0
+    assert len(rates.shown()["s1"]) == 0
     await clock.advance(0.2)
-    assert len(rates.samples["s1"]) == 1
+    assert len(rates.shown()["s1"]) == 1
     await clock.advance(3600.0)
-    assert len(rates.samples["s1"]) == MAX_SAMPLES
+    assert len(rates.shown()["s1"]) == MAX_SAMPLES
+    running.cancel()
+
+
+async def test_sample_without_a_viewer_renews_no_page() -> None:
+    """Other pages are not filled anew every 5 s, and an open page of rates is, once for each sample."""
+    clock, observed = FakeClock(), Observed(["s1"])
+    rates = Rates(observed, clock)
+    info = ServerInfo("b1", traffic=Traffic(1, 0, 0, 0, 0, [], [1]))
+    observed.put(ServerView("s1").answered(clock.monotonic(), info=info))
+    running = asyncio.create_task(rates.run())
+    before = observed.cluster.revision
+
+    await clock.advance(20.1)
+    assert observed.cluster.revision == before
+    rates.shown()
+    await clock.advance(20.0)
+    assert observed.cluster.revision == before + 1
     running.cancel()
 
 

@@ -7,7 +7,7 @@ from namesrv_console.views.rates import HEIGHT, WIDTH, charts
 async def show(visit: Visit) -> Content:
     """A chart of each measure for each server."""
     return {
-        "charts": charts(visit.console.rates.samples, visit.console.clock.monotonic()),
+        "charts": charts(visit.console.rates.shown(), visit.console.clock.monotonic()),
         "width": round(WIDTH),
         "height": round(HEIGHT),
     }
