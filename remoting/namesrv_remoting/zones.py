@@ -7,7 +7,6 @@ zone has none.
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
@@ -93,7 +92,6 @@ def _has_master(group: BrokerData) -> bool:
 # -- the setting ------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)
 def read_zone_fallback(text: str) -> ZoneFallback:
     """The rules in a text such as `zone-1>zone-2;masters=2`; an empty text has none. Raises ValueError."""
     neighbours: dict[str, tuple[str, ...]] = {}
