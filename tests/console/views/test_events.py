@@ -60,10 +60,10 @@ def test_one_act_on_several_servers_is_one_line() -> None:
 def test_event_is_a_sentence_in_each_language(name: str, fields: dict[str, Any], text: str) -> None:
     """The sentence has no raw field, and each language has it."""
     subject: Mapping[str, Any] = {"broker_name": "broker-a"} if name in ("route", "write_permission") else BROKER
-    said = sentence(Event(1, name, 0, {**subject, **fields}))
+    found = sentence(Event(1, name, 0, {**subject, **fields}))
 
-    assert said is not None
-    key, values = said
+    assert found is not None
+    key, values = found
     assert catalogue("en").text(f"event.{key}", **values) == text
     assert all(catalogue(language).text(f"event.{key}", **values) for language in LANGUAGES)
 
