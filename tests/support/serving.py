@@ -52,6 +52,9 @@ class RecordingListener:
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         self.refused.append((connection.id, error.reason, str(error)))
 
+    def may_be_idle(self, connection: ServerConnection) -> bool:
+        return connection.peer.role == "broker"
+
     @property
     def reasons(self) -> list[str]:
         return [reason for _, reason, _ in self.refused]
@@ -76,9 +79,8 @@ class Serving:
         return peer
 
     def _met(self) -> int:
-        return len(self.listener.opened) + sum(
-            self.server.refusals[key] for key in ("connections", "connections_per_ip", "memory")
-        )
+        refused = [why for why in self.listener.reasons if why in ("connections", "connections_per_ip", "memory")]
+        return len(self.listener.opened) + len(refused)
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
         [found] = [one for one in self.server.connections.values() if one.peer.address == peer.address]
@@ -128,7 +130,6 @@ def server_of(
         slots=ConnectionSlots(replace(LIMITS, **limits), budget or MemoryBudget(512 * 1024 * 1024), {}),
         fast_path=FastPathOf(fast_path),
         tls=tls or ServerTls(),
-        may_be_idle=lambda connection: connection.peer.role == "broker",
     )
 
 

@@ -23,6 +23,7 @@ class Deadlines:
         "_spare_seconds",
         "frame_ends",
         "last_read",
+        "waiting_since",
         "write_ends",
     )
 
@@ -37,6 +38,8 @@ class Deadlines:
         self.frame_ends = NEVER
         # seconds by which `frame_ends` may still be extended
         self._spare_seconds = 0.0
+        # time since which the server lets the connection wait for its share of the event loop; NEVER while it reads
+        self.waiting_since = NEVER
         # time at which the peer has to have read its responses
         self.write_ends = NEVER
         self._is_in_handshake = False
@@ -68,6 +71,20 @@ class Deadlines:
         self._spare_seconds -= extension
         self.frame_ends += extension
         return extension > 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the server lets the connection wait, so that it reads nothing from the peer."""
+        return self.waiting_since != NEVER
+
+    def wait_began(self, now: float) -> None:
+        """The server stops reading until the connection has a share of the event loop again."""
+        self.waiting_since = now
+
+    def wait_ended(self, now: float) -> None:
+        """Extend the deadline by the wait, during which the server did not read."""
+        self.extend(now - self.waiting_since)
+        self.waiting_since = NEVER
 
     def _start(self, now: float, seconds: float) -> None:
         self.frame_ends = now + seconds if seconds else NEVER

@@ -2,8 +2,7 @@
 
 import asyncio
 import errno
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import count
@@ -43,6 +42,10 @@ class ConnectionListener(Protocol):
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer violated the protocol or a limit; its connection is being closed."""
 
+    def may_be_idle(self, connection: ServerConnection) -> bool:
+        """True for connections that registered a broker: the idle timeout does not apply to them."""
+        ...
+
 
 @dataclass(eq=False, repr=False)
 class RemotingServer:
@@ -61,10 +64,6 @@ class RemotingServer:
     # all admitted connections, with their limits and the memory budget
     slots: ConnectionSlots
     tls: ServerTls = field(default_factory=ServerTls)
-    # true for connections that registered a broker: the idle timeout does not apply to them
-    may_be_idle: Callable[[ServerConnection], bool]
-    # reason of a refusal -> number of refusals, for metrics
-    refusals: Counter[str] = field(default_factory=Counter, init=False)
     # sums over all connections since the start, closed ones included
     bytes_received: int = field(default=0, init=False)
     bytes_sent: int = field(default=0, init=False)
@@ -199,9 +198,12 @@ class RemotingServer:
         self.listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Count a refusal, and notify the listener."""
-        self.refusals[error.reason] += 1
+        """Notify the listener of a refusal."""
         self.listener.connection_refused(connection, error)
+
+    def may_be_idle(self, connection: ServerConnection) -> bool:
+        """True for connections that registered a broker, as the listener knows."""
+        return self.listener.may_be_idle(connection)
 
     async def _sweep(self, lateness: float) -> None:
         # After a late iteration, input that arrived in time may be unread, so the lateness is subtracted.

@@ -177,8 +177,6 @@ class ServerConnection(asyncio.Protocol):
     id: int
     peer: Peer = field(default_factory=Peer)
     opened_wall: float = field(init=False)
-    # False once no response can reach the peer any more
-    is_open: bool = field(default=True, init=False)
     # the share of this peer's address in each iteration of the loop
     read_share: AddressShare = field(init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
@@ -191,8 +189,6 @@ class ServerConnection(asyncio.Protocol):
     # True while received input waits to be processed: complete frames, or the beginning of one. It waits until the peer
     # has read its responses, until earlier requests have begun or ended, or for the share of its address.
     _is_behind: bool = field(default=False, init=False)
-    # monotonic time since which this connection waits for the next iteration of the loop; NEVER while it does not wait
-    _waiting_since: float = field(default=NEVER, init=False)
 
     def __post_init__(self) -> None:
         """Create the receiver, deadlines and queue from the owner's limits and clock."""
@@ -207,6 +203,11 @@ class ServerConnection(asyncio.Protocol):
         return (
             f"<ServerConnection [{self.id} from {peer.address} | {peer.role or 'silent'} | {peer.requests} requests]>"
         )
+
+    @property
+    def is_open(self) -> bool:
+        """False once no response can reach the peer any more."""
+        return self._transport is None or not self._transport.is_closing()
 
     @property
     def last_read(self) -> float:
@@ -292,7 +293,6 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed; requests in the queue are still carried out, as a peer that disconnects expects."""
         self._stop_receiving()
-        self.is_open = False
         self._owner.read_shares.leave(self.read_share)
         self._owner.connection_closed(self, "reset" if exc else "closed")
         self._memory.close()
@@ -301,14 +301,12 @@ class ServerConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection once all written data is sent."""
-        self.is_open = False
         self._stop_receiving()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close the connection at once; unsent data is lost."""
-        self.is_open = False
         self._stop_receiving()
         if self._transport is not None:
             self._transport.abort()
@@ -387,7 +385,7 @@ class ServerConnection(asyncio.Protocol):
         waits_for_memory = self._receiver.state is State.HEADER
         if deadlines.write_ends < now:
             self._give_up_slow_reader()
-        elif deadlines.frame_ends < min(now, self._waiting_since):
+        elif deadlines.frame_ends < min(now, deadlines.waiting_since):
             if waits_for_memory:
                 self._decline_frame()
             # The rest of the frame may have arrived in time and be unread: the next sweep checks again.
@@ -425,7 +423,7 @@ class ServerConnection(asyncio.Protocol):
         A single large response does not close the connection: more than 64 KiB of earlier data have to be unsent.
         """
         transport = self._transport
-        if transport is None or not self.is_open:
+        if transport is None or transport.is_closing():
             return
         if self._all_sent is not None and self._leaves_too_much_unread(len(data)):
             self._give_up_slow_reader()
@@ -676,26 +674,25 @@ class ServerConnection(asyncio.Protocol):
     def _throttle(self) -> None:
         """Resume reading while there is room for requests of this peer, else pause reading."""
         transport = self._transport
-        if transport is None or not self.is_open or transport.is_closing():
+        if transport is None or transport.is_closing():
             return
         has_room = self._is_refused or self._has_room
         if has_room and self._is_behind:
             self._wait()
-        wants = has_room and self._waiting_since == NEVER and self._receiver.state is not State.HEADER
+        wants = has_room and not self._deadlines.is_waiting and self._receiver.state is not State.HEADER
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # the transport was closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
         """Read nothing until `_read_on` is called, in the next iteration in which the address has a share left."""
-        if self._waiting_since == NEVER:
-            self._waiting_since = self._owner.clock.monotonic()
+        if not self._deadlines.is_waiting:
+            self._deadlines.wait_began(self._owner.clock.monotonic())
             self.read_share.wait(self._read_on)
 
     def _read_on(self) -> None:
         """Continue after `_wait`: handle frames that still wait, or read from the socket again."""
-        self._deadlines.extend(self._owner.clock.monotonic() - self._waiting_since)
-        self._waiting_since = NEVER
+        self._deadlines.wait_ended(self._owner.clock.monotonic())
         if not self._is_behind:
             self.read_share.spend(COPIED_READ_COST)
         elif self._owner.scheduler.has_waiting(self):

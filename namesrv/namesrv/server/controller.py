@@ -397,7 +397,6 @@ class NamesrvController:
             tasks=tasks,
             slots=ConnectionSlots(namesrv.limits.server, namesrv.budget, namesrv.connections),
             tls=namesrv.certificates.tls,
-            may_be_idle=lambda connection: connection.id in namesrv.manager.tables.connections.brokers_on,
             fast_path=namesrv.fast_path,
             read_shares=ReadShares(namesrv.limiter.count),
             scheduler=namesrv.scheduler,

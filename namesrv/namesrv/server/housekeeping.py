@@ -138,6 +138,10 @@ class Housekeeping:
             # Clients get no routes now.
             event(logger, logging.ERROR, "ready_without_brokers", reason=reason)
 
+    def may_be_idle(self, connection: ServerConnection) -> bool:
+        """True for connections over which a broker is registered."""
+        return connection.id in self._namesrv.manager.tables.connections.brokers_on
+
     def connection_opened(self, connection: ServerConnection) -> None:
         """Log an admitted connection."""
         event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer.address)

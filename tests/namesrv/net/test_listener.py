@@ -111,7 +111,7 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
             assert await (await served.connect()).at_end()
             message = f"too many connections{what}, limit 2"
             assert (number, reason, message) == served.listener.refused[-1]
-        assert (served.server.refusals, served.listener.closed) == ({reason: 2}, [])
+        assert (served.listener.reasons, served.listener.closed) == ([reason] * 2, [])
         assert await is_served(second)
         if what:
             reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
