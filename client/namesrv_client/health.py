@@ -10,14 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, cast
 
+from namesrv_remoting.aio.tls import is_tls_failure
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, TlsRequiredError
 from namesrv_remoting.health import LEVELS, SILENT_SHARE, GroupHealth, Kind, Level, group_health
 
 # Frozen: the server does not respond in time, although no error says that it is unreachable.
-ServerState = Literal["asking", "ready", "not_ready", "draining", "answers", "refuses", "frozen", "unreachable"]
+# Tls_failed: either side refuses the other's TLS, or only one side uses TLS.
+ServerState = Literal[
+    "asking", "ready", "not_ready", "draining", "answers", "refuses", "tls_failed", "frozen", "unreachable"
+]
 
 # Cluster and broker name.
 GroupKey = tuple[str, str]
@@ -31,6 +35,7 @@ _OF_SERVERS: Final[Mapping[ServerState, Kind]] = {
     "asking": "server_asked",
     "unreachable": "server_unreachable",
     "frozen": "server_frozen",
+    "tls_failed": "tls_failed",
     "refuses": "server_refuses",
 }
 # Commands that look closer at a server.
@@ -194,6 +199,8 @@ def state_of(info: ServerInfo | None) -> ServerState:
 
 def failure_state(error: RemotingError) -> ServerState:
     """The state of a server whose last request failed."""
+    if isinstance(error, TlsRequiredError) or is_tls_failure(error.__cause__):
+        return "tls_failed"
     if isinstance(error, ResponseError):
         return "refuses"
     return "frozen" if isinstance(error, RequestTimeoutError) else "unreachable"

@@ -53,7 +53,7 @@ class ServerView:
     since: float = 0.0
     # The reason that the server is unreachable.
     error: str | None = None
-    # State of a server that is not reachable: unreachable, frozen or refuses.
+    # State of a server that is not reachable.
     failure: ServerState = "unreachable"
     # False: Apache's server; None: not known yet.
     is_native: bool | None = None

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from namesrv_remoting.codes import ResponseCode
 
 NOT_READY_REMARK: Final = "name server not ready"
+TLS_REQUIRED_REMARK: Final = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
 
 
 class RemotingError(Exception):
@@ -68,6 +69,10 @@ class NotReadyError(SystemError_):
         super().__init__(remark, ext_fields=ext_fields)
 
 
+class TlsRequiredError(SystemError_):
+    """Code 1: the request arrived in plain text, and the server accepts TLS only."""
+
+
 class SystemBusyError(ResponseError):
     """Code 2: the server is overloaded; try again later."""
 
@@ -120,6 +125,8 @@ def response_error(code: int, remark: str | None, ext_fields: Mapping[str, str] 
     """The exception for a response with this code and remark."""
     if code == ResponseCode.SYSTEM_ERROR and remark == NOT_READY_REMARK:
         return NotReadyError(ext_fields=ext_fields)
+    if code == ResponseCode.SYSTEM_ERROR and remark == TLS_REQUIRED_REMARK:
+        return TlsRequiredError(remark, ext_fields=ext_fields)
     if code in _BY_CODE:
         return _BY_CODE[code](remark, ext_fields=ext_fields)
     return OtherResponseError(code, remark, ext_fields=ext_fields)

@@ -27,8 +27,10 @@ DEFAULT_BACKOFF: Final = Backoff()
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailure:
-    """A failed connect: its reason and time, the number of failures in a row, and the time of the next attempt."""
+    """A failed connect: its cause and time, the number of failures in a row, and the time of the next attempt."""
 
+    cause: Exception
+    # The cause in words.
     reason: str
     at: float
     failures: int

@@ -60,6 +60,7 @@ def reporting(*own: ServerProblem, ready: bool = True) -> Server:
         (Server("s1", "asking"), Problem("server_asked", "s1"), "unknown"),
         (Server("s1", "unreachable", "refused"), Problem("server_unreachable", "s1", why="refused"), "critical"),
         (Server("s1", "frozen", "no answer"), Problem("server_frozen", "s1", why="no answer"), "critical"),
+        (Server("s1", "tls_failed", "expired"), Problem("tls_failed", "s1", why="expired"), "critical"),
         (Server("s1", "refuses", "denied"), Problem("server_refuses", "s1", why="denied"), "unknown"),
         (Server("s1", "ready", refusal="denied"), Problem("not_reported", "s1", why="denied"), "unknown"),
         (

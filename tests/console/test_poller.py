@@ -1,14 +1,19 @@
 """The poller's requests, and its views of servers that hang, restart, refuse requests or are Apache's."""
 
+import html
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from namesrv_console.poller import changed_topics
 from namesrv_console.state import ServerView
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.extensions import Event
 from tests.support.apache_server import ApacheFront
+from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.ctl import address_of
 from tests.support.fake_clock import passing
@@ -150,6 +155,40 @@ async def test_refused_requests_are_shown(network: str, state: str, says: str, t
 
         assert says in overview
         assert await requests_within(server, 10.0) < 70
+
+
+@pytest.mark.parametrize(
+    ("server_mode", "client_tls", "says"),
+    [
+        ("enforcing", "off", "plain text received, but this server requires TLS"),
+        ("off", "trusting", "the server does not speak TLS"),
+        (
+            "enforcing",
+            "trusting others",
+            "certificate is refused: unable to get local issuer certificate",
+        ),
+        ("expired", "trusting", "the server's certificate is refused: certificate has expired"),
+        ("demanding", "trusting", "the server requires a client certificate"),
+    ],
+)
+async def test_reason_of_a_tls_failure_is_shown(server_mode: str, client_tls: str, says: str, tmp_path: Path) -> None:
+    """The page says what is wrong with TLS, and does not call the server unreachable or its access denied."""
+    ca = Authority(tmp_path)
+    expires = datetime.now(UTC) - timedelta(days=2) if server_mode == "expired" else None
+    settings: dict[str, Any] = {} if server_mode == "off" else ca.issue("server", expires=expires).server_settings
+    settings["tls_mode"] = "off" if server_mode == "off" else "enforcing"
+    if server_mode == "demanding":
+        settings |= {"tls_client_auth": "require", "tls_ca_file": str(ca.ca_file)}
+    trusted = {"off": {}, "trusting": ca.client(), "trusting others": Authority(tmp_path, "others").client()}
+    async with (
+        namesrv_in_process(tmp_path / "data", **settings) as server,
+        console(server.clock, server.where, tls=TlsClientSettings(**trusted[client_tls])) as shown,
+    ):
+        await passing(server.clock, lambda: view(shown).state == "tls_failed")
+        overview = html.unescape(await shown.text("/"))
+
+        assert "no TLS connection to 1 server" in overview
+        assert says in overview
 
 
 def route_event(revision: int, *topics: str, count: int | None = None) -> Event:

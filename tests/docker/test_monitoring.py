@@ -45,7 +45,7 @@ def alert_expressions() -> Iterator[str]:
 
 # Problems that only a client of several servers can see.
 OF_CLIENTS: set[Kind] = {
-    *("server_refuses", "not_reported", "server_asked"),
+    *("server_refuses", "tls_failed", "not_reported", "server_asked"),
     # An alert on a server that cannot be scraped covers one that hangs, and an alert on lost brokers a whole group.
     *("server_frozen", "group_gone"),
     # Alerts compare the number of brokers only.

@@ -13,6 +13,6 @@ def test_delay_is_random_below_a_doubling_bound() -> None:
 
 def test_failure_contains_its_age_and_the_remaining_delay() -> None:
     """A call refused during the delay gets the reason, its age, and the remaining time."""
-    failure = ConnectFailure("connection refused", at=100.0, failures=3, retry_at=104.0)
+    failure = ConnectFailure(OSError(), "connection refused", at=100.0, failures=3, retry_at=104.0)
 
     assert failure.since(101.5) == "connection refused, 1.5 s ago; next attempt in 2.5 s"

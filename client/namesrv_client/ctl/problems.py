@@ -39,6 +39,7 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
     ),
     "server_unreachable": ("unreachable{lasts}", "its clients use other servers, or the routes they have"),
     "server_frozen": ("does not respond{lasts}", "its clients use other servers, or the routes they have"),
+    "tls_failed": ("no TLS connection{lasts}", "peers with the same TLS settings cannot use it; its state is unknown"),
     "server_refuses": ("access denied{lasts}", "its state is unknown"),
     "not_reported": ("health of the broker groups is unknown", "a group may be without a master"),
     "server_asked": ("no response yet", "its state is unknown"),

@@ -4,19 +4,17 @@ import asyncio
 import ssl
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import Literal, cast
 
 from namesrv.net.protocol import ServerConnection, refusal
 from namesrv.net.proxy_header import read_proxy_header
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
-from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemoteProtocolError
 from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
 from namesrv_remoting.serializers import decode_frame
 
 TlsMode = Literal["off", "permissive", "enforcing"]
-
-_PLAIN_REFUSED: Final = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
 
 
 @dataclass(slots=True)
@@ -137,5 +135,5 @@ class TlsDetector(asyncio.Protocol):
                 # The bytes are not a request either: the connection is closed without a response.
                 pass
             else:
-                self._connection.write(refusal(request.serialize_type, request.opaque, _PLAIN_REFUSED))
-        self._connection.refuse(RemoteProtocolError(_PLAIN_REFUSED, reason="tls"))
+                self._connection.write(refusal(request.serialize_type, request.opaque, TLS_REQUIRED_REMARK))
+        self._connection.refuse(RemoteProtocolError(TLS_REQUIRED_REMARK, reason="tls"))

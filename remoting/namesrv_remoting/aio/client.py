@@ -90,7 +90,7 @@ class RemotingClient:
         Raises:
             ResponseError: the server refused; the class is that of the response's code.
             RequestTimeoutError: no response in time, connecting included.
-            ConnectError: no connection could be made, now or a moment ago.
+            ConnectError: no connection could be made, now or a moment ago; the cause is the error of the last attempt.
             ConnectionClosedError: the connection ended before the response arrived; the request may have been carried
                 out. The cause is a RemoteProtocolError if the server violated the protocol.
             LocalProtocolError: the request cannot be encoded.
@@ -165,7 +165,7 @@ class RemotingClient:
         if self._attempt is None:
             failure, now = self._failure, self.clock.monotonic()
             if self.fail_fast and failure is not None and now < failure.retry_at:
-                raise ConnectError(f"no connection to {self.address}: {failure.since(now)}")
+                raise ConnectError(f"no connection to {self.address}: {failure.since(now)}") from failure.cause
             self._attempt = asyncio.create_task(self._connect())
         attempt = self._attempt
         # asyncio.wait, because awaiting the task would cancel it for all callers when one caller is cancelled.
@@ -174,7 +174,7 @@ class RemotingClient:
             raise self._is_closed()
         outcome = attempt.result()
         if isinstance(outcome, ConnectFailure):
-            raise ConnectError(f"no connection to {self.address}: {outcome.reason}")
+            raise ConnectError(f"no connection to {self.address}: {outcome.reason}") from outcome.cause
         return outcome
 
     async def _connect(self) -> ClientConnection | ConnectFailure:
@@ -190,7 +190,7 @@ class RemotingClient:
             pause = self.backoff.pause_seconds(failures, self.random_unit())
             reason = why_lost(error) if self.tls is None else why_not_connected(error)
             reason = reason or f"timed out after {self.connect_timeout_seconds} s"
-            self._failure = ConnectFailure(reason, now, failures, now + pause)
+            self._failure = ConnectFailure(error, reason, now, failures, now + pause)
             return self._failure
         finally:
             self._attempt = None

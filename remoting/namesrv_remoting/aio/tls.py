@@ -281,6 +281,13 @@ def why_lost(error: Exception) -> str:
     return str(error)
 
 
+def is_tls_failure(error: BaseException | None) -> bool:
+    """True for an error of TLS itself; a connection that ended during a handshake says nothing about TLS."""
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return False
+    return isinstance(error, ssl.SSLError | TlsError)
+
+
 def _words(error: Exception) -> str:
     """The reason of an SSLError in lower case, without file and line of the OpenSSL source."""
     reason = getattr(error, "reason", None)

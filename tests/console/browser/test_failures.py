@@ -201,7 +201,8 @@ FAILURES: Final = {
         ONLY_IS_GOOD,
     ),
     "tls mismatch": Failure(
-        tls_mismatch, "unknown", "Unknown 1 server denies access", "grey", "this server requires TLS", ONLY_IS_GOOD,
+        tls_mismatch, "critical", "Critical no TLS connection to 1 server", "bad", "this server requires TLS",
+        ONLY_IS_GOOD,
     ),
     "expired certificate": Failure(
         expired_certificate, "warning", "Warning 1 certificate runs out", "late", "expired 2.0 days ago",

@@ -80,8 +80,8 @@ class Seen:
     def state_at(self, now: float) -> str:
         """The state in words."""
         failure = None if self.error is None else failure_state(self.error)
-        if failure in ("refuses", "unreachable"):
-            return failure
+        if failure is not None and failure != "frozen":
+            return failure.replace("_", " ")
         if self.is_silent(now):
             return f"no answer for {lasting(now - self.answered_at)}"
         return self.state or "connecting"
