@@ -253,8 +253,8 @@ class ServerLink:
                 self._becomes("connecting", error=self.state.last_error)
             return
         self._state.registration_accepted(registered.boot_id)
-        what = "all topics" if change is None else f"{len(change.changed) + len(change.deleted)} changed topics"
-        _registration_logger.debug("registered %s with %s", what, self.address)
+        what = "all" if change is None else len(change.changed) + len(change.deleted)
+        _registration_logger.debug("registered topics with %s: %s", self.address, what)
         self._becomes("registered")
         if self._unsent.is_complete and self._useless is None:
             self.settled.set()

@@ -7,8 +7,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from namesrv_client.ctl.output import counted
+
 LANGUAGES: Final = ("en", "zh")
 _ACCEPTED: Final = re.compile(r"\s*([a-z]{2,3})(?:-[^;,]*)?\s*(?:;\s*q=([0-9.]+))?\s*", re.ASCII | re.IGNORECASE)
+
+
+class _Count(int):
+    """A number in a text: `{count}` becomes 1,234, and `{count:topic}` becomes "1 topic" or "1,234 topics"."""
+
+    def __format__(self, noun: str) -> str:
+        number = int(self)
+        return counted(number, noun) if noun else f"{number:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +31,8 @@ class Catalogue:
     def text(self, key: str, /, **values: object) -> str:
         """The text of a key, with its placeholders filled. Raises KeyError if the key is unknown."""
         found = self.texts[key]
-        return found.format(**values) if values else found
+        counts = {name: _Count(value) for name, value in values.items() if isinstance(value, int)}
+        return found.format(**values | counts) if values else found
 
 
 @cache

@@ -108,8 +108,8 @@ async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_
     ):
         await (await one.connect()).register(MASTER, registration("T", "U"))
         await passing(one.clock, lambda: report(shown).verdict.brokers == 1)
-        assert "brokers: 1, topics: 2, servers: 2, with expected differences" in await shown.text("/")
+        assert "1 broker, 2 topics, 2 servers, with expected differences" in await shown.text("/")
 
         await (await two.connect()).register(MASTER, registration("T", "U"))
         await passing(one.clock, lambda: report(shown).verdict.agrees)
-        assert "brokers: 1, topics: 2, servers: 2, which agree" in await shown.text("/")
+        assert "1 broker, 2 topics, 2 servers agree" in await shown.text("/")

@@ -97,7 +97,7 @@ class Output:
         lines = page.splitlines()
         height = self._console.height
         if len(lines) > height - 1:
-            lines[height - 2 :] = [f"... {len(lines) - height + 2} more lines"]
+            lines[height - 2 :] = [f"... {counted(len(lines) - height + 2, 'more line')}"]
         begin = HOME if self._has_painted else CLEAR
         self._has_painted = True
         return begin + "".join(f"{line}{ERASE_LINE}\n" for line in lines) + ERASE_BELOW

@@ -46,7 +46,7 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
     "broker_gone": ("the broker has left", "{topics} have one broker fewer"),
     "server_not_ready": ("not ready", "clients get no routes from it"),
     "missing_broker": ("missing", "clients of this server cannot reach it for {topics}"),
-    "disagreement": ("{count} differences between servers", "clients of different servers get different routes"),
+    "disagreement": ("{differences} between servers", "clients of different servers get different routes"),
     "write_removed": ("write permission removed by an operator", "producers do not write to {affected}"),
     "disk_failing": ("a file cannot be written", "it will lack changes after a restart"),
     "memory_budget": ("memory is nearly used up", "it refuses large registrations and connections soon"),
@@ -72,12 +72,13 @@ def words_of(problem: Problem) -> tuple[str, str]:
     affected = f"its {topics}" if problem.count else "its topics"
     if problem.affected is not None:
         affected = affected_text(problem.affected)
-    return what.format(lasts=lasts, count=problem.count), consequence.format(affected=affected, topics=topics)
+    differences = counted(problem.count, "difference")
+    return what.format(lasts=lasts, differences=differences), consequence.format(affected=affected, topics=topics)
 
 
 def affected_text(affected: Affected) -> str:
     """The queues, for example "8 of 24 write queues of 4 topics"."""
-    queues = f"{affected.write_queues:,} of {affected.all_write_queues:,} write queues"
+    queues = f"{affected.write_queues:,} of {counted(affected.all_write_queues, 'write queue')}"
     return f"{queues} of {affected.topic or counted(affected.topics, 'topic')}"
 
 

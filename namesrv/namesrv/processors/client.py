@@ -110,7 +110,7 @@ class ClientProcessor:
     @contextlib.contextmanager
     def _watched(self, connection: ServerConnection, count: int) -> Iterator[None]:
         if not connection.reserve(count * _WATCHED_BYTES):
-            raise SystemBusyError(f"no memory for a watch of {count} topics")
+            raise SystemBusyError(f"no memory for a watch (topics: {count})")
         try:
             yield
         finally:

@@ -122,6 +122,8 @@ class Readiness:
         """Why the server is ready or not, as a text for people."""
         is_ready, left = self.is_ready(now), self._ready_at - now
         if self.expects_brokers and not self._missing and not self._is_lost:
+            if self._expected_count == 1:
+                return "ready: the expected broker is back"
             return f"ready: all {self._expected_count} expected brokers are back"
         if not self.expects_brokers:
             return "ready: no brokers expected"
@@ -131,7 +133,8 @@ class Readiness:
         names = [str(broker) for broker in self.missing[:NAMED_BROKERS]]
         if len(self._missing) > NAMED_BROKERS:
             names.append(f"and {len(self._missing) - NAMED_BROKERS} more")
-        missing = f"{len(self._missing)} of {self._expected_count} expected brokers: {', '.join(names)}"
+        noun = "expected broker" if self._expected_count == 1 else "expected brokers"
+        missing = f"{len(self._missing)} of {self._expected_count} {noun}: {', '.join(names)}"
         if is_ready:
             return f"ready: waited {self._wait_seconds:g} s, without {missing}"
         return f"not ready: waiting {left:.0f} s more for {missing}"

@@ -177,7 +177,7 @@ def heartbeat_intervals(bins: Sequence[Row]) -> Chart:
 
     def says(item: Row) -> str:
         to = "more" if item["to_pct"] is None else f"{item['to_pct']:g} %"
-        return f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} intervals"
+        return f"{item['from_pct']:g} % to {to} of the expiry: {counted(item['count'], 'interval')}"
 
     bars = [
         {
@@ -208,7 +208,7 @@ def heartbeat_intervals(bins: Sequence[Row]) -> Chart:
     total = sum(item["count"] for item in bars)
     return Chart(
         title="Intervals between the heartbeats of brokers",
-        description=f"{total:,} intervals; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
+        description=f"{counted(total, 'interval')}; {near:,} of them in bins beyond two thirds of the broker's expiry.",
         spec=spec_of(
             bars,
             230,

@@ -87,7 +87,7 @@ def test_problems_of_groups_are_below_the_servers() -> None:
 
     what = "critical: c/a: no master is registered; producers cannot write to its 4 topics"
     assert shown[3] == f"s1: {what}; see `namesrvctl brokers --name a`"
-    assert many[7] == "... 1 more problems"
+    assert many[7] == "... 1 more problem"
 
 
 async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "not a valid time: &#39;nonsense&#39;" in broken
     assert "Change Route 2023-11-14T22:17:25 vm 2" in route
     assert "\N{MINUS SIGN} broker-a :0 no route 2023-11-14T22:13:20 vm 1 + broker-a :0 broker-a :0" in route
-    assert "1 of 1 connections had an old route." in route
-    assert "0 of 1 connections had an old route." in before
+    assert "1 of 1 connection had an old route." in route
+    assert "0 of 1 connection had an old route." in before
     assert "As logged 2 m 33 s" in what_if
     assert "With these settings 1 m 33 s" in what_if
     assert "Client staleness (p99, upwards) against false evictions" in what_if
@@ -98,7 +98,7 @@ async def test_hostile_names_are_text(tmp_path: Path) -> None:
         ]
 
     assert "alert(1)" in pages[0]
-    assert "1 connections had" in pages[1]
+    assert "1 connection had" in pages[1]
     for page in pages:
         assert "<script>alert" not in page
         assert not set(page) & {"\u202e", "\x1b"}

@@ -37,6 +37,7 @@ def test_one_act_on_several_servers_is_one_line() -> None:
     ("name", "fields", "text"),
     [
         ("register", {"kind": "full", "topics": 4}, "c1/broker-a/0 registered with 4 topics"),
+        ("register", {"kind": "full", "topics": 1}, "c1/broker-a/0 registered with 1 topic"),
         (
             "evict",
             {"reason": "silent", "silent_ms": 124_023},

@@ -157,7 +157,7 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
         opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
         known = {"boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
         request = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
-        refused = (2, "no memory for a watch of 40000 topics")
+        refused = (2, "no memory for a watch (topics: 40000)")
         assert (await peer.call(PULL, None, request, spelling="native")).outcome == refused
         await server.clock.advance(61)
         assert list((await peer.response_to(opaque)).value["routes"]) == []

@@ -165,7 +165,7 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
     caplog.clear()
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path) as server:
-        reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+        reason = "not ready: waiting 45 s more for 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
         assert [{"reason": reason}] == logged(caplog, "waiting")
         info = (await (await server.connect()).call(20002, spelling="native")).value
         assert (False, reason) == (info["ready"], info["readiness"])
@@ -179,7 +179,7 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
         assert "[+] registered: no broker, although" in str(readiness(server.namesrv)[2])
         await (await server.connect()).register(B)
         assert not server.namesrv.is_ready_without_brokers()
-    waited = "ready: waited 45 s, without 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+    waited = "ready: waited 45 s, without 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
     assert [{"reason": waited}] == logged(caplog, "ready") == logged(caplog, "ready_without_brokers")
     async with namesrv_in_process(tmp_path) as server:
         assert [missing.broker_name for missing in server.namesrv.readiness.missing] == ["broker-b"]

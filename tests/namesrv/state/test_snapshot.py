@@ -85,18 +85,18 @@ def test_damaged_file_that_cannot_be_set_aside_logs_a_warning(tmp_path: Path, ca
     ("expected", "wait", "now", "reason"),
     [
         ([], 45.0, 1_000.0, "ready: no brokers expected"),
-        ([MASTER], 0.0, 1_000.0, "ready: waited 0 s, without 1 of 1 expected brokers: c/broker-a/0 at 10.0.0.1:10911"),
+        ([MASTER], 0.0, 1_000.0, "ready: waited 0 s, without 1 of 1 expected broker: c/broker-a/0 at 10.0.0.1:10911"),
         (
             [MASTER],
             45.0,
             1_045.0,
-            "ready: waited 45 s, without 1 of 1 expected brokers: c/broker-a/0 at 10.0.0.1:10911",
+            "ready: waited 45 s, without 1 of 1 expected broker: c/broker-a/0 at 10.0.0.1:10911",
         ),
         (
             [MASTER],
             45.0,
             1_044.9,
-            "not ready: waiting 0 s more for 1 of 1 expected brokers: c/broker-a/0 at 10.0.0.1:10911",
+            "not ready: waiting 0 s more for 1 of 1 expected broker: c/broker-a/0 at 10.0.0.1:10911",
         ),
     ],
 )

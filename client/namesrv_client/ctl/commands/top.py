@@ -16,7 +16,7 @@ from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_word
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, cell, lasting, speaks_unicode, table
+from namesrv_client.ctl.output import Output, Report, cell, counted, lasting, speaks_unicode, table
 from namesrv_client.ctl.problems import code_of, document_of, line_of
 from namesrv_client.ctl.running import run, show
 from namesrv_client.ctl.servers import Servers, reason
@@ -240,7 +240,8 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     if sum(widths) + 2 * (len(heads) - 1) > width:
         cells = [_broker_cells(row, silent, _age) for row in shown]
     brokers = table(heads, cells) if cells else [Text("no brokers", style="dim")]
-    left_out = [Text(f"... {len(rows) - len(shown)} more brokers", style="dim")] if len(shown) < len(rows) else []
+    hidden = len(rows) - len(shown)
+    left_out = [Text(f"... {counted(hidden, 'more broker')}", style="dim")] if hidden else []
     servers = table(_SERVER, [_server_cells(one, now) for one in seen])
     return [*servers, *remarks, Text(""), *brokers, *left_out]
 
@@ -250,7 +251,7 @@ def _problem_lines(seen: Sequence[Seen], now: float) -> list[RenderableType]:
     of_groups = [one for one in problems_in(seen, now) if one.group is not None]
     shown = [Text(line_of(one), style=_LEVEL_STYLES.get(one.level, "yellow")) for one in of_groups[:_PROBLEM_LINES]]
     left_out = len(of_groups) - len(shown)
-    return [*shown, *([Text(f"... {left_out} more problems", style="dim")] if left_out else [])]
+    return [*shown, *([Text(f"... {counted(left_out, 'more problem')}", style="dim")] if left_out else [])]
 
 
 def _server_cells(seen: Seen, now: float) -> list[object]:
