@@ -27,7 +27,7 @@ if command -v flock >/dev/null 2>&1; then
 fi
 
 : >"$into/absent.new"
-for tool in java javac mvn go; do
+for tool in java javac mvn go prometheus; do
     if ! command -v "$tool" >/dev/null 2>&1; then
         echo "$tool" >>"$into/absent.new"
         echo "interop: $tool IS NOT INSTALLED ON THIS MACHINE, tests that need it are skipped" >&2
