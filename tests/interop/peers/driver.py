@@ -75,12 +75,14 @@ class Driver(JavaProcess):
         assert not self.errors(), self.errors()
 
     def send(self, name: str, topic: str, count: int, prefix: str) -> set[str]:
-        """Send `prefix-0` and so on, one after the other; returns the acknowledged bodies."""
+        """Send `prefix-0` and so on, one after the other; returns the bodies that this call got acknowledged."""
+        before = len(self.events("acked", name=name))
         self._finish(name, f"send {name} {topic} {count} {prefix}", "sent")
         for entry in self.events("failed", name=name):
             # pytest shows this output beside the assertion that misses the message.
             _LOG.warning("not sent: %s", entry)
-        return {body for body in self.bodies("acked", name=name) if body.startswith(f"{prefix}-")}
+        acked = self.events("acked", name=name)[before:]
+        return {entry["body"] for entry in acked if entry["body"].startswith(f"{prefix}-")}
 
     def start_stream(self, name: str, topic: str, prefix: str, *, interval_ms: int = 20) -> None:
         """Send `prefix-0` and so on until it is halted."""
