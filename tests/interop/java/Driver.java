@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -31,7 +32,7 @@ import org.apache.rocketmq.remoting.RPCHook;
  * send NAME TOPIC COUNT PREFIX                           send PREFIX-0 to PREFIX-(n-1)  -> acked | failed ..., sent
  * stream NAME TOPIC PREFIX INTERVAL_MS                   send until halted              -> acked | failed ...
  * halt NAME                                              end the stream                 -> sent
- * queues NAME TOPIC                                      what may be written to         -> queues
+ * queues NAME TOPIC                                      what may be written to         -> queues | unrouted
  * consumer NAME NAMESRVS GROUP TOPIC [KEY=VALUE...]      from the first message on      -> started, received ...
  * close NAME                                             end a producer or consumer     -> closed
  * quit                                                   end, as the end of stdin does
@@ -192,12 +193,26 @@ public final class Driver {
         }
     }
 
-    private static void queues(String name, String topic) throws Exception {
+    private static void queues(String name, String topic) {
         List<String> found = new ArrayList<>();
-        for (MessageQueue queue : PRODUCERS.get(name).fetchPublishMessageQueues(topic)) {
-            found.add(queue.getBrokerName() + ":" + queue.getQueueId());
+        try {
+            for (MessageQueue queue : PRODUCERS.get(name).fetchPublishMessageQueues(topic)) {
+                found.add(queue.getBrokerName() + ":" + queue.getQueueId());
+            }
+        } catch (MQClientException e) {
+            say("unrouted", "name", name, "topic", topic, "error", textOf(e));
+            return;
         }
         say("queues", "name", name, "topic", topic, "queues", found);
+    }
+
+    /** The texts of an exception and its causes, as a log has them. */
+    private static String textOf(Throwable error) {
+        StringBuilder text = new StringBuilder(error.toString());
+        for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
+            text.append("\nCaused by: ").append(cause);
+        }
+        return text.toString();
     }
 
     private static void close(String name) {

@@ -84,6 +84,11 @@ class Driver(JavaProcess):
         acked = self.events("acked", name=name)[before:]
         return {entry["body"] for entry in acked if entry["body"].startswith(f"{prefix}-")}
 
+    def why_unrouted(self, name: str, topic: str) -> str:
+        """The exception, with its causes, that a producer gets when it requests the queues of a topic."""
+        self._finish(name, f"queues {name} {topic}", "unrouted")
+        return str(self.events("unrouted", name=name)[-1]["error"])
+
     def start_stream(self, name: str, topic: str, prefix: str, *, interval_ms: int = 20) -> None:
         """Send `prefix-0` and so on until it is halted."""
         self.write_line(f"stream {name} {topic} {prefix} {interval_ms}")
