@@ -1,0 +1,57 @@
+"""Java clients notice nothing when `--client-connection-max-age` closes their connections, and use every server."""
+
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.waiting import until_equal
+from tests.interop.test_java_client import LOST_CONNECTION
+from tests.support.daemon import Daemon
+
+_CLOSES: Final = 4
+
+
+@pytest.fixture(scope="module")
+def daemon_flags() -> tuple[str, ...]:
+    """Flags with which the connection of a client is closed at 4 to 6 s."""
+    return ("--client-connection-max-age=5", "--log-level=debug")
+
+
+def test_no_send_fails_over_several_closes(
+    two_daemons: tuple[Daemon, Daemon], name_servers: list[str], clients: Driver, tmp_path: Path
+) -> None:
+    """A stream and its consumer go on, and a producer of new topics gets each route, while connections are closed.
+
+    Each server closes connections several times, so the clients have moved between the servers. A connection is closed
+    while no request is under way. Java sends the next request at any time, so that it may be lost with the connection;
+    then the application sends again.
+    """
+    with Broker(tmp_path / "broker", name_servers) as broker:
+        for daemon in two_daemons:
+            daemon.wait_for("broker_registered", broker_name=broker.booted().name)
+        for name in ("writer", "explorer"):
+            clients.start_producer(name, name_servers, poll=500)
+        assert len(clients.send("writer", "stream", 1, "first")) == 1
+        clients.start_consumer("reader", name_servers, "stream", poll=500)
+        clients.start_stream("writer", "stream", "s")
+        closed = [len(daemon.lines("connection_closed")) for daemon in two_daemons]
+
+        def closes() -> list[int]:
+            return [len(daemon.lines("connection_closed")) - n for daemon, n in zip(two_daemons, closed, strict=True)]
+
+        for number in count():
+            sent = clients.send("explorer", f"topic-{number}", 1, "m")
+            if not sent:
+                clients.excuse(LOST_CONNECTION)
+                assert clients.send("explorer", f"topic-{number}", 1, "m")
+            if min(closes()) >= _CLOSES:
+                break
+        clients.halt_stream("writer")
+
+        assert clients.failures() == []
+        until_equal(clients.bodies("acked", name="writer"), partial(clients.bodies, "received", name="reader"))
