@@ -14,6 +14,7 @@ import msgspec
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.compressed import write_compressed
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.extensions import MAX_STATE_BYTES, heartbeat_state
@@ -57,6 +58,7 @@ class BrokerIdentity:
         # sequence number of the last registration that was sent to any server
         self.registration_seq = 0
         self._state = state
+        self._advertised = AdvertisedAddresses(settings.advertised, settings.advertised_ha)
 
     def next_registration_seq(self) -> int:
         """Count up the registration sequence, and return the number for the next registration."""
@@ -67,6 +69,13 @@ class BrokerIdentity:
         """All topics for a registration, and the data version of exactly these topics."""
         topics, version = self.table.snapshot()
         return self.as_registered(topics), version
+
+    def native_body(self, change: TopicChange | None) -> RegisterBrokerBody:
+        """The content of a native registration: all topics, or only the changed ones."""
+        if change is None:
+            return RegisterBrokerBody(*self.topics(), {}, None, (), self._advertised)
+        topics, version = self.as_registered(change.changed), self.table.data_version
+        return RegisterBrokerBody(topics, version, {}, None, change.deleted, self._advertised)
 
     def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
         """Topics as a registration sends them: without write permission while draining."""
@@ -194,13 +203,8 @@ class NativeDialect(Dialect):
         return (response.ext_fields or {}).get("boot_id")
 
     async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
-        identity = self._identity
-        if change is None:
-            fields, content = {"kind": "full"}, RegisterBrokerBody(*identity.topics(), {}, None)
-        else:
-            topics, version = identity.as_registered(change.changed), identity.table.data_version
-            fields, content = {"kind": "delta"}, RegisterBrokerBody(topics, version, {}, None, change.deleted)
-        body = encode_native_body(content)
+        fields = {"kind": "full" if change is None else "delta"}
+        body = encode_native_body(self._identity.native_body(change))
         if len(body) <= COMPRESS_BYTES:
             return fields, body
         return {**fields, "compressed": "true"}, await asyncio.to_thread(zlib.compress, body)

@@ -22,6 +22,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from namesrv_broker_agent.topics import by_name
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_remoting.bodies.advertised import check_advertised
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
@@ -45,6 +46,14 @@ def _checked_address(address: str) -> str:
 
 Name = Annotated[str, AfterValidator(_checked_name)]
 Address = Annotated[str, AfterValidator(_checked_address)]
+
+
+def _checked_advertised(addresses: dict[str, str]) -> dict[str, str]:
+    check_advertised(addresses)
+    return addresses
+
+
+Advertised = Annotated[dict[str, str], AfterValidator(_checked_advertised)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -59,6 +68,10 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     broker_id: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
     # the address from which slaves replicate
     ha_server_addr: Address | None = None
+    # the addresses of the broker, and of its HA server, for peers on other networks: name of an address view of the
+    # NameServers -> address
+    advertised: Advertised = Field(default_factory=dict)
+    advertised_ha: Advertised = Field(default_factory=dict)
     # the broker's zone, for clients that ask only for the brokers of their own zone
     zone_name: Name | None = None
     # True: the slave with the smallest id acts as master while the master is gone
@@ -85,6 +98,13 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     refresh_seconds: Seconds = REFRESH_SECONDS
     # the file that keeps topics and their DataVersion over restarts of the broker
     state_file: PathArgument | None = None
+
+    @field_validator("protocol")
+    @classmethod
+    def _carries_advertised(cls, protocol: str, known: ValidationInfo) -> str:
+        if protocol == "rocketmq" and (known.data.get("advertised") or known.data.get("advertised_ha")):
+            raise ValueError("advertised addresses need the native protocol")
+        return protocol
 
     @field_validator("expiry_seconds")
     @classmethod

@@ -5,7 +5,7 @@ maps its responses with the view of each peer, and `namesrvctl views` shows the 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 
 from namesrv_remoting.access import BrokerAddresses, Network, Patterns, read_networks
 from namesrv_remoting.addresses import address_of, is_endpoint
+from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_remoting.typed_toml import FileError, read_toml
 
@@ -39,6 +40,10 @@ class BrokerIdentity(NamedTuple):
     cluster: str
     broker_name: str
     broker_id: int
+
+
+# Returns the addresses that the broker with these names advertises, if it is registered at this address.
+AdvertisedOf = Callable[[BrokerIdentity, str], AdvertisedAddresses]
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,7 +87,8 @@ class AddressView:
     accounts: Patterns | None = None
     certificates: Patterns | None = None
     listeners: Patterns | None = None
-    # True if addresses without a rule are left out of responses; otherwise they are shown as registered
+    # True if addresses without a rule, which the broker does not advertise for this view either, are left out of
+    # responses; otherwise they are shown as registered
     hides_others: bool = False
 
     def is_for(self, viewer: Viewer) -> bool:
@@ -95,25 +101,25 @@ class AddressView:
             and (self.listeners is None or self.listeners.match(viewer.listener))
         )
 
-    def address(self, broker: BrokerIdentity, registered: str) -> str | None:
-        """The address of a broker in this view; None if it is left out."""
+    def address(self, broker: BrokerIdentity, registered: str, advertised: Mapping[str, str]) -> str | None:
+        """The address of a broker in this view; None if it is left out.
+
+        `advertised` are the addresses that the broker itself says, by view. A rule of the file overrules them.
+        """
         for rule in self.rules:
             if rule.matches(broker, registered):
                 return rule.address(broker, registered)
-        return None if self.hides_others else registered
+        return advertised.get(self.name, None if self.hides_others else registered)
 
-    def group(self, group: BrokerData) -> BrokerData | None:
+    def group(self, group: BrokerData, advertised_of: AdvertisedOf) -> BrokerData | None:
         """A broker group in this view; None if no broker of it is left."""
-        addrs = {
-            broker_id: shown
-            for broker_id, addr in group.broker_addrs.items()
-            if (shown := self.address(BrokerIdentity(group.cluster, group.broker_name, broker_id), addr)) is not None
-        }
+        shown = self._addresses(group, advertised_of)
+        addrs = {broker_id: addr for broker_id, addr in shown.items() if addr is not None}
         return msgspec.structs.replace(group, broker_addrs=addrs) if addrs else None
 
-    def route(self, route: TopicRouteData) -> TopicRouteData | None:
+    def route(self, route: TopicRouteData, advertised_of: AdvertisedOf) -> TopicRouteData | None:
         """A route in this view; None if no broker of it is left."""
-        groups = [shown for group in route.broker_datas if (shown := self.group(group)) is not None]
+        groups = [shown for group in route.broker_datas if (shown := self.group(group, advertised_of)) is not None]
         if not groups:
             return None
         names = {group.broker_name for group in groups}
@@ -121,26 +127,38 @@ class AddressView:
             route,
             broker_datas=groups,
             queue_datas=[queues for queues in route.queue_datas if queues.broker_name in names],
-            filter_server_table=self._filter_servers(route),
+            filter_server_table=self._filter_servers(route, advertised_of),
         )
 
-    def clusters(self, info: ClusterInfo) -> ClusterInfo:
+    def clusters(self, info: ClusterInfo, advertised_of: AdvertisedOf) -> ClusterInfo:
         """All clusters in this view."""
-        groups = {name: shown for name, group in info.broker_addr_table.items() if (shown := self.group(group))}
+        groups = {
+            name: shown
+            for name, group in info.broker_addr_table.items()
+            if (shown := self.group(group, advertised_of)) is not None
+        }
         names = {
             cluster: [name for name in names if name in groups] for cluster, names in info.cluster_addr_table.items()
         }
         return ClusterInfo(groups, {cluster: kept for cluster, kept in names.items() if kept})
 
-    def _filter_servers(self, route: TopicRouteData) -> Mapping[str, Sequence[str]]:
+    def _addresses(self, group: BrokerData, advertised_of: AdvertisedOf) -> dict[int, str | None]:
+        """The addresses of a group's brokers by id; None for a broker that is left out."""
+        shown = {}
+        for broker_id, addr in group.broker_addrs.items():
+            broker = BrokerIdentity(group.cluster, group.broker_name, broker_id)
+            shown[broker_id] = self.address(broker, addr, advertised_of(broker, addr).broker_addr)
+        return shown
+
+    def _filter_servers(self, route: TopicRouteData, advertised_of: AdvertisedOf) -> Mapping[str, Sequence[str]]:
         """The filter servers by the broker's address in this view; the servers have no rules of their own."""
         servers = route.filter_server_table
         if not servers:
             return {}
         by_shown = {}
         for group in route.broker_datas:
-            for broker_id, addr in group.broker_addrs.items():
-                shown = self.address(BrokerIdentity(group.cluster, group.broker_name, broker_id), addr)
+            for broker_id, shown in self._addresses(group, advertised_of).items():
+                addr = group.broker_addrs[broker_id]
                 if shown is not None and addr in servers:
                     by_shown[shown] = servers[addr]
         return by_shown
@@ -210,8 +228,6 @@ def parse_address_views(text: str) -> AddressViews:
 
 def _view(written: _FileView, problems: list[str]) -> AddressView:
     where = f"view {written.name}"
-    if not written.brokers and written.others == "show":
-        problems.append(f"{where}: changes no address: it has no brokers, and others is show")
     return AddressView(
         name=written.name,
         rules=tuple(_rules(where, written.brokers, problems)),

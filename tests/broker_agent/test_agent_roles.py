@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from namesrv_broker_agent import BrokerAgent, MasterInfo
+from namesrv_broker_agent import BrokerAgent, MasterInfo, TopicConfig
+from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from tests.support import agents
 from tests.support.fake_clock import FakeClock, passing, until
@@ -163,3 +164,24 @@ async def test_change_of_the_smallest_id_runs_a_callback(tmp_path: Path) -> None
         end()
         await until(lambda: len(notices) == 2)
         assert ((1, agents.ADDR, M1.master_addr), 1_000.0, M1) == (notices[1], clock.monotonic(), agent.master)
+
+
+async def test_every_registration_has_the_advertised_addresses(tmp_path: Path) -> None:
+    """A change of topics keeps them; an agent that is started again without them removes them."""
+    how: dict[str, Any] = {
+        "advertised": {"outside": "203.0.113.7:30911"},
+        "advertised_ha": {"outside": "203.0.113.7:30912"},
+    }
+
+    async with agents.real(tmp_path, **how) as it:
+        tables, topic = it.server.namesrv.manager.tables, TopicConfig("refunds", 2, 2)
+        ((_, live),) = tables.broker_live_table.items()
+        assert live.advertised == AdvertisedAddresses(how["advertised"], how["advertised_ha"])
+        await it.agent.create_topic(topic)
+        await until(lambda: agents.queues(it.server, "refunds") is not None)
+        assert next(iter(tables.broker_live_table.values())).advertised == live.advertised
+
+        await it.agent.stop()
+        async with agents.running(it.clock, it.server.where) as again:
+            await again.registered()
+            assert next(iter(tables.broker_live_table.values())).advertised == AdvertisedAddresses()

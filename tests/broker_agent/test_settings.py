@@ -15,6 +15,7 @@ BROKER = "".join(f'{name} = "{value}"\n' for name, value in NEEDED.items())
 TOPIC = BROKER + '[[topics]]\ntopic_name = "T"\n'
 
 
+NOT_A_PORT = "is not a host and port (for example 203.0.113.7:30911)"
 NAMELESS = "must be 1 to 255 printable characters without blanks"
 
 
@@ -36,6 +37,10 @@ NAMELESS = "must be 1 to 255 printable characters without blanks"
         ("heartbeat_seconds", 0, "input should be greater than 0"),
         ("heartbeat_seconds", 86_401, "input should be less than or equal to 86400"),
         ("heartbeat_seconds", float("nan"), "input should be a finite number"),
+        ("advertised", {"outside": "h"}, f"view outside: 'h' {NOT_A_PORT}"),
+        ("advertised_ha", {"outside": "h:0"}, f"view outside: 'h:0' {NOT_A_PORT}"),
+        ("advertised", {"": "h:1"}, "name of a view of 0 characters: must be 1 to 255"),
+        ("advertised", {str(number): "h:1" for number in range(17)}, "17 views, limit 16"),
         ("expiry_seconds", 30, "must be longer than heartbeat_seconds (30)"),
         ("max_backoff_seconds", 61, "input should be less than or equal to 60"),
         ("client_poll_seconds", -1, "input should be greater than or equal to 0"),
@@ -49,6 +54,12 @@ def test_wrong_value_is_named(field: str, value: object, message: str) -> None:
         AgentSettings(**{**NEEDED, field: value})
 
 
+def test_advertised_addresses_need_the_native_protocol() -> None:
+    """Apache's server would ignore them."""
+    with pytest.raises(ValueError, match=r"^protocol: 'rocketmq': advertised addresses need the native protocol$"):
+        AgentSettings(**NEEDED, advertised={"outside": "h:1"}, protocol="rocketmq")
+
+
 def test_all_errors_are_reported_together() -> None:
     """One error lists every wrong setting."""
     wrong: dict[str, Any] = {"broker_name": "", "broker_id": -1, "colour": "red"}
@@ -58,6 +69,9 @@ def test_all_errors_are_reported_together() -> None:
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AgentSettings(**wrong)
+
+
+OUTSIDE = {"outside": "203.0.113.7:30911"}
 
 
 @pytest.fixture
@@ -73,6 +87,7 @@ def test_whole_file(path: Path) -> None:
         + """\
 heartbeat_seconds = 10
 state_file = "topics.json"
+advertised = { outside = "203.0.113.7:30911" }
 
 [[topics]]
 topic_name = "orders"
@@ -87,7 +102,7 @@ topic_name = "счета"
     )
 
     assert read_config(path) == AgentConfig(
-        AgentSettings(**NEEDED, heartbeat_seconds=10.0, state_file=Path("topics.json")),
+        AgentSettings(**NEEDED, heartbeat_seconds=10.0, state_file=Path("topics.json"), advertised=OUTSIDE),
         (TopicConfig("orders", 8, 4, 2, 1), TopicConfig("счета", 16, 16, 6, 0)),
     )
 

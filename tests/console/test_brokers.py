@@ -35,10 +35,12 @@ async def seen(server: InProcess, shown: Shown, broker: Broker) -> None:
 
 
 async def test_broker_page_shows_age_and_expiry(tmp_path: Path) -> None:
-    """The age is by the server's monotonic clock; the broker's reported state stands beside it."""
+    """The age is by the server's monotonic clock; the reported state and addresses stand beside it."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
-        await peer.register(MASTER, native_registration("T"), spelling="native", agentId="agent-1")
+        advertised = {"broker_addr": {"outside": "h:1"}, "ha_server_addr": {"outside": "h:2"}}
+        body = native_registration("T", advertised=advertised)
+        await peer.register(MASTER, body, spelling="native", agentId="agent-1")
         await peer.call(904, MASTER.ext, native({"state": {"disk": 0.5}}), spelling="native")
         await seen(server, shown, MASTER)
         began = shown.console.observed.cluster.servers[0].brokers[BrokerKey("cluster-1", "broker-a", 0)].last_seen_at
@@ -50,6 +52,7 @@ async def test_broker_page_shows_age_and_expiry(tmp_path: Path) -> None:
         for page in (every, one):
             assert "seen 14.9 s ago, expires in 1 m 45 s" in page
             assert "10.0.0.1:10911" in page
+        assert "10.0.0.1:10911 outside h:1 outside HA h:2" in one
         assert "disk 0.5" in one
 
 

@@ -43,7 +43,7 @@ def test_brokers_are_published_where_the_outside_view_shows_them() -> None:
         command = dict(pairwise(SERVICES[name]["command"]))
         broker = BrokerIdentity(command["--cluster"], command["--name"], int(command["--id"]))
         registered = f"{command['--advertise']}:{command['--port']}"
-        assert [f"{view.address(broker, registered)}:{command['--port']}"] == reach["services"][name]["ports"]
+        assert [f"{view.address(broker, registered, {})}:{command['--port']}"] == reach["services"][name]["ports"]
     for name in NAMESERVERS:
         environ = reach["services"][name]["environment"]
         settings = Settings(data_dir=Path(), listeners=environ["NAMESRV_LISTENERS"])

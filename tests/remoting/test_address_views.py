@@ -3,6 +3,7 @@
 import pytest
 
 from namesrv_remoting.address_views import AddressView, BrokerIdentity, Viewer, parse_address_views
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.typed_toml import FileError
 
@@ -46,6 +47,11 @@ B = BrokerData("c1", "broker-b", {0: "192.168.0.1:10911"})
 ELSEWHERE = BrokerData("c2", "broker-c", {0: "192.168.0.2:10911"})
 
 
+def nothing(broker: BrokerIdentity, address: str) -> AdvertisedAddresses:
+    """No broker advertises addresses."""
+    return NOTHING_ADVERTISED
+
+
 def view(name: str) -> AddressView:
     """A view of the file."""
     return next(view for view in parse_address_views(FILE).views if view.name == name)
@@ -86,7 +92,23 @@ def test_first_view_for_a_peer_counts(viewer: Viewer, name: str | None) -> None:
 )
 def test_address_in_a_view(name: str, broker: BrokerIdentity, registered: str, shown: str | None) -> None:
     """The first rule that matches counts; addresses without a rule are shown or hidden, as `others` says."""
-    assert view(name).address(broker, registered) == shown
+    assert view(name).address(broker, registered, {}) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "broker", "shown"),
+    [
+        ("outside", BrokerIdentity("c1", "broker-b", 0), "b.mq.example.com:31911"),
+        ("outside", BrokerIdentity("c1", "broker-b", 1), "203.0.113.7:30911"),
+        ("partner", BrokerIdentity("c1", "broker-b", 1), None),
+        ("factory", BrokerIdentity("c1", "broker-b", 1), "192.168.0.1:10911"),
+    ],
+)
+def test_advertised_address_in_a_view(name: str, broker: BrokerIdentity, shown: str | None) -> None:
+    """The address that the broker says for a view comes after the rules of the view, and before `others`."""
+    advertised = {"outside": "203.0.113.7:30911", "elsewhere": "203.0.113.8:1"}
+
+    assert view(name).address(broker, "192.168.0.1:10911", advertised) == shown
 
 
 def test_route_in_a_view() -> None:
@@ -94,12 +116,12 @@ def test_route_in_a_view() -> None:
     queues = [QueueData(name, 4, 4, 6, 0) for name in ("broker-a", "broker-c")]
     servers = {"10.0.0.1:10911": ("10.0.0.1:1",), "192.168.0.2:10911": ("192.168.0.2:1",)}
 
-    shown = view("outside").route(TopicRouteData([A, ELSEWHERE], queues, servers, "order"))
+    shown = view("outside").route(TopicRouteData([A, ELSEWHERE], queues, servers, "order"), nothing)
 
     addrs = {0: "broker-a-0.mq.example.com:30911", 1: "broker-a-1.mq.example.com:30911"}
     group = BrokerData("c1", "broker-a", addrs)
     assert shown == TopicRouteData([group], queues[:1], {addrs[0]: ("10.0.0.1:1",)}, "order")
-    assert view("outside").route(TopicRouteData([ELSEWHERE], queues[1:])) is None
+    assert view("outside").route(TopicRouteData([ELSEWHERE], queues[1:]), nothing) is None
 
 
 def test_clusters_in_a_view() -> None:
@@ -107,7 +129,7 @@ def test_clusters_in_a_view() -> None:
     info = ClusterInfo({"broker-b": B, "broker-c": ELSEWHERE}, {"c1": ["broker-b"], "c2": ["broker-c"]})
 
     shown = BrokerData("c1", "broker-b", {0: "b.mq.example.com:31911"})
-    assert view("outside").clusters(info) == ClusterInfo({"broker-b": shown}, {"c1": ["broker-b"]})
+    assert view("outside").clusters(info, nothing) == ClusterInfo({"broker-b": shown}, {"c1": ["broker-b"]})
 
 
 @pytest.mark.parametrize(
@@ -116,7 +138,6 @@ def test_clusters_in_a_view() -> None:
         ("views = 1", "views: expected array, got int"),
         ("x = 1", "unknown field x"),
         ("[[views]]", "views[0]: object missing required field name"),
-        ('[[views]]\nname = "a"', "view a: changes no address: it has no brokers, and others is show"),
         ('[[views]]\nname = "a"\nothers = "hide"\n' * 2, "view a: the name is used twice"),
         ('[[views]]\nname = "a"\nothers = "x"', "views[0].others: invalid enum value 'x'"),
         (

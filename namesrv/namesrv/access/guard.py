@@ -184,6 +184,24 @@ class AccessGuard:
                     readable.append(topic)
         return readable
 
+    def check_advertised(self, request: Request, addresses: Iterable[str]) -> None:
+        """Refuse a registration that advertises an address at which the account could not register the broker.
+
+        Raises AccessRefusedError.
+        """
+        account = self.file.accounts.get(request.account)
+        if account is None:
+            # The rules are only observed, and the missing account is noted already.
+            return
+        (needed,) = permissions_needed(request.command, ())
+        wanted = (needed._replace(address=address) for address in addresses)
+        refused = next((each for each in wanted if not account.may_for_some_topic(each)), None)
+        if refused is not None:
+            error = _not_allowed(account, refused)
+            self._refused(request, error)
+            if self.enforces:
+                raise error
+
     # -- identification -----------------------------------------------------------------------------------------------
 
     async def _identify(self, request: Request, signer_of: SignerOf) -> tuple[Account, Recipe | None]:

@@ -70,7 +70,9 @@ class AdminProcessor:
         """Handle GET_BROKER_CLUSTER_INFO (106)."""
         clusters = {cluster: sorted(names) for cluster, names in self._tables.cluster_addr_table.items()}
         info, view = ClusterInfo(self._tables.broker_addr_table, clusters), self._namesrv.views.of_request(request)
-        return Reply(dialect_of(request.command).encode(info if view is None else view.clusters(info)))
+        if view is not None:
+            info = view.clusters(info, self._tables.advertised_of)
+        return Reply(dialect_of(request.command).encode(info))
 
     async def wipe_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
         """Handle WIPE_WRITE_PERM_OF_BROKER (205)."""

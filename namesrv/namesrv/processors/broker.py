@@ -98,10 +98,11 @@ class BrokerProcessor:
         """The addresses of a slave's master, in the view of the slave."""
         view = self._namesrv.views.of_request(request)
         master, ha = result.master_addr, result.ha_server_addr
-        if view is not None:
+        if view is not None and master is not None:
             broker = BrokerIdentity(header.cluster_name, header.broker_name, MASTER_ID)
-            master = None if master is None else view.address(broker, master)
-            ha = None if ha is None else view.address(broker, ha)
+            advertised = self._manager.tables.advertised_of(broker, master)
+            master = view.address(broker, master, advertised.broker_addr)
+            ha = None if ha is None else view.address(broker, ha, advertised.ha_server_addr)
         return RegisterBrokerResponseHeader(master_addr=master, ha_server_addr=ha)
 
     async def _order_config(self, request: Request) -> Mapping[str, str] | None:
@@ -136,6 +137,8 @@ class BrokerProcessor:
             body = await run_in_steps(steps)
             if request.check_topics is not None:
                 await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
+            if self._namesrv.guard is not None:
+                self._namesrv.guard.check_advertised(request, body.advertised.addresses)
             result = await self._manager.register(self._registration(request, header, body, digest))
             await run_in_steps(emptied(body.topic_configs))
         return result
@@ -237,7 +240,7 @@ class BrokerProcessor:
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         view = self._namesrv.views.of_request(request)
         if group is not None and view is not None:
-            group = view.group(group)
+            group = view.group(group, self._manager.tables.advertised_of)
         addrs = {} if group is None else group.broker_addrs
         members = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
         return Reply(dialect_of(request.command).encode(members))

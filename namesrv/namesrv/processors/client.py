@@ -52,7 +52,7 @@ class ClientProcessor:
         route = self._namesrv.encoded_routes.json.route(header.topic)
         view = self._namesrv.views.of_request(request)
         if route is not None and view is not None:
-            route = view.route(route)
+            route = view.route(route, self._namesrv.manager.tables.advertised_of)
         # A response without a route is logged as well: the client learns from it that the last broker is gone.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:

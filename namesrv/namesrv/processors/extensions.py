@@ -12,6 +12,7 @@ from namesrv.observability.health import ServerState, server_problems
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import (
     BrokersResponse,
@@ -147,6 +148,7 @@ class ExtensionProcessor:
                 connection=live.connection_id,
                 protocol="msgpack" if live.is_native else "rocketmq",
                 state=None if live.state is None else dict(live.state),
+                advertised=None if live.advertised == NOTHING_ADVERTISED else live.advertised,
             )
             async for part in in_parts(sorted(tables.broker_live_table.items()), _SLICE)
             for key, live in part

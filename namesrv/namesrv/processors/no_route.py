@@ -59,7 +59,7 @@ def _loss(lost: LostRoute, view: AddressView | None) -> str:
     key, live = lost.eviction.key, lost.eviction.live
     identity = BrokerIdentity(key.cluster_name, live.broker_name, live.broker_id)
     name = f"{cut(live.broker_name, _SHOWN_CHARACTERS)} of cluster {cut(key.cluster_name, _SHOWN_CHARACTERS)}"
-    if view is not None and view.address(identity, key.broker_addr) is None:
+    if view is not None and view.address(identity, key.broker_addr, live.advertised.broker_addr) is None:
         name = f"a broker that address view {cut(view.name, _SHOWN_CHARACTERS)} hides"
     match lost.eviction.reason:
         case "silent":

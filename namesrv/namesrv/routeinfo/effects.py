@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+from msgspec import to_builtins
+
 from namesrv.routeinfo.records import HEARTBEAT_SECONDS, BrokerAddrInfo, BrokerLiveInfo, Reason
 from namesrv.routeinfo.rows import QueueRow, SharedStep, difference, queues_of
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.requests import AccessClass
 
 Level = Literal["debug", "info", "warning"]
@@ -511,6 +514,8 @@ class MinBrokerIdChanged(Effect):
     recipients: tuple[str, ...]
     ha_broker_addr: str | None = None
     offline_broker_addr: str | None = None
+    # The addresses that the broker at `offline_broker_addr` advertised.
+    offline_advertised: AdvertisedAddresses = NOTHING_ADVERTISED
 
     def fields(self) -> dict[str, Any]:
         """Return the group, its smallest id, and the members to notify."""
@@ -545,6 +550,7 @@ def _registration(live: BrokerLiveInfo) -> dict[str, Any]:
         "expiry_ms": round(live.expiry_seconds * 1000),
         "agent_id": live.agent_id,
         "connection": live.connection_id,
+        **({"advertised": to_builtins(live.advertised)} if live.advertised != NOTHING_ADVERTISED else {}),
     }
 
 
@@ -566,7 +572,8 @@ def _queues(row: QueueRow) -> list[dict[str, Any]]:
 
 
 def _characters(key: BrokerAddrInfo, live: BrokerLiveInfo) -> int:
-    texts: Iterable[str | None] = (*key, live.broker_name, live.ha_server_addr, live.agent_id)
+    advertised = (*live.advertised.views, *live.advertised.addresses)
+    texts: Iterable[str | None] = (*key, live.broker_name, live.ha_server_addr, live.agent_id, *advertised)
     return sum(len(text or "") for text in texts)
 
 

@@ -76,7 +76,12 @@ def plan_removal(
     if options.notify_min_broker_id_changed and group.enable_acting_master and min(addrs) != min(group.broker_addrs):
         recipients = tuple(addr for _, addr in sorted(addrs.items()))
         changes.notice = MinBrokerIdChanged(
-            name, min(addrs), addrs[min(addrs)], recipients, offline_broker_addr=key.broker_addr
+            name,
+            min(addrs),
+            addrs[min(addrs)],
+            recipients,
+            offline_broker_addr=key.broker_addr,
+            offline_advertised=live.advertised,
         )
     return changes
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from namesrv.routeinfo import acting_master
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.topic import DataVersion
 
@@ -54,6 +55,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     state: Mapping[str, Any] | None = None
     # The account that registered the broker, if accounts exist.
     account: str = ""
+    advertised: AdvertisedAddresses = NOTHING_ADVERTISED
 
     def expires_at(self) -> float:
         """Return the last moment at which the broker counts as alive."""
@@ -80,6 +82,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
             self.is_native,
             self.state if state is None else state,
             self.account,
+            self.advertised,
         )
 
 

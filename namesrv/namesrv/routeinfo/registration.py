@@ -155,6 +155,7 @@ def _live_entry(registration: Registration, name: str, now: float, generation: i
         registration.registration_seq,
         registration.is_native,
         account=registration.account,
+        advertised=registration.body.advertised,
     )
 
 

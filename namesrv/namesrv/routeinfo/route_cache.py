@@ -110,7 +110,7 @@ class RouteCache(Generic[T]):
         if route is not None and zone:
             route = fallback.route(route, zone_name).route
         if route is not None and view is not None:
-            route = view.route(route)
+            route = view.route(route, self.tables.advertised_of)
         return None if route is None else self._keep(topic, row, key, *self.encode(route))
 
     def _has_broker_in(self, row: TopicRow, zone: str) -> bool:

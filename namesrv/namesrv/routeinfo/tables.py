@@ -9,6 +9,8 @@ from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
 from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
+from namesrv_remoting.address_views import BrokerIdentity
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
 
@@ -104,6 +106,20 @@ class RouteTables:
         group = self.broker_addr_table.get(broker_name)
         return {} if group is None else group.broker_addrs
 
+    def advertised_of(self, broker: BrokerIdentity, broker_addr: str) -> AdvertisedAddresses:
+        """Return the addresses that a broker advertises, if it is registered at this address."""
+        for cluster, names in self.cluster_addr_table.items():
+            # A group keeps its first cluster's name when a broker of it registers under another one. In a cluster with
+            # a broker of that name, another broker may have the address.
+            live = (
+                self.broker_live_table.get(BrokerAddrInfo(cluster, broker_addr))
+                if broker.broker_name in names
+                else None
+            )
+            if live is not None and live.broker_name == broker.broker_name:
+                return live.advertised
+        return NOTHING_ADVERTISED
+
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Insert or replace a live entry."""
         known = self.broker_live_table.get(key)
@@ -149,7 +165,7 @@ class RouteTables:
         """Prepare changes, yielding about every millisecond; they must be the next changes to be applied."""
         groups, known = changes.groups, self.broker_addr_table
         groups_before = {name: known.get(name) for name, group in groups.items() if known.get(name) != group}
-        moved = groups.keys() if self._changes_filter_servers(changes) else groups_before.keys()
+        moved = groups.keys() if self._changes_more_than_groups(changes) else groups_before.keys()
         # A changed broker group also changes routes of topics whose queues stay; no row contains a dropped group.
         moved_groups = [name for name in moved if groups[name] is not None]
         yield from self.revisions.settle()
@@ -157,12 +173,18 @@ class RouteTables:
         topics.row_changes.groups_before.update(groups_before)
         return Prepared(changes, topics)
 
-    def _changes_filter_servers(self, changes: Changes) -> bool:
-        """True if the changes modify the filter servers of a broker."""
-        known = self.filter_server_table
-        return any(known.get(key, ()) != servers for key, servers in changes.filter_servers.items()) or any(
-            key in known for key in changes.dropped
+    def _changes_more_than_groups(self, changes: Changes) -> bool:
+        """True if the changes modify the filter servers of a broker, or the addresses that it advertises."""
+        filter_servers = {**dict.fromkeys(changes.dropped, ()), **changes.filter_servers}
+        advertised = dict.fromkeys(changes.dropped, NOTHING_ADVERTISED)
+        advertised.update((key, live.advertised) for key, live in changes.live.items())
+        return any(self.filter_server_table.get(key, ()) != servers for key, servers in filter_servers.items()) or any(
+            self._advertised_by(key) != addresses for key, addresses in advertised.items()
         )
+
+    def _advertised_by(self, key: BrokerAddrInfo) -> AdvertisedAddresses:
+        live = self.broker_live_table.get(key)
+        return NOTHING_ADVERTISED if live is None else live.advertised
 
     def apply(self, prepared: Prepared) -> None:
         """Make the changes in one step, of which no other task sees a part."""

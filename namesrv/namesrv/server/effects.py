@@ -59,6 +59,7 @@ class EffectSink:
         match effect:
             case Registered() if effect.is_news:
                 self.readiness.broker_seen(effect.key.cluster_name, effect.live.broker_name, effect.live.broker_id)
+                self._show_unknown_views(effect)
             case Evicted():
                 self._close_if_silent(effect)
             case RouteChanged():
@@ -77,6 +78,15 @@ class EffectSink:
         if effect.event_name:
             moment = {"event": effect.event_name, "ts_ms": int(self.clock.wall() * 1000)}
             self.events.append({**moment, **about, **effect.fields()})
+
+    def _show_unknown_views(self, effect: Registered) -> None:
+        """Log the views that a broker newly advertises addresses for, and that the address views file does not have."""
+        before, live = effect.before, effect.live
+        if before is None or before.advertised != live.advertised:
+            known = {view.name for view in self.views.file.views}
+            unknown = [view for view in live.advertised.views if view not in known]
+            if unknown:
+                event(logger, logging.WARNING, "advertised_views_unknown", **identity(effect.key, live), views=unknown)
 
     def _close_if_silent(self, effect: Evicted) -> None:
         """Close the connection of a silent broker, unless the connection has other live brokers."""
@@ -111,18 +121,21 @@ class EffectSink:
         """The fields of a notice, with the addresses of a view."""
         group = self.tables.broker_addr_table.get(effect.broker_name)
         broker = BrokerIdentity("" if group is None else group.cluster, effect.broker_name, effect.min_broker_id)
+        advertised = self.tables.advertised_of(broker, effect.min_broker_addr)
 
-        def seen(broker: BrokerIdentity, addr: str | None) -> str | None:
-            return addr if addr is None or view is None else view.address(broker, addr)
+        def seen(broker: BrokerIdentity, addr: str | None, advertised: Mapping[str, str]) -> str | None:
+            return addr if addr is None or view is None else view.address(broker, addr, advertised)
 
         return NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=effect.min_broker_id,
             # Java leaves the name out, and its brokers do not need it.
             broker_name=effect.broker_name,
-            min_broker_addr=seen(broker, effect.min_broker_addr) or effect.min_broker_addr,
-            ha_broker_addr=seen(broker, effect.ha_broker_addr),
+            min_broker_addr=seen(broker, effect.min_broker_addr, advertised.broker_addr) or effect.min_broker_addr,
+            ha_broker_addr=seen(broker, effect.ha_broker_addr, advertised.ha_server_addr),
             # Brokers compare this address with that of their master only.
-            offline_broker_addr=seen(broker._replace(broker_id=MASTER_ID), effect.offline_broker_addr),
+            offline_broker_addr=seen(
+                broker._replace(broker_id=MASTER_ID), effect.offline_broker_addr, effect.offline_advertised.broker_addr
+            ),
         ).to_ext()
 
     async def _dial(self, addr: str, ext_fields: Mapping[str, str]) -> None:

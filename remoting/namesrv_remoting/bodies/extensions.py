@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
+from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, check_size, read_msgpack
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -306,6 +307,8 @@ class LiveBroker(msgspec.Struct):
     connection: int | None = None
     protocol: str | None = None
     state: dict[str, Scalar] | None = None
+    # None if the broker advertises no addresses for address views
+    advertised: AdvertisedAddresses | None = None
 
 
 class Reservation(msgspec.Struct):

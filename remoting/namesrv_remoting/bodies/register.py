@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses, check_advertised
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, inflate, read_json
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
@@ -48,7 +49,8 @@ class RegisterBrokerBody:
     """The content of a registration: topics, data version, static-topic mappings and filter servers.
 
     `filter_servers` None keeps the registered filter servers, an empty tuple removes them. A `data_version` of None (no
-    version was sent) equals no other version. `deleted_topics` is used by native deltas only.
+    version was sent) equals no other version. `deleted_topics` is used by native deltas only. `advertised` is used by
+    all native registrations, and replaces the addresses that the broker advertised before.
     """
 
     topic_configs: Sequence[TopicConfig] = ()
@@ -56,6 +58,7 @@ class RegisterBrokerBody:
     mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     filter_servers: tuple[str, ...] | None = ()
     deleted_topics: Sequence[str] = ()
+    advertised: AdvertisedAddresses = NOTHING_ADVERTISED
 
 
 class _Wrapper(msgspec.Struct):
@@ -81,6 +84,9 @@ _native_deleted: Final = msgspec.msgpack.Decoder(list[TopicName])
 _native_mappings: Final = msgspec.msgpack.Decoder(dict[TopicName, TopicQueueMappingInfo])
 _native_data_version: Final = msgspec.msgpack.Decoder(DataVersion | None)
 _native_filters: Final = msgspec.msgpack.Decoder(list[Name] | None)
+_native_advertised: Final = msgspec.msgpack.Decoder(AdvertisedAddresses)
+# Sixteen views, with addresses of the broker and of its HA server, take at most this.
+_MAX_ADVERTISED_BYTES: Final = 32 * 1024
 
 
 def is_zlib(body: bytes) -> bool:
@@ -158,6 +164,7 @@ class _PartialBody:
         self._mappings: dict[str, TopicQueueMappingInfo] = {}
         self._data_version: DataVersion | None = None
         self._filter_servers = filter_servers
+        self._advertised = NOTHING_ADVERTISED
 
     def of_json(self) -> dict[str, Member | Group]:
         """The members of a RegisterBrokerBody."""
@@ -195,6 +202,7 @@ class _PartialBody:
             ),
             "data_version": Member(_native_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
             "filter_server_list": Member(_native_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
+            "advertised": Member(_native_advertised, self._take_advertised, _MAX_ADVERTISED_BYTES),
         }
 
     def take_wrapper(self, wrapper: _Wrapper) -> None:
@@ -214,6 +222,7 @@ class _PartialBody:
             self._mappings,
             None if self._filter_servers is None else tuple(self._filter_servers),
             tuple(self._deleted),
+            self._advertised,
         )
 
     def _begin_wrapper(self) -> None:
@@ -236,6 +245,14 @@ class _PartialBody:
             self._by_key.update(topics)
         self._tally.check("topics", len(self._topics) + len(self._by_key))
 
+    def _take_advertised(self, advertised: AdvertisedAddresses) -> None:
+        for name in AdvertisedAddresses.__struct_fields__:
+            try:
+                check_advertised(getattr(advertised, name))
+            except ValueError as error:
+                raise BadRequestError(f"advertised.{name}: {error}") from error
+        self._advertised = advertised
+
     def _take_data_version(self, data_version: DataVersion | None) -> None:
         self._data_version = data_version and msgspec.convert(data_version, DataVersion, from_attributes=True)
 
@@ -249,13 +266,15 @@ class _PartialBody:
 
 def encode_native_body(body: RegisterBrokerBody) -> bytes:
     """The native body of a registration, not compressed."""
-    members = {
+    members: dict[str, object] = {
         "topic_configs": body.topic_configs,
         "data_version": body.data_version,
         "topic_queue_mapping_info_map": body.mappings,
         "filter_server_list": body.filter_servers,
         "deleted_topics": body.deleted_topics,
     }
+    if body.advertised != NOTHING_ADVERTISED:
+        members["advertised"] = body.advertised
     return NATIVE.encode(members)
 
 

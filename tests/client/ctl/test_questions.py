@@ -150,6 +150,7 @@ async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
         "ha_server_addr": "ha", "age_seconds": 2.5, "expires_in_seconds": 117.5, "expiry_seconds": 120.0,
         "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1, "write_removed": False,
         "agent_id": "28a95ec3", "registration_seq": 4, "connection": connection, "protocol": "msgpack", "state": state,
+            "advertised": None,
     } == found.json["servers"][0]["brokers"][0]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ctl import ctl, one_server, run
-from tests.support.namesrv_peer import MASTER, SLAVE
+from tests.support.namesrv_peer import MASTER, SLAVE, native_registration
 
 FILE = """
 [[views]]
@@ -65,3 +65,20 @@ async def test_explain_shows_the_addresses_of_a_peer(tmp_path: Path, file: str) 
     ]
     (found,) = inside.json["servers"]
     assert [broker["shown"] for broker in found["brokers"]] == ["10.0.0.1:10911", "10.0.0.2:10911"]
+
+
+async def test_explain_shows_advertised_addresses(tmp_path: Path, file: str) -> None:
+    """The address that a slave advertises for the view is shown, and a view that the file lacks is named."""
+    advertised = {"broker_addr": {"outside": "203.0.113.7:30911", "partner": "h:1"}}
+    async with one_server(tmp_path / "server") as (server, address):
+        peer = await server.connect()
+        await peer.register(SLAVE, native_registration(advertised=advertised), spelling="native")
+
+        outside = await ctl("-s", address, "views", "explain", file, "--from", "203.0.113.9")
+        listed = await ctl("-s", address, "brokers")
+
+    assert outside.cells[1:] == [["cluster-1", "broker-a", "1", "10.0.0.2:10911", "outside", "203.0.113.7:30911"]]
+    assert outside.err == (
+        "namesrvctl: no view partner in the file: addresses that broker-a advertised for it are not used\n"
+    )
+    assert listed.cells[1][3:5] == ["10.0.0.2:10911", "outside=203.0.113.7:30911 partner=h:1"]

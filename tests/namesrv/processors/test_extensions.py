@@ -221,6 +221,7 @@ async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
             "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP}, "topics": 3,
             "write_removed": True, "agent_id": None, "registration_seq": None,
             "connection": server.connection_of(peer).id, "protocol": "rocketmq", "state": None,
+            "advertised": None,
         },
         {
             "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
@@ -228,6 +229,7 @@ async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
             "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1,
             "write_removed": False, "agent_id": "28a95ec3", "registration_seq": 4,
             "connection": server.connection_of(agent).id, "protocol": "msgpack", "state": state,
+            "advertised": None,
         },
     ] == found["brokers"]  # fmt: skip
 

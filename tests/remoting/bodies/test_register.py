@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.compressed import write_compressed
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import (
@@ -393,7 +394,11 @@ def test_memory_is_estimated_before_decoding(body_bytes: int, compressed: bool, 
 @given(REGISTRATIONS, st.lists(NAMES, max_size=3).map(tuple))
 def test_round_trip(body: RegisterBrokerBody, deleted_topics: tuple[str, ...]) -> None:
     """A written registration is read back, in JSON, in sliced JSON, and natively."""
-    delta, written = replace(body, deleted_topics=deleted_topics), encode_json_body(body)
+    advertised = (
+        AdvertisedAddresses({"outside": "h:1"}, {"outside": "[::1]:2"}) if deleted_topics else NOTHING_ADVERTISED
+    )
+    delta = replace(body, deleted_topics=deleted_topics, advertised=advertised)
+    written = encode_json_body(body)
 
     assert delta == read_native(encode_native_body(delta))
     assert body == read(written) == read(b"{" + PAD + written[1:])

@@ -20,6 +20,7 @@ from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of
 from namesrv_client.ctl.running import Columns, absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers, reason
 from namesrv_client.health import Server, broker_of, failure_state, missing_brokers, problems, state_of
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
 from namesrv_remoting.codes import MASTER_ID, RequestCode
@@ -38,11 +39,19 @@ BrokerName = Annotated[
 Role = Literal["broker", "client", "admin"]
 
 
+def _advertised(broker: LiveBroker) -> str | None:
+    """The addresses that a broker advertises, as `view=address`; those of its HA server as `view/ha=address`."""
+    advertised = broker.advertised or NOTHING_ADVERTISED
+    ha = [(f"{view}/ha", address) for view, address in advertised.ha_server_addr.items()]
+    return " ".join(f"{view}={address}" for view, address in [*advertised.broker_addr.items(), *ha]) or None
+
+
 _LIVE: Final[Columns[LiveBroker]] = {
     "cluster": lambda broker: broker.cluster,
     "broker": lambda broker: broker.broker_name,
     "id": lambda broker: broker.broker_id,
     "address": lambda broker: broker.broker_addr,
+    "advertised": _advertised,
     "last seen": lambda broker: ago(broker.age_seconds),
     "expires in": lambda broker: lasting(broker.expires_in_seconds),
     "topics": lambda broker: broker.topics,
@@ -50,6 +59,8 @@ _LIVE: Final[Columns[LiveBroker]] = {
     "version": lambda broker: broker.data_version and broker.data_version.counter,
     "state": lambda broker: " ".join(f"{key}={cell(it).plain}" for key, it in (broker.state or {}).items()) or None,
 }
+# columns that usually have the same value on every server
+_SHARED: Final = ("advertised", "topics", "write removed", "version", "state")
 
 
 def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]:
@@ -75,12 +86,12 @@ def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]
         (
             *key,
             *(remaining(known.get(server)) for server in given),
-            *(on_all(column, known) for column in ("topics", "write removed", "version", "state")),
+            *(on_all(column, known) for column in _SHARED),
         )
         for key, known in sorted(by_key.items())
     ]
     expiring = [f"expires in, {server}" for server in given]
-    return table(("cluster", "broker", "id", "address", *expiring, "topics", "write removed", "version", "state"), rows)
+    return table(("cluster", "broker", "id", "address", *expiring, *_SHARED), rows)
 
 
 def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:

@@ -1,5 +1,8 @@
 """`views`: checks of an address views file, and the addresses of brokers as a given peer gets them."""
 
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +15,13 @@ from namesrv_client.ctl.running import print_once, show_list
 from namesrv_remoting.address_views import (
     DEFAULT_LISTENER,
     AddressView,
+    AddressViews,
     BrokerIdentity,
     Viewer,
     parse_address_views,
 )
 from namesrv_remoting.addresses import address_of
+from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.extensions import LiveBroker
 
 File = Annotated[
@@ -46,14 +51,21 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
         str, typer.Option("--listener", help="Name of the listener that it connects to.")
     ] = DEFAULT_LISTENER,
 ) -> None:
-    """Show which address of each registered broker a peer gets, and by which view of a file."""
+    """Show which address of each registered broker a peer gets, and by which view of a file.
+
+    A broker that advertises an address for a view that the file does not have is named below the table.
+    """
     if address_of(address) is None:
         raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
-    view = read_file(file, parse_address_views).view_of(Viewer(address, account, certificate or (), listener))
+    views = read_file(file, parse_address_views)
+    view = views.view_of(Viewer(address, account, certificate or (), listener))
 
     def shown(broker: LiveBroker) -> str | None:
         identity = BrokerIdentity(broker.cluster, broker.broker_name, broker.broker_id)
-        return broker.broker_addr if view is None else view.address(identity, broker.broker_addr)
+        advertised = broker.advertised or NOTHING_ADVERTISED
+        return (
+            broker.broker_addr if view is None else view.address(identity, broker.broker_addr, advertised.broker_addr)
+        )
 
     show_list(
         options,
@@ -79,7 +91,21 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
             }
             for broker in brokers
         ],
+        remarks=lambda given: _unknown_views(views, chain.from_iterable(given.values())),
     )
+
+
+def _unknown_views(views: AddressViews, brokers: Iterable[LiveBroker]) -> list[str]:
+    """A line for each view that brokers advertise addresses for, and that the file does not have."""
+    known, by_view = {view.name for view in views.views}, defaultdict[str, set[str]](set)
+    for broker in brokers:
+        for view in () if broker.advertised is None else broker.advertised.views:
+            by_view[view].add(broker.broker_name)
+    return [
+        f"no view {view} in the file: addresses that {', '.join(sorted(names))} advertised for it are not used"
+        for view, names in sorted(by_view.items())
+        if view not in known
+    ]
 
 
 def _summary(view: AddressView) -> dict[str, str]:
