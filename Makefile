@@ -89,7 +89,7 @@ setup-spark: setup ## get the Java that the staleness report needs on Spark, fro
 PYSPARKS ?= 3.5.9 4.3.0
 
 .PHONY: spark-versions
-spark-versions: setup-spark ## run what both engines must agree on with the oldest and the newest PySpark (downloads each once)
+spark-versions: setup-spark ## run what both engines must agree on with the oldest and the newest PySpark, and through Spark Connect (downloads each once)
 	@sh tests/spark_jobs/versions.sh $(PY) $(PYSPARKS)
 
 .PHONY: dist

@@ -84,3 +84,13 @@ def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> 
 
     assert spark.range(3).count() == 3
     assert [is_submitted(environ) for environ in ({}, {"PYSPARK_GATEWAY_PORT": "4711"})] == [False, True]
+
+
+def test_master_beside_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of Spark Connect has a master of its own."""
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:1")
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+
+    message = "--master local[2]: SPARK_REMOTE is set, and a Spark Connect server has a master of its own"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"), spark_session("local[2]", {}):
+        raise AssertionError

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs what both engines must agree on with other versions of PySpark than the locked one: versions.sh PYTHON VERSION ...
+# Runs what both engines must agree on with other versions of PySpark than the locked one, and a report by the locked one
+# as a client of Spark Connect: versions.sh PYTHON VERSION ...
 set -eu
 
 python=$1
@@ -14,3 +15,22 @@ for version in "$@"; do
     echo "PySpark $version:"
     PYTHONPATH=$folder "$python" -m pytest --numprocesses 0 tests/spark_jobs/test_agrees_with_reference.py
 done
+
+# the locked version with the packages that a client of Spark Connect needs
+locked=$("$python" -c 'import pyspark; print(pyspark.__version__)')
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/namesrv/pyspark-connect-$locked
+if ! [ -d "$folder" ]; then
+    "$python" -m pip install --quiet --target "$folder.new" "pyspark[connect]==$locked" zstandard
+    mv "$folder.new" "$folder"
+fi
+echo "Spark Connect of PySpark $locked:"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$python" -m tools.heartbeat_logs --lines 20000 --out "$work/heartbeats" >"$work/generated"
+"$python" -m namesrv_spark_jobs "$work/heartbeats" --out "$work/embedded" --engine embedded --quiet
+PYTHONPATH=$folder SPARK_REMOTE=local[2] "$python" -m namesrv_spark_jobs "$work/heartbeats" --out "$work/connect" --engine spark --quiet 2>"$work/log" || {
+    cat "$work/log"
+    exit 1
+}
+cmp "$work/embedded/summary.json" "$work/connect/summary.json"
+echo "the same summary as the embedded engine's"

@@ -113,6 +113,11 @@ def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
+def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
+    """True if the session is that of a Spark Connect server; `SPARK_REMOTE` is Spark's own name for its address."""
+    return bool(environ.get("SPARK_REMOTE"))
+
+
 @contextmanager
 def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = False) -> Iterator["SparkSession"]:
     """Context with a session, stopped at its end unless it existed before.
@@ -125,8 +130,10 @@ def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = 
     if existing is not None:
         yield existing
         return
+    if is_remote() and master is not None:
+        raise UsageError(f"--master {master}: SPARK_REMOTE is set, and a Spark Connect server has a master of its own")
     master = master or LOCAL_MASTER
-    ours = None if is_submitted() else _builder(master, conf, debug=debug)
+    ours = None if is_submitted() or is_remote() else _builder(master, conf, debug=debug)
     with _begun(SparkSession.builder if ours is None else ours) as session:
         if ours is None:
             _set(session, conf)
@@ -182,10 +189,11 @@ def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -
 
 def _set(session: "SparkSession", conf: Mapping[str, str]) -> None:
     """Set those settings that spark-submit did not set, as far as they can be changed in a running session."""
-    # sparkContext exists: a driver that spark-submit starts is not a Spark Connect client
-    submitted = session.sparkContext.getConf()
+    # a client of Spark Connect has no sparkContext, and cannot learn what the server's own spark-submit has set
+    submitted = None if is_remote() else session.sparkContext.getConf()
     for key, value in {**_ALWAYS, **conf}.items():
-        if not submitted.contains(key) and session.conf.isModifiable(key):
+        is_set = submitted is not None and submitted.contains(key)
+        if not is_set and session.conf.isModifiable(key):
             session.conf.set(key, value)
 
 
