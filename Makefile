@@ -101,7 +101,7 @@ dist: setup ## write dist/: the sources, and a wheel of each part with its bill 
 	@cd dist && sha256sum -- * >SHA256SUMS
 
 .PHONY: release-check
-release-check: setup ## everything a release needs, short of publishing it (docs/releasing.md)
+release-check: setup ## everything a release needs, short of publishing it; SIGNING_KEY=KEY signs it (docs/releasing.md)
 	@$(PY) -m tools.release_check
 
 .PHONY: spark-zip
