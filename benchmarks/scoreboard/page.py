@@ -1,7 +1,7 @@
 """The page of the scoreboard, which also stores the measurements: one line for each row that was ever measured.
 
-A row is green if its target was met in full and the files that it is about have not changed since; yellow if less was
-run than the target needs, or those files have changed; red if the target was missed.
+A row is green if its target was met in full and neither the files that it is about nor its promise have changed since;
+yellow if less was run than the target needs, or one of them has changed; red if the target was missed.
 """
 
 import hashlib
@@ -23,13 +23,15 @@ _IN_FULL: Final = "in full"
 GREEN: Final = "green"
 RED: Final = "**red**"
 _CROWDED_SHARE: Final = 0.5
+# the value and the target of a figure on the page, without their units
+_VALUE_AND_TARGET: Final = re.compile(r"\*\*([\d.,]+)[^*]*\*\* \((>=|<=) ([\d.,e+]+)")
 _INTRODUCTION: Final = """\
 # Scoreboard
 
 After this page you know each promise of this project, its target, and when it was last met.
 
 * **Green**: run in full, on the present version of the files that the row is about.
-* **Yellow**: run shorter than the target says, or before those files changed.
+* **Yellow**: run shorter than the target says, or before those files or the target changed.
 * **Red**: the target is missed.
 
 [testing.md](testing.md#the-scoreboard) explains how to measure and to add a row.
@@ -37,7 +39,8 @@ After this page you know each promise of this project, its target, and when it w
 _CONDITIONS: Final = """\
 ## Conditions
 
-*Measured* is the part of the target that was run; the date; the commit; a digest of the row's files; the machine.
+*Measured* is the part of the target that was run; the date; the commit; the machine.
+Before the machine stands a digest of the row's files and target.
 A commit with a plus had uncommitted changes.
 *Load* is the load average at the start, *others* the share of the processors that other processes took.
 
@@ -99,17 +102,25 @@ class Record:
             run=_IN_FULL if size >= row.full else f"{size:,} of {row.full:,}",
             date=conditions["date"],
             commit=f"`{conditions['commit']}`",
-            files=digest(row.files),
+            files=conditions["files"],
             machine=f"{conditions['machine']}{_LOAD}{conditions['load_average']:g}, others {others:.0%}",
         )
 
-    def result(self, digest_now: str) -> str:
-        """The colour and its meaning."""
+    def result(self, row: Row) -> str:
+        """The colour and its meaning, given the current files."""
         if self.missed:
             return f"{RED}: {self.missed}"
+        # A page that was edited may contain figures that contradict its result.
+        if not _are_met(self.figures):
+            return f"{RED}: the figures miss their targets"
         if self.run != _IN_FULL:
             return f"yellow: {self.run}"
-        return GREEN if self.files == digest_now else "yellow: its files have changed"
+        return GREEN if self.files == digest(row) else "yellow: its files have changed"
+
+    def is_outdated(self, row: Row, size: int) -> bool:
+        """True if a run of this size can change the colour."""
+        ran = row.full if self.run == _IN_FULL else int(self.run.partition(" of ")[0].replace(",", ""))
+        return self.result(row).startswith(RED) or ran < size or self.files != digest(row)
 
 
 def is_met(figures: Sequence[Figure]) -> bool:
@@ -124,15 +135,29 @@ def format_figure(figure: Figure) -> str:
     return f"{text}; {figure.details}" if figure.details else text
 
 
-def digest(files: Sequence[str]) -> str:
-    """A digest of all Python and C files below these folders."""
-    sha256 = hashlib.sha256()
-    for name in files:
-        path = ROOT / name
-        for each in sorted(path.rglob("*.[pch]*")) if path.is_dir() else [path]:
-            if each.suffix in {".py", ".c", ".h"}:
-                sha256.update(each.relative_to(ROOT).as_posix().encode() + b"\0" + each.read_bytes())
+def _are_met(figures: str) -> bool:
+    """The same for figures on the page, whose values are rounded."""
+    values = [
+        (float(value.replace(",", "")), sign, float(bound.replace(",", "")))
+        for value, sign, bound in _VALUE_AND_TARGET.findall(figures)
+    ]
+    return bool(values) and all(value >= bound if sign == ">=" else value <= bound for value, sign, bound in values)
+
+
+def digest(row: Row) -> str:
+    """A digest of the row's target, and of the files that it is about."""
+    sha256 = hashlib.sha256(f"{row.target}\0{row.full}".encode())
+    for name in row.files:
+        sha256.update(_digest(ROOT / name))
     return sha256.hexdigest()[:10]
+
+
+def _digest(path: Path) -> bytes:
+    sha256 = hashlib.sha256()
+    for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if "__pycache__" not in each.parts and not each.is_dir():
+            sha256.update(each.relative_to(ROOT).as_posix().encode() + b"\0" + each.read_bytes())
+    return sha256.digest()
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -165,22 +190,39 @@ def _lines(page: str) -> dict[str, list[str]]:
 
 def results(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> dict[str, str]:
     """The colour of each row with a record, given the current files."""
-    digests: dict[tuple[str, ...], str] = {}
-    for row in rows.values():
-        if row.files not in digests:
-            digests[row.files] = digest(row.files)
-    return {name: measured[name].result(digests[row.files]) for name, row in rows.items() if name in measured}
+    return {name: measured[name].result(row) for name, row in rows.items() if name in measured}
+
+
+def exaggerations(rows: Mapping[str, Row], page: str) -> list[str]:
+    """The claims of a page that its records do not support on the current files."""
+    claimed, colours = claims(page), results(rows, records(page))
+    wrong = [
+        f"{name} is {claimed[name]}; it is {colour}"
+        for name, colour in colours.items()
+        if _rank(claimed[name]) < _rank(colour)
+    ]
+    counts = summary(rows, claimed)
+    return wrong if counts in page else [*wrong, f"its rows are not those of its table: {counts}"]
+
+
+def _rank(result: str) -> int:
+    return (GREEN, "yellow", RED).index(result.partition(":")[0])
+
+
+def summary(rows: Mapping[str, Row], colours: Mapping[str, str]) -> str:
+    """The number of rows of each colour, in a sentence."""
+    counts = {colour: sum(each.startswith(colour) for each in colours.values()) for colour in (GREEN, "yellow", RED)}
+    green, others = f"{counts[GREEN]} of {len(rows)} rows are green", f"{counts['yellow']} yellow, {counts[RED]} red"
+    return f"{green}, {others}, {len(rows.keys() - colours.keys())} not measured."
 
 
 def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], measured: Mapping[str, Record]) -> str:
     """The page: each measured row under its heading, and at the end the ids of the others."""
     colours = results(rows, measured)
-    counts = {colour: sum(each.startswith(colour) for each in colours.values()) for colour in (GREEN, "yellow", RED)}
     missing = [name for names in sections.values() for name in names if name not in measured]
-    green, others = f"{counts[GREEN]} of {len(rows)} rows are green", f"{counts['yellow']} yellow, {counts[RED]} red"
     models = sorted({_model(record) for record in measured.values()})
     letters = {model: chr(ord("A") + number) for number, model in enumerate(models)}
-    parts = [_INTRODUCTION, f"{green}, {others}, {len(missing)} not measured.\n"]
+    parts = [_INTRODUCTION, f"{summary(rows, colours)}\n"]
     for title, names in sections.items():
         lines = [_line(name, rows[name], measured[name], colours[name], letters) for name in names if name in measured]
         if lines:

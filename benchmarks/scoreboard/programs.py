@@ -98,6 +98,12 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
     return measured
 
 
+def histories(count: int) -> list[Figure]:
+    """The state machine of the tables, with a profile of tests/conftest.py: 20,000 histories, or 200."""
+    profile = "long" if count >= 20_000 else "full"
+    return passing(["tests/namesrv/routeinfo/test_state_machine.py"], [f"--hypothesis-profile={profile}"])(count)
+
+
 def mutation(count: int) -> list[Figure]:
     """The share of `count` mutants of each package that its tests notice."""
     done = _run("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")

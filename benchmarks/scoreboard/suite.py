@@ -4,8 +4,9 @@ A red row is a result: the exit code is 1 only if a row could not be measured or
 than its records.
 """
 
+import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,37 +26,19 @@ def main(arguments: Sequence[str]) -> int:
         "scoreboard", "Measure the promises of this project, and write the page.", {n: r.what for n, r in ROWS.items()}
     )
     add = command.parser.add_argument
-    add("--all", action="store_true", help="also rows that are green, but for those that take long")
+    add("--all", action="store_true", help="also rows whose colour a run cannot change, but for those that take long")
     add("--timed", action="store_true", help="only rows whose figures a busy machine makes worse")
     add("--short", action="store_true", help="the short form of those rows that have one")
     add("--in-full", action="store_true", help="as much of each row as its target needs, which may take days")
     add("--page", type=Path, default=_PAGE, metavar="FILE", help="write this page (docs/scoreboard.md)")
-    add("--check", action="store_true", help="measure nothing: does the page claim more than its records?")
+    add("--check", action="store_true", help="measure nothing: fail if the page claims more than its records")
     add("--refresh", action="store_true", help="measure nothing: show on the page which rows have gone yellow")
     options = command.parse(arguments)
-    records = page.read(options.page)
-    colours = page.results(ROWS, records)
     if options.check:
-        return _checked(options.page, colours)
-    names = (
-        []
-        if options.refresh
-        else options.subjects
-        or [
-            name
-            for name, row in ROWS.items()
-            if (options.all or colours.get(name) != page.GREEN)
-            and not row.is_long
-            and (row.is_timed or not options.timed)
-            and (row.short or not options.short)
-        ]
-    )
-    failed = []
-    for name in names:
-        row = ROWS[name]
-        size = (options.in_full and row.full) or (options.short and row.short) or row.size or row.full
-        if not _measured(name, size, options.page):
-            failed.append(name)
+        return _checked(options.page)
+    sizes = {name: _size(row, options) for name, row in ROWS.items()}
+    names = [] if options.refresh else options.subjects or _outdated(options, sizes)
+    failed = [name for name in names if not _measured(name, sizes[name], options.page)]
     # Rows that were not measured may have become yellow.
     _write(options.page, {})
     if failed:
@@ -63,27 +46,50 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(failed))
 
 
-def _checked(path: Path, colours: dict[str, str]) -> int:
-    claimed = page.claims(path.read_text(encoding="utf-8"))
-    wrong = [name for name, colour in colours.items() if claimed[name] == page.GREEN != colour]
-    for name in wrong:
-        print(f"scoreboard: the page says that {name} is green; it is {colours[name]}")
+def _checked(path: Path) -> int:
+    wrong = page.exaggerations(ROWS, path.read_text(encoding="utf-8"))
+    for claim in wrong:
+        print(f"scoreboard: the page says that {claim}")
     if wrong:
-        print("scoreboard: measure these rows again, or show that they are not green: make scoreboard ARGS=--refresh")
+        print("scoreboard: measure these rows again, or show their colours: make scoreboard ARGS=--refresh")
     return int(bool(wrong))
+
+
+def _size(row: page.Row, options: argparse.Namespace) -> int:
+    """How much of a row is measured."""
+    return (options.in_full and row.full) or (options.short and row.short) or row.size or row.full
+
+
+def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str]:
+    """The rows whose colour a run may change; prints them, and those that run only when they are named."""
+    records = page.read(options.page)
+    colours = page.results(ROWS, records)
+    outdated = [
+        name
+        for name, row in ROWS.items()
+        if (options.all or name not in records or records[name].is_outdated(row, sizes[name]))
+        and (row.is_timed or not options.timed)
+        and (row.short or not options.short)
+    ]
+    for name in outdated:
+        left_out = " (left out, as it takes long: --only)" if ROWS[name].is_long else ""
+        print(f"scoreboard: {name} is {colours.get(name, 'not measured')}{left_out}", flush=True)
+    return [name for name in outdated if not ROWS[name].is_long]
 
 
 def _measured(name: str, size: int, path: Path) -> bool:
     """Measure a row and write it to the page; False if it could not be measured."""
     row, conditions, began = ROWS[name], Conditions.now(), time.monotonic()
+    # A file that changes meanwhile makes the row yellow.
+    files = page.digest(row)
     try:
         figures = row.measure(size)
     except (BenchError, OSError, AssertionError) as error:
         print(f"scoreboard: {name} cannot be measured: {error}")
         return False
-    record = page.Record.of(row, size, figures, conditions.members())
+    record = page.Record.of(row, size, figures, {**conditions.members(), "files": files})
     _write(path, {name: record})
-    colour = record.result(page.digest(row.files))
+    colour = record.result(row)
     print(f"scoreboard: {name} is {colour}, after {time.monotonic() - began:.0f} s")
     for figure in figures:
         print(f"  {page.format_figure(figure)}", flush=True)

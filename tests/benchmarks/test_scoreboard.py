@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -20,22 +20,41 @@ ROW: Final = Row("a promise", "none", "{size} trials", lambda _: [], ("tests/ben
 
 def record(size: int = 1_000, count: int = 0, row: Row = ROW) -> Record:
     """The record of a row."""
-    return Record.of(row, size, [none_of("lost", "lost", count)], CONDITIONS)
+    return Record.of(row, size, [none_of("lost", "lost", count)], {**CONDITIONS, "files": page.digest(row)})
 
 
 @pytest.mark.parametrize(
-    ("found", "colour"),
+    ("found", "row", "colour"),
     [
-        (record(), "green"),
-        (record(size=20), "yellow: 20 of 1,000"),
-        (replace(record(), files="0123456789"), "yellow: its files have changed"),
-        (record(count=1), "**red**: too slow"),
-        (record(size=20, count=1), "**red**: too slow"),
+        (record(), ROW, "green"),
+        (record(size=20), ROW, "yellow: 20 of 1,000"),
+        (replace(record(), files="0123456789"), ROW, "yellow: its files have changed"),
+        (record(), replace(ROW, target="none at all"), "yellow: its files have changed"),
+        (record(), replace(ROW, full=2_000), "yellow: its files have changed"),
+        (record(count=1), ROW, "**red**: too slow"),
+        (record(size=20, count=1), ROW, "**red**: too slow"),
+        (replace(record(count=1), missed=""), ROW, "**red**: the figures miss their targets"),
+        (replace(record(), figures="lost: **0**"), ROW, "**red**: the figures miss their targets"),
     ],
 )
-def test_only_a_full_run_on_these_files_is_green(found: Record, colour: str) -> None:
-    """A shortened run is yellow, as is one before the files changed; a missed target is always red."""
-    assert page.results({"X1": ROW}, {"X1": found}) == {"X1": colour}
+def test_only_a_full_run_on_these_files_is_green(found: Record, row: Row, colour: str) -> None:
+    """A shortened run is yellow, as is one before the files or the target changed; a missed target is always red."""
+    assert page.results({"X1": row}, {"X1": found}) == {"X1": colour}
+
+
+@pytest.mark.parametrize("file", ["module.py", "registry.tla", "frames.jsonl"])
+def test_digest_covers_every_file_but_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str) -> None:
+    """Models, recordings and sources count, compiled modules do not."""
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    (tmp_path / "here/__pycache__").mkdir(parents=True)
+    (tmp_path / "here" / file).write_text("1")
+    row = replace(ROW, files=("here",))
+    before = page.digest(row)
+
+    (tmp_path / "here/__pycache__/module.pyc").write_text("2")
+    assert page.digest(row) == before
+    (tmp_path / "here" / file).write_text("2")
+    assert page.digest(row) != before
 
 
 def test_page_keeps_all_records() -> None:
@@ -52,19 +71,98 @@ def test_page_keeps_all_records() -> None:
     assert "## Not measured yet\n\nX3\n" in text
 
 
+OLD: Final = replace(record(row=ROWS["D1"]), files="0123456789")
+MISSED: Final = record(count=1, row=ROWS["D1"])
+COUNTED: Final = f"0 of {len(ROWS)} rows are green, 1 yellow, 0 red, {len(ROWS) - 1} not measured."
+
+
+@pytest.mark.parametrize(
+    ("found", "honest", "claimed", "problem"),
+    [
+        (OLD, "| yellow |", "| green |", "D1 is green; it is yellow: its files have changed"),
+        (
+            MISSED,
+            "| **red**: no reason is known |",
+            "| green |",
+            "D1 is green; it is **red**: the figures miss their targets",
+        ),
+        (
+            MISSED,
+            "| **red**: no reason is known |",
+            "| yellow |",
+            "D1 is yellow; it is **red**: the figures miss their targets",
+        ),
+        (OLD, "\n0 of", "\n9 of", f"its rows are not those of its table: {COUNTED}"),
+    ],
+)
 def test_check_fails_when_the_page_claims_more_than_its_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: Record, honest: str, claimed: str, problem: str
 ) -> None:
-    """A row that is green on the page although its files have changed is an error."""
+    """A colour that is better than the record's is an error, as is a wrong count; an honest page passes."""
     path = tmp_path / "board.md"
-    honest = page.text(SECTIONS, ROWS, {"D1": replace(record(row=ROWS["D1"]), files="0123456789")})
-    path.write_text(honest.replace("| yellow |", "| green |"))
+    text = page.text(SECTIONS, ROWS, {"D1": found})
+    path.write_text(text)
+    assert suite.main(["--check", "--page", str(path)]) == 0
+    path.write_text(text.replace(honest, claimed))
 
     assert suite.main(["--check", "--page", str(path)]) == 1
-    claimed = "scoreboard: the page says that D1 is green; it is yellow: its files have changed"
-    assert capsys.readouterr().out.splitlines()[0] == claimed
+    assert f"scoreboard: the page says that {problem}" in capsys.readouterr().out.splitlines()
+
+
+def test_refresh_shows_the_colours_of_the_records(tmp_path: Path) -> None:
+    """A page that claims more is what its records say after a refresh."""
+    path = tmp_path / "board.md"
+    honest = page.text(SECTIONS, ROWS, {"D1": OLD})
+    path.write_text(honest.replace("| yellow |", "| green |"))
+
     assert suite.main(["--refresh", "--page", str(path)]) == 0
     assert path.read_text() == honest
+
+
+@pytest.mark.parametrize(
+    ("found", "size", "is_outdated"),
+    [
+        (record(), 1_000, False),
+        (record(size=20), 20, False),
+        (record(size=20), 1_000, True),
+        (replace(record(), files="0123456789"), 1_000, True),
+        (replace(record(size=20), files="0123456789"), 20, True),
+        (record(count=1), 1_000, True),
+    ],
+)
+def test_row_is_run_again_when_that_can_change_its_colour(found: Record, size: int, is_outdated: bool) -> None:
+    """A shortened row whose files are the same needs a longer run, and none of the same size."""
+    assert found.is_outdated(ROW, size) == is_outdated
+
+
+def test_command_names_yellow_rows_and_runs_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that have gone yellow or were never measured run, green ones do not, and long ones are only named."""
+    ran: list[tuple[str, int]] = []
+
+    def row(name: str, **fields: Any) -> Row:
+        def measure(size: int) -> list[Figure]:
+            ran.append((name, size))
+            return [none_of("lost", "lost", 0)]
+
+        return replace(ROW, measure=measure, **fields)
+
+    rows = {"X1": row("X1"), "X2": row("X2"), "X3": row("X3", size=20), "X4": row("X4", is_long=True)}
+    monkeypatch.setattr(suite, "ROWS", rows)
+    monkeypatch.setattr(suite, "SECTIONS", {"Xs": tuple(rows)})
+    path = tmp_path / "board.md"
+    found = {"X1": record(), "X2": replace(record(), files="0123456789")}
+    path.write_text(page.text({"Xs": tuple(rows)}, rows, found))
+
+    assert suite.main(["--page", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "scoreboard: X2 is yellow: its files have changed",
+        "scoreboard: X3 is not measured",
+        "scoreboard: X4 is not measured (left out, as it takes long: --only)",
+    ]
+    assert ran == [("X2", 1_000), ("X3", 20)]
+    assert page.claims(path.read_text()) == {"X1": "green", "X2": "green", "X3": "yellow"}
 
 
 def test_row_without_a_target_is_not_met() -> None:
