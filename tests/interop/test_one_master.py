@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.peers.broker import FOUND_SOON, Broker, BrokerPeer, leaves
-from tests.interop.peers.driver import Driver
+from tests.interop.peers.driver import ClientPeer, Driver
 from tests.interop.peers.route import brokers_of, members_of, routes_of, topics_of, until_routed
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon
@@ -21,7 +21,7 @@ def daemon_flags() -> tuple[str, ...]:
     return FOUND_SOON
 
 
-@pytest.fixture(scope="module", params=["broker-5", "broker-4"])
+@pytest.fixture(scope="module", params=["broker-5", "broker-5.5", "broker-4"])
 def start_again(request: pytest.FixtureRequest, place: Path, name_servers: list[str]) -> Iterator[StartAgain]:
     """A function that starts the broker, with the same port and store, unless it is running."""
     peer: BrokerPeer = request.param
@@ -63,6 +63,17 @@ def test_topic_is_created_by_a_producer_and_consumed(
     for route in until_routed(name_servers, f"auto-{unique}"):
         assert {broker.name: {0: broker.address}} == route.brokers
         assert {broker.name: (4, 4, 6)} == route.queues
+
+
+@pytest.mark.parametrize("peer", ["client-5.5", "client-4"])
+def test_messages_pass_between_clients_of_other_versions(
+    broker: Broker, name_servers: list[str], tmp_path: Path, unique: str, peer: ClientPeer
+) -> None:
+    """Java clients older and newer than the broker create a topic, send and receive."""
+    with Driver(tmp_path / "clients", peer=peer) as clients:
+        clients.pass_on(unique, name_servers, f"auto-{unique}")
+    for route in until_routed(name_servers, f"auto-{unique}"):
+        assert {broker.name: {0: broker.address}} == route.brokers
 
 
 def test_killed_broker_leaves_at_once(

@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -115,7 +116,9 @@ public final class Driver {
 
     private static void startConsumer(String[] words) throws Exception {
         String name = words[1];
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(words[3], signing(rest(words, 5)));
+        // 4.9 has no constructor without the strategy
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(words[3], signing(rest(words, 5)), new AllocateMessageQueueAveragely());
         configure(consumer, name, words[2]);
         for (String option : rest(words, 5)) {
             if (!option.startsWith("key=")) {

@@ -9,7 +9,7 @@ from tests.interop.peers.java import BOOT_SECONDS, JavaProcess
 from tests.support.daemon import Daemon
 from tests.support.ports import broker_port
 
-BrokerPeer = Literal["broker-5", "broker-5.2", "broker-4"]
+BrokerPeer = Literal["broker-5", "broker-5.5", "broker-5.2", "broker-4"]
 Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 # A broker registers every 10 s at the shortest; with these flags a hanging broker is evicted a second after 20 s.

@@ -16,6 +16,7 @@ from tests.support.printing_process import PatternProcess
 _LOG: Final = logging.getLogger(__name__)
 
 Event = dict[str, Any]
+ClientPeer = Literal["client-5", "client-5.5", "client-5.1", "client-4"]
 
 # Consumers rebalance their queues every second, not every 20 s.
 _FLAGS: Final = ("-Drocketmq.client.rebalance.waitInterval=1000", "-Drocketmq.client.rebalance.minInterval=1000")
@@ -30,9 +31,7 @@ def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> l
 class Driver(JavaProcess):
     """One JVM that runs producers and consumers by name; see Driver.java."""
 
-    def __init__(
-        self, home: Path, *, peer: Literal["client-5", "client-5.1"] = "client-5", flags: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, home: Path, *, peer: ClientPeer = "client-5", flags: Sequence[str] = ()) -> None:
         super().__init__(home, peer, "Driver", flags=(*_FLAGS, *flags))
         # Expected errors, and the sends that failed by them.
         self._excused: list[Event] = []
