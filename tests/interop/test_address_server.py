@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -110,7 +111,7 @@ def _until_registered(world: World, *brokers: Broker) -> None:
     """Return as soon as every listed NameServer knows the brokers."""
     for broker in brokers:
         expected = [{0: broker.address}] * len(world.listed)
-        until_equal(expected, lambda broker=broker: members_of(world.listed, broker.name))  # type: ignore[misc]
+        until_equal(expected, partial(members_of, world.listed, broker.name))
 
 
 def _lists_read_by(clients: Driver) -> str:

@@ -1,6 +1,7 @@
 """Agent, client, namesrvctl and a server with IPv6 addresses only."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -16,7 +17,7 @@ BROKER = "[::1]:10911"
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here")
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
-def test_route_over_ipv6(start: Start, tmp_path: Path, protocol: str) -> None:
+def test_route_over_ipv6(start: Start, tmp_path: Path, protocol: Literal["native", "rocketmq"]) -> None:
     """An agent registers an IPv6 address over IPv6; the client's queues and namesrvctl have it in brackets."""
     daemon = start("--listen-host", "::1", "--http-listen", "[::1]:0")
     where = daemon.where
