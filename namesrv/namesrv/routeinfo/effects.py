@@ -174,9 +174,14 @@ class Registered(BrokerEffect):
         return self.kind == "full" or (self.kind == "delta" and self.topics > 0)
 
     @property
+    def has_new_id(self) -> bool:
+        """True if the broker was registered with another id, as a slave that was elected master was."""
+        return self.before is not None and self.before.broker_id != self.live.broker_id
+
+    @property
     def level(self) -> Level:
-        """Info for a new broker."""
-        return "info" if self.is_new else "debug"
+        """Info for a new broker, and for one with a new id."""
+        return "info" if self.is_new or self.has_new_id else "debug"
 
     def fields(self) -> dict[str, Any]:
         """Return kind and number of topics."""

@@ -75,6 +75,17 @@ async def test_log_levels_of_evictions(server: InProcess, peer: NamesrvPeer, cap
     assert remembered(server, number) == ["route", "evict"]
 
 
+async def test_elected_master_is_logged(server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture) -> None:
+    """A registration with another id, as after a fail-over, is logged at level info."""
+    await peer.register(SLAVE)
+    caplog.set_level(logging.INFO)
+
+    await peer.register(SLAVE._replace(id=0))
+
+    fields = {**IDENTITY, "broker_addr": "10.0.0.2:10911", "kind": "full", "topics": 2, "new": False}
+    assert ("INFO", "broker_registered", fields) in logged_by(caplog, SINK)
+
+
 @pytest.mark.settings(notify_min_broker_id_changed=True)
 async def test_fenced_removals_and_smallest_ids_are_logged(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """A fenced removal and a new smallest id of a group are logged at level info."""
