@@ -123,6 +123,22 @@ def route(output: str) -> Any:
     return {key: sorted(map(json.dumps, value)) if isinstance(value, list) else value for key, value in found.items()}
 
 
+def result(output: str) -> object:
+    """The result of a query without the order of lists, rates and traces; or its error."""
+    if not output.startswith("{"):
+        return re.sub(r"\n\s+at .*", "", output)
+    return unordered(json.loads(output))
+
+
+def unordered(value: Any) -> Any:
+    """The value with sorted lists, without rates."""
+    if isinstance(value, list):
+        return sorted(json.dumps(unordered(each), sort_keys=True) for each in value)
+    if isinstance(value, dict):
+        return {key: unordered(each) for key, each in value.items() if key != "consumeTps"}
+    return value
+
+
 def names(output: str) -> list[list[str]]:
     """The names in statistics of brokers, without their values."""
     return sorted(re.sub("[:=].*", "", line[15:]).split() for line in output.splitlines())
@@ -195,6 +211,51 @@ def shop(sides: Sides, clients: Driver) -> None:
 def test_reading_command_prints_the_same(sides: Sides, command: str, comparable: Comparable) -> None:
     """Lists, routes and statistics of existing and missing names are equal."""
     sides.same(command, comparable)
+
+
+# -- the Dashboard and the Exporter ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "examineBrokerClusterInfo",
+        "fetchAllTopicList",
+        "examineTopicRouteInfo shop",
+        "examineTopicRouteInfo no-such-topic",
+        "examineTopicStats shop",
+        "queryTopicConsumeByWho shop",
+        "queryTopicConsumeByWho no-such-topic",
+        "examineConsumerConnectionInfo buyers",
+        "examineConsumerConnectionInfo unknown",
+        "examineConsumeStats buyers",
+        "examineConsumeStats buyers shop",
+        "examineConsumeStats unknown shop",
+        "examineProducerConnectionInfo producers-seller shop",
+    ],
+)
+def test_dashboard_and_exporter_get_the_same(sides: Sides, query: str) -> None:
+    """The queries that RocketMQ's Dashboard and Exporter send to NameServers have the same results.
+
+    Their own programs are not published in Maven Central; these are their calls of MQAdminExt.
+    """
+    sides.same(f"query {query}", result)
+
+
+def test_dashboard_gets_the_system_topics(sides: Sides) -> None:
+    """The list has clusters and brokers; the client adds the topics of the one broker that the response names."""
+
+    def of_name_server(output: str) -> list[str]:
+        names = {"DefaultCluster", "OtherCluster", "broker-a", "broker-b"}
+        return sorted(names.intersection(json.loads(output)["topicList"]))
+
+    assert sides.same("query getSystemTopicList", of_name_server) == [
+        "DefaultCluster",
+        "OtherCluster",
+        "broker-a",
+        "broker-b",
+    ]
 
 
 # -- commands that change something -----------------------------------------------------------------------------------

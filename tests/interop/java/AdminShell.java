@@ -1,4 +1,5 @@
 import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.serializer.SerializerFeature;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
@@ -6,14 +7,20 @@ import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 
 /**
  * mqadmin as it is, one command after the other in one process: a process of its own for each takes seconds to end.
  *
  * <p>Reads the arguments of a command from a line of stdin, separated by blanks, and answers with a line of JSON on
  * stdout: what it printed on stdout and on stderr.
+ *
+ * <p>The command <code>query METHOD ARGUMENT... -n NAMESRVS</code> calls a method of MQAdminExt, as RocketMQ's Dashboard
+ * and Exporter do, and prints its result as JSON. For getSystemTopicList these reach into the client.
  */
 public final class AdminShell {
     private AdminShell() {
@@ -30,8 +37,13 @@ public final class AdminShell {
             ByteArrayOutputStream err = new ByteArrayOutputStream();
             System.setOut(new PrintStream(out, true, "UTF-8"));
             System.setErr(new PrintStream(err, true, "UTF-8"));
+            String[] words = line.trim().split(" +");
             try {
-                command.invoke(null, (Object) line.trim().split(" +"));
+                if (words[0].equals("query")) {
+                    System.out.println(query(words[1], Arrays.copyOfRange(words, 2, words.length - 2), words[words.length - 1]));
+                } else {
+                    command.invoke(null, (Object) words);
+                }
             } catch (InvocationTargetException e) {
                 e.getCause().printStackTrace();
             }
@@ -44,5 +56,32 @@ public final class AdminShell {
         }
         // Threads of the clients that still run must not keep the process alive.
         System.exit(0);
+    }
+
+    private static String query(String method, String[] arguments, String nameServers) throws Exception {
+        ClientConfig admin =
+            (ClientConfig) Class.forName("org.apache.rocketmq.tools.admin.DefaultMQAdminExt").getConstructor().newInstance();
+        admin.setNamesrvAddr(nameServers);
+        // clients of one process share connections unless their names differ
+        admin.setInstanceName(String.valueOf(System.nanoTime()));
+        call(admin, "start");
+        try {
+            Object result;
+            if (method.equals("getSystemTopicList")) {
+                Object inner = call(call(admin, "getDefaultMQAdminExtImpl"), "getMqClientInstance");
+                result = ((MQClientInstance) inner).getMQClientAPIImpl().getSystemTopicList(20_000);
+            } else {
+                result = call(admin, method, arguments);
+            }
+            return JSON.toJSONString(result, SerializerFeature.WriteNonStringKeyAsString);
+        } finally {
+            call(admin, "shutdown");
+        }
+    }
+
+    private static Object call(Object target, String method, String... arguments) throws Exception {
+        Class<?>[] types = new Class<?>[arguments.length];
+        Arrays.fill(types, String.class);
+        return target.getClass().getMethod(method, types).invoke(target, (Object[]) arguments);
     }
 }
