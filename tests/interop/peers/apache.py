@@ -1,4 +1,4 @@
-"""Runs Apache's own NameServer, Proxy and mqadmin."""
+"""Runs Apache's own NameServer, controller, Proxy and mqadmin."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,16 +38,40 @@ class ApacheNameServer(JavaProcess):
         return self
 
 
+class Controller(JavaProcess):
+    """A controller, which elects the masters of brokers with `enableControllerMode`, in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        # One server of the consensus protocol, and a scan for dead brokers every second.
+        settings = {
+            "controllerDLegerGroup": "controllers",
+            "controllerDLegerPeers": f"n0-{self.address}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": home / "store",
+            "scanNotActiveBrokerInterval": 1000,
+        }
+        home.mkdir(parents=True)
+        file = home / "controller.conf"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        super().__init__(home, "namesrv-5", "org.apache.rocketmq.controller.ControllerStartup", "-c", str(file))
+
+    def booted(self) -> Self:
+        self.wait_for("The Controller Server boot success", within=BOOT_SECONDS)
+        return self
+
+
 class Proxy(JavaProcess):
     """A Proxy in cluster mode, which starts only if it finds a broker of its cluster through the NameServers."""
 
     def __init__(self, home: Path, name_servers: Sequence[str]) -> None:
+        self.grpc_address = f"127.0.0.1:{free_port()}"
         config = {
             "rocketMQClusterName": "DefaultCluster",
             "namesrvAddr": ";".join(name_servers),
             "proxyMode": "CLUSTER",
             "localServeAddr": "127.0.0.1",
-            "grpcServerPort": free_port(),
+            "grpcServerPort": int(self.grpc_address.rpartition(":")[2]),
             "remotingListenPort": free_port(),
         }
         (home / "conf").mkdir(parents=True)
