@@ -64,10 +64,17 @@ for peer in "$here"/maven/*/; do
     fetch "$(basename "$peer")"
 done
 
-if ! is_current "$into/java/stamp" "$here"/java/*.java "$into/client-5/stamp"; then
+compile() { # client whose classes the programs use, files
+    client=$1
+    shift
+    javac --release 11 -Xlint:all -Werror -proc:none -cp "$into/$client/lib/*" -d "$into/java/classes" "$@"
+}
+
+if ! is_current "$into/java/stamp" "$here"/java/*.java "$here"/java/grpc/*.java "$into"/client-5/stamp "$into"/grpc-5/stamp; then
     echo "interop: compiling tests/interop/java" >&2
     rm -rf "$into/java"
     mkdir -p "$into/java/classes"
-    javac --release 11 -Xlint:all -Werror -proc:none -cp "$into/client-5/lib/*" -d "$into/java/classes" "$here"/java/*.java
-    state_of "$here"/java/*.java "$into/client-5/stamp" >"$into/java/stamp"
+    compile client-5 "$here"/java/*.java
+    compile grpc-5 "$here"/java/grpc/*.java
+    state_of "$here"/java/*.java "$here"/java/grpc/*.java "$into"/client-5/stamp "$into"/grpc-5/stamp >"$into/java/stamp"
 fi

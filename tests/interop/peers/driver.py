@@ -164,6 +164,30 @@ class Application(Driver):
         assert [*self.failures(), *self.errors()] == []
 
 
+class GrpcClient(JavaProcess):
+    """A producer and a consumer of one topic, over gRPC with a Proxy; see GrpcDriver.java."""
+
+    def __init__(self, home: Path, endpoint: str, topic: str) -> None:
+        super().__init__(home, "grpc-5", "GrpcDriver", endpoint, topic, "grpc-group")
+
+    def started(self) -> Self:
+        self.wait_for("^started$", within=GUARD_SECONDS)
+        return self
+
+    def send(self, body: str) -> None:
+        """Send a message; return as soon as it was acknowledged.
+
+        Raises:
+            AssertionError: the send failed.
+        """
+        self.write_line(body)
+        self.wait_until(lambda: {f"acked {body}", f"failed {body}"} & set(self.lines), within=GUARD_SECONDS)
+        assert f"acked {body}" in self.lines, self.printed()
+
+    def received(self) -> set[str]:
+        return {line.removeprefix("received ") for line in self.lines_matching("^received ")}
+
+
 class GoProcess(PatternProcess):
     """A producer or a consumer; see go/main.go."""
 
