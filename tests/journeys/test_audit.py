@@ -121,7 +121,7 @@ def test_takeovers_and_removals_name_their_connections(start: Start, connect: Co
     BROKER.register(stranger)
     Broker(addr="10.6.6.6:10911").register(stranger)
     stranger.close()
-    daemon.wait_for("broker_evicted")
+    daemon.wait_for("broker_evicted", reason="disconnected")
     daemon.stop()
 
     _, moved, taken, removed = of(trail(data_dir), "change")

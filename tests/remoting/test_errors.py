@@ -53,5 +53,5 @@ def test_all_errors_are_remoting_errors() -> None:
     """One except clause catches them all."""
     classes = [it for it in vars(errors).values() if isinstance(it, type) and issubclass(it, Exception)]
 
-    assert len(classes) == 17
+    assert len(classes) == 18
     assert all(issubclass(it, RemotingError) for it in classes)
