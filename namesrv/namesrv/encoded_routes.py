@@ -1,6 +1,5 @@
 """Encoded responses to route requests and heartbeats, complete but for the opaque."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -8,15 +7,13 @@ from typing import Final
 import msgpack
 import msgspec
 
-from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
-from namesrv_remoting.zones import ZoneFallback
 
 _pack_lengths: Final = Struct(">II").pack
 # The most bytes of an opaque: ten digits in JSON, five bytes in msgpack.
@@ -82,35 +79,19 @@ def version_response(stored: DataVersion, *, changed: bool) -> EncodedResponse:
 class EncodedRoutes:
     """Encoded responses to route requests: `json` and `native`."""
 
-    def __init__(
-        self,
-        tables: RouteTables,
-        options: RouteOptions,
-        order_topic_conf: Callable[[str], str | None],
-        boot_id: str,
-        zone_fallback: ZoneFallback | None = None,
-    ) -> None:
-        # How routes for clients of a zone spill over to other zones.
-        self.zone_fallback = zone_fallback or ZoneFallback()
+    def __init__(self, inputs: RouteInputs, boot_id: str) -> None:
+        self.inputs = inputs
         # [code 0, opaque, flag 1, version, nil, ext]
         self._native_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + msgpack.packb({"boot_id": boot_id})
         # The native response to a heartbeat.
         self.native_success = self._native_response(b"")
-        self.json: RouteCache[EncodedResponse] = RouteCache(
-            tables, options, order_topic_conf, _encode_json, "json", zone_fallback=lambda: self.zone_fallback
-        )
-        self.native: RouteCache[EncodedResponse] = RouteCache(
-            tables, options, order_topic_conf, self._encode_native, "native", zone_fallback=lambda: self.zone_fallback
-        )
+        self.json: RouteCache[EncodedResponse] = RouteCache(inputs, _encode_json, "json")
+        self.native: RouteCache[EncodedResponse] = RouteCache(inputs, self._encode_native, "native")
 
     def clear(self) -> None:
         """Drop all encoded responses."""
         self.json.clear()
         self.native.clear()
-
-    def follow_zones(self, zone_fallback: ZoneFallback) -> None:
-        """Use other rules for zones in routes that are encoded from now on."""
-        self.zone_fallback = zone_fallback
 
     def native_body(self, topic: str, zone_name: str, view: AddressView | None) -> bytes | None:
         """The native route of a topic for a zone and view, for a response with many routes; None without a route."""

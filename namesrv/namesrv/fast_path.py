@@ -108,8 +108,7 @@ def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | N
         return None
     if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and not command.is_oneway:
         pull = GetRouteInfoRequestHeader.from_ext(ext)
-        is_in_zone = (pull.zone_mode or "").lower() == "true" and (pull.zone_name or "").strip()
-        return _Pull(heads, pull.topic, pull.zone_name or "" if is_in_zone else "")
+        return _Pull(heads, pull.topic, pull.zone())
     if command.code == RequestCode.BROKER_HEARTBEAT:
         sender = BrokerHeartbeatRequestHeader.from_ext(ext)
         return _Heartbeat(

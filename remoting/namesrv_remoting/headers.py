@@ -143,6 +143,11 @@ class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
     zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
 
+    def zone(self) -> str:
+        """The zone of the client; empty if it requests no zone."""
+        is_in_zone = (self.zone_mode or "").lower() == "true" and (self.zone_name or "").strip()
+        return self.zone_name or "" if is_in_zone else ""
+
 
 class NamespaceRequestHeader(ExtHeader, frozen=True, kw_only=True):
     """219."""

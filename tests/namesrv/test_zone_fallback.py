@@ -108,3 +108,30 @@ async def test_ctl_explains_the_zones_of_a_route(tmp_path: Path) -> None:
     assert (spilt.code, spilt.cells[1][2], spilt.problems) == (0, "broker-b", [found])
     assert own.problems == [f"{line} west: 1 master, 8 write queues {rule}"]
     assert (plain.code, "needs --zone" in plain.err) == (2, True)
+
+
+VIEW = """
+[[views]]
+name = "outside"
+networks = ["127.0.0.2"]
+others = "hide"
+[[views.brokers]]
+broker_names = ["broker-b"]
+shown = "{broker_name}.example.com:{port}"
+"""
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize(("rules", "left"), [("", []), ("east>west", ["broker-b"])])
+async def test_brokers_that_the_view_hides_do_not_count(
+    tmp_path: Path, spelling: Spelling, rules: str, left: list[str]
+) -> None:
+    """The only master of the zone is hidden: the route of a client with the view spills over, in every response."""
+    views = tmp_path / "views.toml"
+    views.write_text(VIEW, encoding="utf-8")
+    async with namesrv_in_process(tmp_path, address_views=str(views), zone_fallback=rules) as server:
+        await broker(server, EAST, "east")
+        await broker(server, WEST, "west")
+        client = await server.connect(source="127.0.0.2")
+        for _ in range(3):
+            assert (await names(client, spelling), await pulled_names(client)) == (left, left)

@@ -14,10 +14,12 @@ from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.zones import ZoneFallback
 from tests.support.fake_clock import FakeClock
 from tests.support.steps import finished
 
@@ -147,8 +149,9 @@ class RouteScene:
         self.tables = tables or RouteTables()
         # heartbeats: the broker, its live entry, the silence before
         self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
-        self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json, "json")
-        self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native, "native")
+        inputs = RouteInputs(self.tables, self.options, self.order_conf.get, ZoneFallback())
+        self.json_cache = RouteCache(inputs, encode_json, "json")
+        self.native_cache = RouteCache(inputs, encode_native, "native")
         self.liveness = LivenessClock(self.clock.monotonic, 10.0)
         self.manager = RouteInfoManager(
             self.tables,

@@ -49,18 +49,14 @@ class ClientProcessor:
     async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
         """Handle GET_ROUTEINFO_BY_TOPIC (105)."""
         self._check_ready()
-        route = self._namesrv.encoded_routes.json.route(header.topic)
         view = self._namesrv.views.of_request(request)
-        if route is not None and view is not None:
-            route = view.route(route, self._namesrv.manager.tables.advertised_of)
+        route = self._namesrv.encoded_routes.inputs.route(header.topic, header.zone(), view)
         # A response without a route is logged as well: the client learns from it that the last broker is gone.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
             reason = no_route_reason(self._namesrv, header.topic, view)
             remark = f"No topic route info in name server for the topic: {header.topic}\n{FAQ}\n{reason}"
             raise TopicNotExistError(remark)
-        if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
-            route = self._namesrv.encoded_routes.zone_fallback.route(route, header.zone_name).route
         return Reply(dialect_of(request.command).encode(route))
 
     async def pull_routes(self, request: Request) -> Reply:

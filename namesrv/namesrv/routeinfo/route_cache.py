@@ -12,14 +12,11 @@ from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from namesrv.routeinfo import views
 from namesrv.routeinfo.acting_master import is_shown_as_it_is
-from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.rows import TopicRow
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.zones import ZoneFallback
 
 T = TypeVar("T")
 
@@ -56,16 +53,13 @@ class RouteCache(Generic[T]):
     Responses that depend on more than the row are kept here instead.
     """
 
-    tables: RouteTables
-    options: RouteOptions
-    order_topic_conf: Callable[[str], str | None]
+    inputs: RouteInputs
     encode: Callable[[TopicRouteData], tuple[T, int]]
     dialect: Literal["json", "native"]
     max_bytes: int = DEFAULT_MAX_BYTES
-    # Returns the current rules for zones; all responses are dropped when the rules change.
-    zone_fallback: Callable[[], ZoneFallback] = ZoneFallback
 
     def __post_init__(self) -> None:
+        self._rows = self.inputs.tables.topic_queue_table
         # Cached responses, oldest first; responses that were checked and are in use move to the end.
         self._made: deque[_Made] = deque()
         # Bytes of all cached responses.
@@ -82,10 +76,10 @@ class RouteCache(Generic[T]):
 
     def find(self, topic: str) -> T | None:
         """Return the response for a topic; None if the topic has no route."""
-        row = self.tables.topic_queue_table.get(topic)
+        row = self._rows.get(topic)
         if row is None:
             return None
-        options = self.options
+        options = self.inputs.options
         key = self._key(topic, row, "", None) if options.order_message_enable or options.support_acting_master else None
         return self._known(row, key) or self._keep(topic, row, key, *self.encode(self._route(topic)))
 
@@ -93,42 +87,35 @@ class RouteCache(Generic[T]):
         """Return the response for a client in a zone (empty: none), with addresses of a view (None: as registered)."""
         if not zone_name and view is None:
             return self.find(topic)
-        row = self.tables.topic_queue_table.get(topic)
+        row = self._rows.get(topic)
         if row is None:
             return None
         zone = zone_name.casefold()
         key = self._key(topic, row, zone, view)
         known = self._others.get(key)
-        fallback = self.zone_fallback()
-        if known is None and zone and zone not in fallback.neighbours and not self._has_broker_in(row, zone):
+        neighbours = self.inputs.zone_fallback.neighbours
+        if known is None and zone and zone not in neighbours and not self._has_broker_in(row, zone):
             # A peer can name any number of zones: all zones without a broker and without a rule share a response.
             key = self._key(topic, row, None, view)
             known = self._others.get(key)
         if known is not None:
             return known
-        route: TopicRouteData | None = self._route(topic)
-        if route is not None and zone:
-            route = fallback.route(route, zone_name).route
-        if route is not None and view is not None:
-            route = view.route(route, self.tables.advertised_of)
+        route = self.inputs.route(topic, zone_name, view)
         return None if route is None else self._keep(topic, row, key, *self.encode(route))
 
     def _has_broker_in(self, row: TopicRow, zone: str) -> bool:
-        groups = self.tables.broker_addr_table
+        groups = self.inputs.tables.broker_addr_table
         return any((groups[queues.broker_name].zone_name or "").casefold() == zone for queues in row.queues)
 
-    def route(self, topic: str) -> TopicRouteData | None:
-        """Return the current route of a topic."""
-        return views.topic_route(self.tables, topic, self.options, self.order_topic_conf(topic))
-
     def _route(self, topic: str) -> TopicRouteData:
-        route = self.route(topic)
+        route = self.inputs.route(topic)
         assert route is not None  # noqa: S101 - it has a row
         return route
 
     def _key(self, topic: str, row: TopicRow, zone: str | None, view: AddressView | None) -> ResponseKey:
-        conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
-        shows_slaves = self.options.support_acting_master and is_shown_as_it_is(topic)
+        options = self.inputs.options
+        conf = self.inputs.order_topic_conf(topic) if options.order_message_enable else None
+        shows_slaves = options.support_acting_master and is_shown_as_it_is(topic)
         return row, zone, conf, shows_slaves, view
 
     def _known(self, row: TopicRow, key: ResponseKey | None) -> T | None:
@@ -160,7 +147,7 @@ class RouteCache(Generic[T]):
 
         Other topics may still have the row: their response is dropped as well, and encoded again for the next request.
         """
-        return self.tables.topic_queue_table.get(made.topic) is made.row
+        return self._rows.get(made.topic) is made.row
 
     def _forget_first(self) -> None:
         made = self._made.popleft()

@@ -1,30 +1,65 @@
 """Views of the route tables, as responses need them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from namesrv.routeinfo.acting_master import is_shown_as_it_is, shown_to_clients
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
+from namesrv_remoting.zones import ZoneFallback
 
 
-def topic_route(
-    tables: RouteTables, topic: str, options: RouteOptions, order_topic_conf: str | None = None
-) -> TopicRouteData | None:
-    """Return the route of a topic; None without a route."""
-    row = tables.topic_queue_table.get(topic)
-    if row is None:
-        return None
-    groups = [tables.broker_addr_table[queues.broker_name] for queues in row.queues]
-    if options.support_acting_master and not is_shown_as_it_is(topic):
-        groups = [shown_to_clients(group, queues) for group, queues in zip(groups, row.queues, strict=True)]
-    return TopicRouteData(
-        groups,
-        row.queues,
-        _filter_servers(tables, groups),
-        order_topic_conf if options.order_message_enable else None,
-        tables.topics.mappings.get(topic),
-    )
+@dataclass(slots=True)
+class RouteInputs:
+    """Everything by which a server makes routes. A request adds its topic, zone and address view.
+
+    Cached responses follow a change of each input:
+
+    - `tables`: every topic whose route changes gets a new row, which is part of a response's key.
+    - `options`, `zone_fallback`: all responses are dropped (`RouteInfoManager.routes_may_differ`).
+    - `order_topic_conf`, zone and view: they are parts of the key.
+    """
+
+    tables: RouteTables
+    options: RouteOptions
+    # Returns the order configuration of a topic.
+    order_topic_conf: Callable[[str], str | None]
+    # How routes for clients of a zone spill over to other zones.
+    zone_fallback: ZoneFallback
+
+    def route(self, topic: str, zone_name: str = "", view: AddressView | None = None) -> TopicRouteData | None:
+        """Return the route of a topic for a client in a zone (empty: none); None without a route.
+
+        The view (None: addresses as registered) comes first: brokers that it hides do not count for the zone.
+        """
+        route = self._registered(topic)
+        if route is not None and view is not None:
+            route = view.route(route, self.tables.advertised_of)
+        if route is not None and zone_name:
+            route = self.zone_fallback.route(route, zone_name).route
+        return route
+
+    def follow_zones(self, zone_fallback: ZoneFallback) -> None:
+        """Use other rules for zones from now on."""
+        self.zone_fallback = zone_fallback
+
+    def _registered(self, topic: str) -> TopicRouteData | None:
+        tables, options = self.tables, self.options
+        row = tables.topic_queue_table.get(topic)
+        if row is None:
+            return None
+        groups = [tables.broker_addr_table[queues.broker_name] for queues in row.queues]
+        if options.support_acting_master and not is_shown_as_it_is(topic):
+            groups = [shown_to_clients(group, queues) for group, queues in zip(groups, row.queues, strict=True)]
+        return TopicRouteData(
+            groups,
+            row.queues,
+            _filter_servers(tables, groups),
+            self.order_topic_conf(topic) if options.order_message_enable else None,
+            tables.topics.mappings.get(topic),
+        )
 
 
 def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[str, tuple[str, ...]]:

@@ -41,6 +41,7 @@ from namesrv.processors.broker import note_unread
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.views import RouteInputs
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few, warn_if_open
@@ -306,7 +307,8 @@ class NamesrvController:
             ],
         )
         zones = read_zone_fallback(settings.zone_fallback)
-        encoded_routes = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id, zones)
+        inputs = RouteInputs(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), zones)
+        encoded_routes = EncodedRoutes(inputs, boot_id)
         manager = RouteInfoManager(
             tables,
             liveness,

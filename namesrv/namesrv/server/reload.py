@@ -166,7 +166,7 @@ def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
             setattr(namesrv.live, name, changed[name])
         namesrv.manager.routes_may_differ()
     if "zone_fallback" in changed:
-        namesrv.encoded_routes.follow_zones(read_zone_fallback(settings.zone_fallback))
+        namesrv.encoded_routes.inputs.follow_zones(read_zone_fallback(settings.zone_fallback))
         namesrv.manager.routes_may_differ()
     if changed.keys() & {"log_level", "log_format"}:
         log.configure(settings.log_level, settings.log_format)

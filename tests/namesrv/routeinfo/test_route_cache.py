@@ -8,9 +8,11 @@ import pytest
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import RESPONSE_BYTES, RouteCache
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
+from namesrv_remoting.zones import ZoneFallback
 from tests.support.route_builders import register, registration, tables_of, topic
 
 
@@ -20,7 +22,9 @@ class CountedCache(RouteCache[bytes]):
     def __init__(self, tables: RouteTables, *, max_bytes: int = 1_000_000, **options: bool) -> None:
         self.encoded = 0
         self.order_conf: dict[str, str] = {}
-        super().__init__(tables, RouteOptions(**options), self.order_conf.get, self._count, "json", max_bytes)
+        self.tables = tables
+        inputs = RouteInputs(tables, RouteOptions(**options), self.order_conf.get, ZoneFallback())
+        super().__init__(inputs, self._count, "json", max_bytes)
 
     def _count(self, route: TopicRouteData) -> tuple[bytes, int]:
         self.encoded += 1
