@@ -151,6 +151,10 @@ bench-peers: setup ## measure this NameServer beside other registries, as ratios
 abuse: setup ## attack this NameServer as hostile peers would, and measure what that costs other peers
 	@$(PY) -m benchmarks abuse $(ARGS)
 
+.PHONY: torture
+torture: setup ## inflict the same faults on this NameServer and on others (root, network namespaces; ARGS='--peer apache --fault kill')
+	@$(PY) -m benchmarks torture $(ARGS)
+
 .PHONY: scoreboard
 scoreboard: setup ## measure each promise of the project, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
 	@$(PY) -m benchmarks scoreboard $(ARGS)

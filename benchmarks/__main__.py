@@ -1,6 +1,6 @@
 """Benchmarks of the NameServer: `python -m benchmarks [SUITE] [NAME ...]`.
 
-The first word chooses a suite: `speed` (the default), `peers`, `abuse`, `soak` or `scoreboard`; the options
+The first word chooses a suite: `speed` (the default), `peers`, `abuse`, `soak`, `torture` or `scoreboard`; the options
 are those of the suite. Results go to build/benchmarks/; `--write` puts them on a page.
 """
 
@@ -19,6 +19,7 @@ SUITES: Final = {
     "peers": "benchmarks.peers.suite",
     "abuse": "benchmarks.abuse.suite",
     "soak": "benchmarks.soak.suite",
+    "torture": "benchmarks.torture.suite",
     "scoreboard": "benchmarks.scoreboard.suite",
 }
 

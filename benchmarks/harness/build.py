@@ -18,7 +18,7 @@ _FLAGS: Final = ("-O2", "-Wall", "-Wextra")
 
 
 def program(name: str) -> Path:
-    """The path of the program, compiled anew when a source is newer.
+    """The path of the program, or of the shared library NAME.so, compiled anew when a source is newer.
 
     Raises:
         BenchError: the program cannot be compiled.
@@ -27,7 +27,7 @@ def program(name: str) -> Path:
     # Any newer source counts, without a list of dependencies: every program compiles in a second.
     newest = max(path.stat().st_mtime_ns for path in SOURCES.iterdir())
     if not built.exists() or built.stat().st_mtime_ns < newest:
-        _compile(SOURCES / f"{name}.c", built)
+        _compile(SOURCES / f"{built.stem}.c", built)
     return built
 
 
@@ -38,8 +38,9 @@ def _compile(source: Path, built: Path) -> None:
     built.parent.mkdir(parents=True, exist_ok=True)
     # The compiler writes a temporary file, so that a second build at the same time never runs half a program.
     unfinished = built.with_name(f"{built.name}.{os.getpid()}")
+    flags = (*_FLAGS, "-shared", "-fPIC") if built.suffix == ".so" else _FLAGS
     done = subprocess.run(
-        [compiler, *_FLAGS, "-o", str(unfinished), str(source)], capture_output=True, text=True, check=False
+        [compiler, *flags, "-o", str(unfinished), str(source)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         unfinished.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, medians, ratios
@@ -85,9 +86,12 @@ def _apache(version: str, heap: str, bench: Bench) -> Peer:
 
 
 def _rust(bench: Bench) -> Peer:
-    version = rocketmq.RUST_VERSION
-    program = crate_program(bench, "rocketmq-namesrv", version, "rocketmq-namesrv-rust")
-    return Peer("rust", f"rocketmq-rust {version}", partial(rocketmq.rust, program=program))
+    return Peer("rust", f"rocketmq-rust {rocketmq.RUST_VERSION}", partial(rocketmq.rust, program=rust_program(bench)))
+
+
+def rust_program(bench: Bench) -> Path:
+    """rocketmq-rust's NameServer. Raises AbsentError."""
+    return crate_program(bench, "rocketmq-namesrv", rocketmq.RUST_VERSION, "rocketmq-namesrv-rust")
 
 
 def _zookeeper(bench: Bench) -> Peer:

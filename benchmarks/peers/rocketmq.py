@@ -121,13 +121,18 @@ def apache(bench: Bench, lib: Path, heap: str) -> Iterator[Registry]:
     """Apache's NameServer with one of HEAPS and an empty data directory, until the block ends."""
     port = free_port()
     with data_directory("apache") as home:
-        settings = home / "namesrv.properties"
-        settings.write_text(f"bindAddress=127.0.0.1\nlistenPort={port}\n", encoding="ascii")
-        # Logs and KV configuration are written below user.home.
-        properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
-        command = [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(settings)]
+        command = apache_command(lib, heap, home, bindAddress="127.0.0.1", listenPort=port)
         with _running(bench, f"Apache's ({heap})", command, port, home) as peer:
             yield peer
+
+
+def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list[str]:
+    """The command of Apache's NameServer, whose settings are written to a file in its home."""
+    path = home / "namesrv.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="ascii")
+    # Logs and KV configuration are written below user.home.
+    properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
+    return [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
 
 
 @contextmanager

@@ -1,0 +1,195 @@
+"""The faults. Each is a coroutine function that returns when the fault is over."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.harness import wire
+from benchmarks.harness.figures import BenchError
+from benchmarks.torture.load import LOST, ROUTE, TOPIC, Client, new_socket
+from benchmarks.torture.servers import FAST, PORT, REAL, Times
+from benchmarks.torture.world import World
+
+# The server that has the fault.
+_SICK: Final = 0
+_NAME: Final = "ns1"
+_HOUR: Final = 3600
+_HERD: Final = 2_000
+# of an attack
+_SECONDS: Final = 10.0
+# an HTTP request, a frame that is longer than allowed, one of 16 MiB that never ends, a header that is no JSON
+_GARBAGE: Final = (
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xff" * 64,
+    b"\x01\x00\x00\x00\x00\x00\x00\x40" + bytes(1 << 16),
+    b"\x00\x00\x00\x0c\x00\x00\x00\x08{{{{{{{{",
+)
+# A supervisor starts a killed server again after this time.
+_RESTART_SECONDS: Final = 3.0
+
+
+async def _upheaval(world: World) -> None:
+    """A second into a fault one broker is killed, one is stopped, and one changes its queues."""
+    await asyncio.sleep(1.0)
+    world.brokers[-1].die()
+    await asyncio.gather(world.brokers[-2].fall_silent(), world.brokers[0].change(TOPIC))
+
+
+async def kill(world: World) -> None:
+    """Kill -9 of one server, which is started again after 3 s."""
+    await asyncio.to_thread(world.fleet.kill, _SICK)
+    await asyncio.gather(_upheaval(world), asyncio.sleep(_RESTART_SECONDS))
+    await world.start_again(_SICK)
+
+
+def stop(seconds: float) -> "Inflict":
+    """SIGSTOP of one server for some seconds."""
+
+    async def inflict(world: World) -> None:
+        world.fleet.signal(_SICK, signal.SIGSTOP)
+        try:
+            await asyncio.gather(_upheaval(world), asyncio.sleep(seconds))
+        finally:
+            world.fleet.signal(_SICK, signal.SIGCONT)
+
+    return inflict
+
+
+def clock(seconds: int) -> "Inflict":
+    """The wall clock of one server jumps, just after a broker has fallen silent."""
+
+    async def inflict(world: World) -> None:
+        await _upheaval(world)
+        world.fleet.move_clock(_SICK, seconds)
+        await asyncio.sleep(2 * world.times.registration)
+
+    return inflict
+
+
+def dropping(*rules: str) -> "Inflict":
+    """The switch drops packets for longer than a broker's expiry."""
+
+    async def inflict(world: World) -> None:
+        world.fleet.drop(*rules)
+        await asyncio.gather(_upheaval(world), asyncio.sleep(1.5 * world.times.expiry))
+        world.fleet.drop()
+
+    return inflict
+
+
+async def disk(world: World) -> None:
+    """The disks of all servers are full; meanwhile one server is killed and started again."""
+    files = [world.fleet.fill_disk(number) for number in range(len(world.probes))]
+    await asyncio.to_thread(world.fleet.kill, _SICK)
+    await asyncio.gather(_upheaval(world), asyncio.sleep(_RESTART_SECONDS))
+    is_started = True
+    try:
+        await world.start_again(_SICK)
+    except BenchError:
+        is_started = False
+    for file in files:
+        file.unlink()
+    if not is_started:
+        await world.start_again(_SICK)
+
+
+async def late_unregister(world: World) -> None:
+    """All brokers restart at once; the old process unregisters after the new one has registered."""
+    for _ in range(3):
+        await asyncio.gather(*(broker.restart(is_late=True) for broker in world.brokers))
+        await asyncio.sleep(0.5)
+
+
+async def restarts(world: World) -> None:
+    """All brokers restart at once, ten times; the old connections close just before the new registrations."""
+    for _ in range(10):
+        await asyncio.gather(*(broker.restart(is_late=False) for broker in world.brokers))
+        await asyncio.sleep(0.3)
+
+
+async def increment(world: World) -> None:
+    """A server restarts, and the first that it gets of each broker is one changed topic with the new DataVersion."""
+    await asyncio.to_thread(world.fleet.kill, _SICK)
+    await world.start_again(_SICK)
+    await asyncio.gather(*(broker.change(TOPIC) for broker in world.brokers))
+
+
+async def split(world: World) -> None:
+    """A broker changes two topics, and registers them in two chunks with the same DataVersion."""
+    await world.brokers[0].change(f"own-{world.brokers[0].name}", TOPIC)
+
+
+async def herd(world: World) -> None:
+    """All brokers restart, and 2,000 more clients connect to one server at once."""
+    source, server = world.network.hosts["hostile"], world.fleet.host(_SICK).address
+    clients = [Client(source, source.address, [server], world.brokers) for _ in range(_HERD)]
+    restarted = (broker.restart(is_late=False) for broker in world.brokers)
+    await asyncio.gather(*restarted, *(client.pull(world.pulls) for client in clients))
+    for client in clients:
+        client.close()
+
+
+async def slow_readers(world: World) -> None:
+    """One peer requests routes on ten connections without reading, for 10 s."""
+    await asyncio.gather(*(_sent(world, ROUTE * 100_000, _SECONDS) for _ in range(10)))
+
+
+async def hostile(world: World) -> None:
+    """One peer registers 100,000 topics, and opens 1,000 connections with bytes that are no request, in 10 s."""
+    topics = wire.topics("forged-%d", 10_000)
+    await asyncio.gather(
+        *(_sent(world, wire.Broker(f"forged-{n}", f"10.9.9.{n}:1", topics).json_frame(), _SECONDS) for n in range(10)),
+        *(_sent(world, _GARBAGE[n % len(_GARBAGE)], _SECONDS) for n in range(1_000)),
+    )
+
+
+async def _sent(world: World, data: bytes, seconds: float) -> None:
+    """Send to the sick server, and then keep the connection open until the time is over."""
+    source, ends_at = world.network.hosts["hostile"], asyncio.get_running_loop().time() + seconds
+    with new_socket(source, source.address) as peer, contextlib.suppress(*LOST):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        async with asyncio.timeout_at(ends_at):
+            await asyncio.get_running_loop().sock_connect(peer, (world.fleet.host(_SICK).address, PORT))
+            await asyncio.get_running_loop().sock_sendall(peer, data)
+            await asyncio.sleep(seconds)
+
+
+Inflict = Callable[[World], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, and the times of the world that suffers it."""
+
+    what: str
+    inflict: Inflict
+    times: Times = FAST
+    has_small_disks: bool = False
+
+
+FAULTS: Final[Mapping[str, Fault]] = {
+    "kill": Fault("kill -9 of a server, started again after 3 s", kill),
+    "stop": Fault("SIGSTOP of a server for 2.5 s (30 s, 12 times as fast)", stop(2.5)),
+    "long-stop": Fault("SIGSTOP of a server for 25 s (5 min, 12 times as fast)", stop(25.0)),
+    "clock-forward": Fault("wall clock of a server + 1 h", clock(_HOUR)),
+    "clock-back": Fault("wall clock of a server - 1 h", clock(-_HOUR)),
+    "cut": Fault("partition of a server, both ways, 15 s", dropping(f"iifname {_NAME}", f"oifname {_NAME}")),
+    "mute": Fault("partition one way, 15 s: the server's packets are lost", dropping(f"iifname {_NAME}")),
+    "deaf": Fault("partition one way, 15 s: packets to the server are lost", dropping(f"oifname {_NAME}")),
+    "loss": Fault("5 % of all packets are lost, 15 s", dropping("numgen random mod 100 < 5")),
+    "disk": Fault("all disks full, and a server is killed and started again", disk, has_small_disks=True),
+    "late-unregister": Fault("20 brokers restart 3 times, late unregister (#11043)", late_unregister),
+    "restarts": Fault("20 brokers restart 10 times, close just before registration (#11043)", restarts),
+    "increment": Fault("server restart, then one-topic registrations, unchanged DataVersion (#9411)", increment),
+    "split": Fault("a change in the second chunk of a DataVersion (#10425)", split),
+    "herd": Fault("20 brokers restart, and 2,000 clients connect to a server at once", herd),
+    "slow-reader": Fault("one peer requests routes for 10 s without reading", slow_readers),
+    "hostile": Fault("one hostile peer, 10 s: garbage, endless frames, 100,000 topics", hostile),
+    "real-stop": Fault("SIGSTOP of a server for 5 min, with RocketMQ's own times", stop(300.0), REAL),
+}
+# Faults that take minutes each run only when they are named.
+DEFAULT: Final = [name for name, fault in FAULTS.items() if fault.times is FAST]

@@ -1,0 +1,86 @@
+"""The NameServers that are tortured, and the commands that start them."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.rounds import Bench
+from benchmarks.peers import rocketmq
+from benchmarks.peers.fetching import jars
+from benchmarks.peers.peers import rust_program
+
+PORT: Final = 9876
+_HEAP: Final = "512 MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of a world, in seconds."""
+
+    expiry: float
+    # brokers register again after this time
+    registration: float
+    # between two scans for silent brokers
+    scan: float
+    # A restarted server of ours waits for missing brokers for so long.
+    readiness: float
+
+
+# 12 times as fast as RocketMQ's defaults
+FAST: Final = Times(10.0, 2.5, 0.5, 45 / 12)
+# RocketMQ's defaults: brokers expire after 120 s
+REAL: Final = Times(120.0, 30.0, 5.0, 45.0)
+
+# home and address of a server, and the times -> its command
+Command = Callable[[Path, str, Times], list[str]]
+
+
+def _ours(bench: Bench) -> Command:
+    bench.progress("ours needs nothing")
+
+    def command(home: Path, address: str, times: Times) -> list[str]:
+        return [
+            *(sys.executable, "-m", "namesrv", "--listen-host", address, "--listen-port", str(PORT)),
+            *("--http-listen", "", "--data-dir", str(home / "data"), "--log-format", "json"),
+            *("--scan-interval-seconds", str(times.scan), "--wait-for-service-seconds", str(times.readiness)),
+        ]
+
+    return command
+
+
+def _apache(bench: Bench) -> Command:
+    lib = jars(bench, "apache", rocketmq.APACHE_VERSIONS[-1])
+
+    def command(home: Path, address: str, times: Times) -> list[str]:
+        scan_ms = round(times.scan * 1000)
+        place = {"bindAddress": address, "listenPort": PORT}
+        return rocketmq.apache_command(lib, _HEAP, home, **place, scanNotActiveBrokerInterval=scan_ms)
+
+    return command
+
+
+def _rust(bench: Bench) -> Command:
+    program = rust_program(bench)
+
+    def command(home: Path, address: str, times: Times) -> list[str]:
+        settings = home / "namesrv.toml"
+        # Without TLS it only listens on loopback addresses unless the second line allows others.
+        settings.write_text(
+            f"scanNotActiveBrokerInterval = {times.scan * 1000:.0f}\nallowInsecurePublicListener = true\n"
+            f'rocketmqHome = "{home}"\nkvConfigPath = "{home}/kv.json"\nconfigStorePath = "{home}/store.properties"\n',
+            encoding="utf-8",
+        )
+        place = ("--listenPort", str(PORT), "--bindAddress", address)
+        return [str(program), "--configFile", str(settings), *place]
+
+    return command
+
+
+# name -> its label, and a function that fetches it and returns its command. Raises AbsentError.
+PEERS: Final[Mapping[str, tuple[str, Callable[[Bench], Command]]]] = {
+    "ours": ("ours", _ours),
+    "apache": (f"Apache's {rocketmq.APACHE_VERSIONS[-1]}", _apache),
+    "rust": (f"rocketmq-rust {rocketmq.RUST_VERSION}", _rust),
+}

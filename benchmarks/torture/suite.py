@@ -1,0 +1,149 @@
+"""Torture: the same world and the same faults for our NameServer and for others (`make torture`)."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness.build import BUILT
+from benchmarks.harness.command import write_block
+from benchmarks.harness.conditions import Conditions
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.table import Row, markdown
+from benchmarks.peers.fetching import AbsentError
+from benchmarks.torture.faults import DEFAULT, FAULTS, Fault
+from benchmarks.torture.servers import PEERS, Command
+from benchmarks.torture.world import world
+from tests.netns.network import why_not
+
+# Tables that are not the truth so long after a fault stay wrong, in expiries.
+_PATIENCE: Final = 4
+HEADINGS: Final = (
+    *("fault", "server", "live brokers evicted (longest)", "dead ones served"),
+    *("failed pulls", "wrong pulls", "of", "tables true after", "memory", "measured"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a fault did to a server's world."""
+
+    # live brokers that a server removed, and for how long one was missing
+    evicted: int
+    missing_seconds: float
+    dead_seconds: float
+    pulls: int
+    failed: int
+    wrong: int
+    # from the end of the fault; None: longer than we waited
+    true_seconds: float | None
+    # largest resident memory of a server
+    megabytes: float
+    conditions: Mapping[str, Any]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Torture the chosen servers with the chosen faults."""
+    options = _options(arguments)
+    if (reason := why_not()) is not None:
+        raise BenchError(reason)
+    bench = Bench()
+    cells, is_complete = _read(options.json), True
+    for name in options.peer or PEERS:
+        label, fetch = PEERS[name]
+        try:
+            command = fetch(bench)
+        except AbsentError as why:
+            bench.progress(f"left out: {why}")
+            continue
+        for fault in options.fault or DEFAULT:
+            bench.progress(f"{label}: {FAULTS[fault].what}")
+            try:
+                cell = asyncio.run(suffered(bench, command, FAULTS[fault]))
+            except BenchError as why:
+                bench.progress(f"not measured: {why}")
+                is_complete = False
+                continue
+            cells.setdefault(fault, {})[name] = cell
+            # after each cell, so that an interrupted run keeps the others
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(cells, indent=1, default=asdict) + "\n", encoding="utf-8")
+    print(table(cells))
+    if options.write is not None:
+        write_block(options.write, table(cells))
+    return 0 if is_complete else 1
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks torture", description=__doc__)
+    parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
+    parser.add_argument("--fault", nargs="+", choices=FAULTS, help="only these faults")
+    parser.add_argument(
+        "--json", type=Path, default=BUILT / "torture.json", metavar="FILE",
+        help="replace the measured cells of this file, and show all of its cells (build/benchmarks/torture.json)",
+    )  # fmt: skip
+    parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")
+    return parser.parse_args(arguments)
+
+
+async def suffered(bench: Bench, command: Command, fault: Fault) -> Cell:
+    """What a fault does to a new world of one server."""
+    conditions = Conditions.now()
+    async with world(bench, command, fault.times, has_small_disks=fault.has_small_disks) as made:
+        await fault.inflict(made)
+        true_seconds = await made.become_true(_PATIENCE * fault.times.expiry)
+    return Cell(
+        sum(probe.evicted for probe in made.probes),
+        max(probe.longest_missing for probe in made.probes),
+        made.pulls.dead_seconds,
+        made.pulls.count,
+        made.pulls.failed,
+        made.pulls.wrong,
+        true_seconds,
+        made.fleet.peak_bytes / 1e6,
+        conditions.members(),
+    )
+
+
+def _read(path: Path) -> dict[str, dict[str, Cell]]:
+    if not path.exists():
+        return {}
+    cells = json.loads(path.read_text(encoding="utf-8"))
+    return {fault: {peer: Cell(**members) for peer, members in peers.items()} for fault, peers in cells.items()}
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
+    """A row for each cell; the best server of a fault stands first."""
+    rows: list[Row] = [HEADINGS]
+    for fault in (name for name in FAULTS if name in cells):
+        what = f"{FAULTS[fault].what}: `{fault}`"
+        for peer, cell in sorted(cells[fault].items(), key=lambda each: _harm(each[1])):
+            rows.append((what, PEERS[peer][0], *_words(cell)))
+            what = ""
+    return markdown(rows, range(2, len(HEADINGS)))
+
+
+def _harm(cell: Cell) -> tuple[Any, ...]:
+    """Sorts cells: evictions and wrong routes harm most, then tables that stay wrong, failed pulls and dead brokers."""
+    late = cell.true_seconds is None
+    return late, cell.evicted + cell.wrong, cell.failed, cell.dead_seconds, cell.true_seconds or 0.0, cell.megabytes
+
+
+def _words(cell: Cell) -> Sequence[str]:
+    return (
+        f"{cell.evicted} ({cell.missing_seconds:.1f} s)" if cell.evicted else "0",
+        f"{cell.dead_seconds:.1f} s",
+        str(cell.failed),
+        str(cell.wrong),
+        f"{cell.pulls:,}",
+        "never" if cell.true_seconds is None else f"{cell.true_seconds:.1f} s",
+        f"{cell.megabytes:.0f} MB",
+        cell.conditions["date"],
+    )

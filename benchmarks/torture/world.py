@@ -1,0 +1,222 @@
+"""The world that is tortured: three NameServers, twenty brokers and fifty clients on hosts (network namespaces)."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness.build import program
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Program, Server, started
+from benchmarks.torture.load import ROUTE, Broker, Client, Probe, Pulls, inside
+from benchmarks.torture.servers import PORT, Command, Times
+from tests.netns.network import Host, Network, ip
+
+SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
+_OTHERS: Final = {"brokers": "10.0.0.20", "clients": "10.0.0.100", "hostile": "10.0.0.250"}
+_BROKERS: Final = 20
+_CLIENTS: Final = 50
+_LOOK_SECONDS: Final = 0.05
+_DISK_BYTES: Final = 64 << 20
+# longer than a server of ours waits between two snapshots of its brokers (5 s)
+_SETTLING_SECONDS: Final = 6.0
+_COMMAND_SECONDS: Final = 60
+
+
+class Fleet:
+    """The servers, numbered from 0, and what can be done to them."""
+
+    def __init__(self, bench: Bench, command: Command, times: Times, root: Path, network: Network) -> None:
+        self.times = times
+        self.servers: dict[int, Server] = {}
+        self.peak_bytes = 0
+        self._bench = bench
+        self._command = command
+        self._root = root
+        self._network = network
+        # ends a server
+        self._ends = [ExitStack() for _ in SERVERS]
+        self._clock = str(program("clock.so"))
+
+    def host(self, number: int) -> Host:
+        """The host of a server."""
+        return self._network.hosts[f"ns{number + 1}"]
+
+    def start(self, number: int) -> None:
+        """Start a server that does not run, and return when it responds. Raises BenchError."""
+        host, home = self.host(number), self._root / str(number)
+        home.mkdir(exist_ok=True)
+        clock = home / "clock"
+        clock.write_bytes(bytes(8))
+        environ = {"LD_PRELOAD": self._clock, "MOVED_CLOCK": str(clock), "HOME": str(home)}
+        command = host.command(*self._command(home, host.address, self.times))
+        run = Program(host.name, command, lambda _: [PORT] if _responds(host) else [], home, environ)
+        self.servers[number] = self._ends[number].enter_context(started(self._bench, run))
+
+    def signal(self, number: int, signal_number: signal.Signals) -> None:
+        """Send a signal to a server."""
+        self.servers[number].signal(signal_number)
+
+    def kill(self, number: int) -> None:
+        """Kill a server, and wait for its end."""
+        self.note_memory(number)
+        self.signal(number, signal.SIGKILL)
+        self._ends[number].close()
+        del self.servers[number]
+
+    def note_memory(self, number: int) -> None:
+        """Note the largest resident memory that the server ever had."""
+        with contextlib.suppress(OSError, BenchError):
+            self.peak_bytes = max(self.peak_bytes, self.servers[number].status_bytes("VmHWM"))
+
+    def move_clock(self, number: int, seconds: int) -> None:
+        """Move the wall clock of a server, relative to ours."""
+        with (self._root / str(number) / "clock").open("r+b") as file:
+            file.write(struct.pack("q", seconds))
+
+    def drop(self, *rules: str) -> None:
+        """Drop the packets that one of the rules matches, on the switch; without rules forward all."""
+        lines = "\n".join(f"{rule} drop" for rule in rules)
+        table = f"table bridge torture {{\nchain forward {{\ntype filter hook forward priority 0;\n{lines}\n}}\n}}\n"
+        flushed = "table bridge torture\ndelete table bridge torture\n"
+        command = ["ip", "netns", "exec", f"{self._network.prefix}-switch", "nft", "-f", "-"]
+        subprocess.run(command, input=flushed + table, text=True, check=True, timeout=_COMMAND_SECONDS)
+
+    def limit_disks(self) -> None:
+        """Give each server a small disk of its own; servers must not run."""
+        for number in range(len(SERVERS)):
+            home = self._root / str(number)
+            home.mkdir(exist_ok=True)
+            _run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "torture", str(home))
+            self._ends[number].callback(_run, "umount", "-l", str(home))
+
+    def fill_disk(self, number: int) -> Path:
+        """Fill a server's disk to the last byte; return the file to be removed."""
+        path = self._root / str(number) / "filling"
+        with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        return path
+
+    def end(self) -> None:
+        """End all servers."""
+        for number in list(self.servers):
+            self.kill(number)
+
+
+class World:
+    """A fleet with its brokers, clients and probes."""
+
+    def __init__(self, fleet: Fleet, network: Network) -> None:
+        self.fleet = fleet
+        self.times = fleet.times
+        self.network = network
+        self.pulls = Pulls()
+        addresses = list(SERVERS.values())
+        hosts = network.hosts
+        self.brokers = [
+            Broker(n, hosts["brokers"], f"10.0.0.{20 + n}", addresses, fleet.times) for n in range(_BROKERS)
+        ]
+        self.clients = [
+            Client(hosts["clients"], f"10.0.0.{100 + n}", addresses[n % 3 :] + addresses[: n % 3], self.brokers)
+            for n in range(_CLIENTS)
+        ]
+        self.probes = [Probe(fleet.host(number), self.brokers) for number in range(len(SERVERS))]
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run in the background until the world ends."""
+        self._tasks.append(asyncio.create_task(work))
+
+    async def begin(self) -> None:
+        """Start everything; return when the tables have settled. Results count from then on."""
+        await asyncio.gather(*(asyncio.to_thread(self.fleet.start, number) for number in range(len(SERVERS))))
+        await asyncio.gather(*(broker.start() for broker in self.brokers))
+        for probe in self.probes:
+            self.spawn(probe.run())
+        await asyncio.sleep(_SETTLING_SECONDS)
+        if await self.become_true(self.times.registration + _SETTLING_SECONDS) is None:
+            raise BenchError(f"the tables are not complete before the fault: {self.probes}")
+        for client in self.clients:
+            self.spawn(client.run(self.pulls))
+        await asyncio.sleep(1.0)
+        if self.pulls.failed or self.pulls.wrong:
+            raise BenchError(f"pulls fail before the fault: {self.pulls}")
+
+    async def become_true(self, patience: float) -> float | None:
+        """Wait until all tables are the truth; return the time for which the last one was not, or None."""
+        began = time.monotonic()
+        while time.monotonic() < began + patience:
+            since = [probe.true_since for probe in self.probes]
+            is_settled = all(probe.looked_at > began and not probe.has_dead for probe in self.probes)
+            if is_settled and None not in since:
+                return max(0.0, *(each - began for each in since if each is not None))
+            await asyncio.sleep(_LOOK_SECONDS)
+        return None
+
+    async def start_again(self, number: int) -> None:
+        """Start a killed server, and restart the clients that began with it, since clients in use never return."""
+        self.probes[number].forget()
+        await asyncio.to_thread(self.fleet.start, number)
+        for client in self.clients:
+            if client.servers[0] == self.fleet.host(number).address:
+                client.restart()
+
+    async def end(self) -> None:
+        """End all background work. Raises what ended one of its tasks."""
+        for number in self.fleet.servers:
+            self.fleet.note_memory(number)
+        broken = [task.exception() for task in self._tasks if task.done()]
+        for broker in self.brokers:
+            broker.die()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for error in filter(None, broken):
+            raise error
+
+
+@asynccontextmanager
+async def world(bench: Bench, command: Command, times: Times, *, has_small_disks: bool) -> AsyncIterator[World]:
+    """A settled world, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-torture-") as root, Network() as network:
+        network.add({**SERVERS, **_OTHERS})
+        for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
+            for last in range(first, first + count):
+                ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
+        fleet = Fleet(bench, command, times, Path(root), network)
+        if has_small_disks:
+            fleet.limit_disks()
+        made = World(fleet, network)
+        try:
+            await made.begin()
+            yield made
+        finally:
+            try:
+                await made.end()
+            finally:
+                fleet.end()
+
+
+def _responds(host: Host) -> bool:
+    """True when the server on a host responds to a pull."""
+    with inside(host):
+        probe = socket.socket()
+    with probe:
+        probe.settimeout(1.0)
+        probe.connect((host.address, PORT))
+        probe.sendall(ROUTE)
+        return bool(probe.recv(1))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=_COMMAND_SECONDS)
