@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.interop.peers.apache import Controller, MqAdmin
 from tests.interop.peers.broker import Broker, leaves
 from tests.interop.peers.driver import Driver
@@ -14,12 +12,6 @@ from tests.support.daemon import Daemon
 _TOPIC = "orders"
 # A send that fails while the group has no master, by name: the producer's poll has not reached it yet.
 _NO_MASTER = r"connect to|Remoting(Connect|SendRequest|Timeout)Exception|No route info of this topic|MQBrokerException"
-
-
-@pytest.fixture(scope="module")
-def daemon_flags() -> tuple[str, ...]:
-    """Flags with which every registration is logged."""
-    return ("--log-level=debug",)
 
 
 def test_elected_master_is_in_the_route_at_once(
