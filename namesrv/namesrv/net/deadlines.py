@@ -9,6 +9,9 @@ from namesrv_remoting.errors import RemoteProtocolError
 NEVER: Final = float("inf")
 # The age of a client's connection at its end, as a part of the limit: clients that connected together leave one by one.
 _AGE_FACTORS: Final = (0.8, 1.2)
+# The connection of a client is closed for its age when nothing was received for this time. RocketMQ's clients send
+# requests in bursts: the route of the next topic, or of TBW102, is requested as soon as a response has arrived.
+_QUIET_SECONDS: Final = 0.2
 
 
 class Deadlines:
@@ -117,6 +120,10 @@ class Deadlines:
         """The seconds until the connection of a client is due to be closed for its age; infinite without a limit."""
         most = self._limits.client_max_age_seconds
         return self._opened + most * self._age_factor - now if most else NEVER
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether the next request is not to be expected at once."""
+        return self.last_read + _QUIET_SECONDS <= now
 
     # -- responses ---------------------------------------------------------------------------------------------------
 

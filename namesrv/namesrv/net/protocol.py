@@ -400,7 +400,7 @@ class ServerConnection(asyncio.Protocol):
             )
             if error is not None and not self._is_input_unread():
                 self.refuse(error)
-            elif error is None and self._is_due_to_close():
+            elif error is None and deadlines.is_quiet(now) and self._is_due_to_close():
                 self.close()
 
     def _is_input_unread(self) -> bool:
@@ -738,8 +738,9 @@ class ServerConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request, charge: int) -> None:
         owner = self._owner
+        may_wait = request.command.code in owner.handler.concurrent
         try:
-            if request.command.code not in owner.handler.concurrent:
+            if not may_wait:
                 await self.until_responses_read()
             await owner.scheduler.begin(self)
             response = await owner.handler.answer(request)
@@ -749,7 +750,8 @@ class ServerConnection(asyncio.Protocol):
             self.write(response.data)
         # `write` has already charged the part that the socket did not accept at once.
         self._memory.release(response.reserved_bytes)
-        if response.closes or (self.in_flight == 1 and self._is_due_to_close()):
+        # A watch that has ended for the connection's age would be repeated at once.
+        if response.closes or (may_wait and self.in_flight == 1 and self._is_due_to_close()):
             self.close()
 
 

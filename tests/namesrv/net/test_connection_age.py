@@ -26,6 +26,22 @@ async def test_old_connection_of_a_client_is_closed(server: InProcess) -> None:
         assert (await peer.call(20002, spelling="native")).code == 0
 
 
+async def test_burst_of_requests_is_not_interrupted(server: InProcess) -> None:
+    """A client sends its next request right after a response, so that an old connection is closed after the burst.
+
+    Java's client requests TBW102 as soon as a topic has no route.
+    """
+    client = await server.connect()
+    await server.clock.advance(79.0)
+    for _ in range(430):
+        assert (await client.call(105, {"topic": "missing"})).code == 17
+        await server.clock.advance(0.1)
+
+    assert (await client.call(105, {"topic": "TBW102"})).code == 17
+    await server.clock.advance(1.3)
+    assert await client.at_end()
+
+
 async def test_watch_is_answered_before_its_connection_is_closed(server: InProcess) -> None:
     """The watch ends at the age of its connection, with a response."""
     broker, client = await server.connect(), await server.connect()
