@@ -133,7 +133,8 @@ class RemotingClient:
         Raises:
             RemotingError: as `invoke`.
         """
-        for _ in range(self.protocols.attempts(self.address)):
+        attempts, closed = self.protocols.attempts(self.address), 0
+        while closed < attempts:
             try:
                 response = await self.invoke(
                     RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
@@ -147,6 +148,9 @@ class RemotingClient:
             except ConnectionClosedError:
                 if self._closed:
                     raise
+                # A closed connection with an earlier response proves nothing, and keeps the protocol known: a native
+                # server that is killed may close this connection and the next one.
+                closed += self.speaks_native() is not True
             else:
                 self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
                 return response.body

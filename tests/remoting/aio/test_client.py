@@ -9,6 +9,7 @@ import pytest
 
 from namesrv_remoting import errors
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.codes import SerializeType
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.scripted_server import ScriptedServer, ask, ask_and_answer, frame
@@ -175,3 +176,23 @@ async def test_too_large_request_leaves_the_connection_usable() -> None:
             await client.invoke(103, body=bytes(1000), timeout_seconds=3.0)
         assert client.pending_count == 0
         await ask_and_answer(client, server)
+
+
+async def test_killed_native_server_is_not_taken_for_apaches() -> None:
+    """A native server closes two connections when it is killed; only those without any response count."""
+    protocols = ServerProtocols()
+    async with asking(protocols=protocols) as (server, client, clock):
+        protocols.learn(server.address, clock.monotonic(), is_native=True)
+        peer = await ask_and_answer(client, server)
+        call = asyncio.create_task(client.server_info(3.0))
+        await peer.receive()
+        peer.close()
+        again = await server.accept()
+        await again.receive()
+        again.close()
+
+        restarted = await server.accept()
+        restarted.answer((await restarted.receive()).opaque, b"info")
+
+        assert await call == b"info"
+        assert client.speaks_native() is True
