@@ -13,7 +13,7 @@ from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_runtime.clock import Clock
 
 # The interval of comparisons, since expected disagreements also depend on the time.
-_LOOK_SECONDS: Final = 1.0
+COMPARISON_SECONDS: Final = 1.0
 
 
 class Compared:
@@ -26,7 +26,7 @@ class Compared:
         self._made_of: list[object] = []
         self._table = TopicTable()
         self._found: Sequence[Disagreement] = ()
-        self._looked_at = -_LOOK_SECONDS
+        self._looked_at = -COMPARISON_SECONDS
         # Offset of the wall clock to the monotonic clock; read once, so that times on a screen do not move.
         self._wall_seconds = clock.wall() - clock.monotonic()
         # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
@@ -44,7 +44,7 @@ class Compared:
             self._look(cluster)
             if before != [(one.key, one.reason) for one in self._found]:
                 self._observed.renew()
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(COMPARISON_SECONDS)
             if not self._found:
                 # An expected disagreement may become unexpected without a change of the cluster, so only without
                 # disagreements does the task wait for a change.
@@ -66,7 +66,7 @@ class Compared:
     def disagreements(self, cluster: Cluster) -> Sequence[Disagreement]:
         """The disagreements of the servers now."""
         before = self._table
-        if self.topics(cluster) is not before or self._clock.monotonic() - self._looked_at >= _LOOK_SECONDS:
+        if self.topics(cluster) is not before or self._clock.monotonic() - self._looked_at >= COMPARISON_SECONDS:
             self._look(cluster)
         return self._found
 

@@ -24,7 +24,7 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 # Interval of judgements, since a master becomes silent without any response.
-_LOOK_SECONDS: Final = 0.5
+JUDGEMENT_SECONDS: Final = 0.5
 # A broker that has left is remembered for an hour.
 _GONE_SECONDS: Final = 3600.0
 # The most brokers that are remembered after they left.
@@ -82,7 +82,7 @@ class Health:
             if before != self._report:
                 self._observed.renew()
             await self._forget_ended()
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(JUDGEMENT_SECONDS)
 
     def report(self, cluster: Cluster) -> Report:
         """The report on this cluster."""

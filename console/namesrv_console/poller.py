@@ -26,7 +26,7 @@ PULSE_SECONDS: Final = 0.25
 # A server without a response within this time is unreachable: with the pulse and a tab's pause, a page shows that well
 # within 3 s.
 ANSWER_SECONDS: Final = 2.0
-_RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 # Heartbeats show within a second, connections within five; Apache's server gets a request for each topic, as from a
 # client.
 _BROKERS_SECONDS: Final = 1.0
@@ -34,8 +34,10 @@ _CONNECTIONS_SECONDS: Final = 5.0
 _APACHE_SECONDS: Final = 2.0
 _APACHE_ROUTES_SECONDS: Final = 30.0
 _APACHE_TOPICS: Final = 500
-# Each request rests for 20 times its duration, so that it takes at most a twentieth of the server's time.
+# Each request rests for 20 times its duration, so that it takes at most a twentieth of the server's time. The requests
+# that show failures (events, brokers) rest for a second at most, since a busy machine makes any request slow.
 _REST: Final = 20
+MOST_REST_SECONDS: Final = 1.0
 # A refused request is sent again after this time.
 _REFUSED_SECONDS: Final = 5.0
 _MAX_EVENTS: Final = 1000
@@ -93,7 +95,8 @@ class _Timetable:
     def done(self, name: str, began: float, seconds: float = 0.0) -> None:
         """Note that a request, which began at `began`, has just been answered."""
         now = self.clock.monotonic()
-        self._rested[name] = now + _REST * (now - began)
+        rest = _REST * (now - began)
+        self._rested[name] = now + (rest if name == "routes" else min(rest, MOST_REST_SECONDS))
         self._due[name] = max(began + seconds, self._rested[name])
 
     def refused(self, name: str) -> None:
@@ -132,7 +135,7 @@ class Poller:
                 view = self._observed.cluster.server(server.address)
                 self._observed.put(view.lost(reason(error), self._clock.monotonic(), failure_state(error)))
                 times.clear()
-                await self._clock.sleep(_RETRY_SECONDS)
+                await self._clock.sleep(RETRY_SECONDS)
             else:
                 await self._clock.sleep(PULSE_SECONDS)
 

