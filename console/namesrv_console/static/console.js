@@ -31,9 +31,11 @@ function ageText({ lastSeen, evicted }, moment) {
 function showAge(element, moment) {
   const lastSeen = Number(element.dataset.lastSeen), evicted = Number(element.dataset.evicted);
   const share = Math.min(1, Math.max(0, (evicted - moment) / (evicted - lastSeen)));
-  element.classList.toggle("in_time", share >= 0.7);
-  element.classList.toggle("late", share < 0.7 && share >= 0.25);
-  element.classList.toggle("dying", share < 0.25);
+  const look = share >= 0.7 ? "in_time" : share >= 0.25 ? "late" : "dying";
+  if (!element.classList.contains(look)) {
+    element.classList.remove("in_time", "late", "dying");
+    element.classList.add(look);
+  }
   const label = element.lastElementChild;
   // A cell of the heat map has its colour only.
   if (!label) return;
@@ -221,8 +223,10 @@ function togglePause() {
 const starred = () => document.cookie.match(/(?:^|; )stars=([^;]*)/)?.[1].split(",").filter(Boolean) ?? [];
 
 function showStars(root) {
-  const stars = starred();
-  for (const button of root.querySelectorAll("[data-star]")) {
+  const buttons = root.querySelectorAll("[data-star]");
+  // Reading the cookies of each row of a large patch would take most of its time.
+  const stars = buttons.length ? starred() : [];
+  for (const button of buttons) {
     button.setAttribute("aria-pressed", String(stars.includes(encodeURIComponent(button.dataset.star))));
   }
 }
