@@ -4,7 +4,6 @@ import http.client
 import itertools
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,8 +12,10 @@ from urllib.parse import urlencode
 
 from benchmarks.harness.figures import BenchError, Column, Figure
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import WITHOUT_LOG, Program, Server, daemon, data_directory, printed_ports, started
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Broker, Wire, topics
+from benchmarks.speed import console_browser
+from benchmarks.speed.console_process import console_of
 
 _SERVERS: Final = 3
 _BROKERS: Final = 100
@@ -31,7 +32,8 @@ _SEARCHES: Final = ("t", "to", "topic", "length-77", "9999", "nothing")
 
 def measure(bench: Bench) -> list[Figure]:
     """The web console over 3 servers with 10,000 topics on 100 brokers: its memory, its pages, and delays of events."""
-    return [*_reading(bench, "spread", 8), *_reading(bench, "everywhere", _BROKERS)]
+    figures = [*_reading(bench, "spread", 8), *_reading(bench, "everywhere", _BROKERS)]
+    return [*figures, *console_browser.heat_map(bench)] if console_browser.is_available() else figures
 
 
 def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
@@ -48,7 +50,7 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
             for wire in wires:
                 wire.success(frame)
         began = time.monotonic()
-        console = stack.enter_context(_console(bench, servers))
+        console = stack.enter_context(console_of(bench, servers))
         _until(lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
         _until(lambda: _is_complete(console))
         add("filled", "from its start until every topic is known", "seconds", time.monotonic() - began)
@@ -69,7 +71,12 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         shares = [(server.cpu_seconds() - before) / _IDLE_SECONDS for server, before in zip(servers, cpu, strict=True)]
         what = "processor time of one server for the idle console, per second"
         add("server", what, "milliseconds", *_ms(shares))
-        add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=200)
+        if console_browser.is_available():
+            paints = console_browser.first_paints(console, bench.effort.rounds)
+            slowest = max(paints, key=lambda path: statistics.median(paints[path]))
+            what = "first paint of the slowest page in a browser without a cache"
+            add("paint", what, "milliseconds", *paints[slowest], most=300, details=slowest)
+        add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=150)
     return column.figures
 
 
@@ -82,18 +89,6 @@ def _broker(number: int, spread: int) -> Broker:
     every = topics(_NAME, _TOPICS)
     own = [topic for at, topic in enumerate(every) if (at + number) % _BROKERS < spread]
     return Broker(f"broker-{number}", f"10.0.0.{number}:10911", own, "cluster-1")
-
-
-@contextmanager
-def _console(bench: Bench, servers: list[Server]) -> Iterator[Server]:
-    named = [word for server in servers for word in ("--server", server.address)]
-    command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
-    ports = printed_ports(r"http://127\.0\.0\.1:(\d+)/")
-    with (
-        data_directory("console") as directory,
-        started(bench, Program("namesrv-console", command, ports, directory)) as console,
-    ):
-        yield console
 
 
 def _page(console: Server, path: str) -> tuple[float, str]:

@@ -1,0 +1,131 @@
+"""The console in a real browser: first paint of its pages, and a patch of a heat map of 1,000 brokers."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+
+from benchmarks.harness.figures import BenchError, Column, Figure
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory
+from benchmarks.harness.wire import Broker, Wire, topics
+from benchmarks.speed.console_process import console_of
+from tests.support.browser import browser, show
+
+PAGES: Final = ("/", "/brokers", "/topics", "/topology")
+_SERVERS: Final = 3
+_BROKERS: Final = 1_000
+_PATIENCE_SECONDS: Final = 60.0
+# Longer than the console's interval of broker reports, so that such a window has the heartbeats of all servers.
+_WINDOW_SECONDS: Final = 2.5
+# Milliseconds from the beginning of a navigation to the first paint with content; null before it.
+_PAINTED: Final = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+_CELLS: Final = "return document.querySelectorAll('.heat .cell').length === arguments[0]"
+# Counts the heartbeats that the cells of the heat map show, and the patches that bring them.
+_COUNT_HEARTBEATS: Final = """
+    window.heartbeats = window.patches = 0;
+    window.counting?.disconnect();
+    window.counting = new MutationObserver(changes => {
+        window.heartbeats += changes.length;
+        window.patches++;
+    });
+    window.counting.observe(document.querySelector(".heat"), { attributeFilter: ["data-last-seen"], subtree: true });
+"""
+
+
+def is_available() -> bool:
+    """True if Chromium and its driver are installed."""
+    return None not in (shutil.which("chromium"), shutil.which("chromedriver"))
+
+
+@contextmanager
+def opened() -> Iterator[webdriver.Chrome]:
+    """A browser without a cache."""
+    with data_directory("browser") as directory, browser(Path(directory)) as chrome:
+        chrome.execute_cdp_cmd("Network.enable", {})
+        chrome.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
+        chrome.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+        yield chrome
+
+
+def first_paints(console: Server, rounds: int) -> dict[str, list[float]]:
+    """Page -> milliseconds until its first paint, in each round."""
+    with opened() as chrome:
+        return {path: [_painted_after(chrome, console, path) for _ in range(rounds)] for path in PAGES}
+
+
+def heat_map(bench: Bench) -> list[Figure]:
+    """A patch of the heat map after heartbeats of 1,000 brokers, on 3 servers."""
+    column = Column("console.heat", "1,000 brokers, a heartbeat of each")
+    every = [
+        Broker(f"broker-{at}", f"10.1.{at // 250}.{at % 250}:10911", topics(f"t{at}-%d", 2)) for at in range(_BROKERS)
+    ]
+    with ExitStack() as stack:
+        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(_SERVERS)]
+        wires = [stack.enter_context(Wire(server)) for server in servers]
+        bench.progress(f"console: {_BROKERS:,} brokers on {_SERVERS} servers in the heat map")
+        for wire in wires:
+            for broker in every:
+                wire.success(broker.json_frame())
+        console = stack.enter_context(console_of(bench, servers))
+        chrome = stack.enter_context(opened())
+        show(chrome, f"http://127.0.0.1:{console.port}/", size=(1440, 900))
+        WebDriverWait(chrome, _PATIENCE_SECONDS).until(lambda it: it.execute_script(_CELLS, _BROKERS * _SERVERS))
+        heartbeats = b"".join(broker.heartbeat() for broker in every)
+        patches = [_patch(chrome, console, wires, heartbeats) for _ in range(bench.effort.rounds)]
+        column.add(
+            "browser",
+            "a patch of all brokers: processor time of the browser's main thread",
+            "milliseconds",
+            *(one for one, _ in patches),
+            most=100,
+        )
+        column.add(
+            "patch",
+            "a patch of all brokers: processor time of the console",
+            "milliseconds",
+            *(one for _, one in patches),
+            most=100,
+        )
+        column.add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=150)
+    return column.figures
+
+
+def _painted_after(chrome: webdriver.Chrome, console: Server, path: str) -> float:
+    chrome.get("about:blank")
+    show(chrome, f"http://127.0.0.1:{console.port}{path}", size=(1440, 900))
+    return float(WebDriverWait(chrome, _PATIENCE_SECONDS, 0.05).until(lambda it: it.execute_script(_PAINTED)))
+
+
+def _patch(chrome: webdriver.Chrome, console: Server, wires: list[Wire], heartbeats: bytes) -> tuple[float, float]:
+    """Milliseconds of processor time of browser and console for a patch, beyond those of a window without one.
+
+    Each server's report of its heartbeats is a patch of its own if the reports do not arrive together.
+    """
+    idle = _busy(chrome, console)
+    chrome.execute_script(_COUNT_HEARTBEATS)
+    for wire in wires:
+        wire.send(heartbeats)
+        wire.skip(_BROKERS)
+    with_patch = _busy(chrome, console)
+    shown, count = chrome.execute_script("return [window.heartbeats, window.patches]")
+    if shown < _BROKERS * _SERVERS:
+        raise BenchError(f"the heat map shows {shown} of {_BROKERS * _SERVERS} heartbeats")
+    return (with_patch[0] - idle[0]) / count, (with_patch[1] - idle[1]) / count
+
+
+def _busy(chrome: webdriver.Chrome, console: Server) -> tuple[float, float]:
+    """Milliseconds of processor time of the browser's main thread and of the console within a window."""
+    before = _task_seconds(chrome), console.cpu_seconds()
+    time.sleep(_WINDOW_SECONDS)
+    return 1000 * (_task_seconds(chrome) - before[0]), 1000 * (console.cpu_seconds() - before[1])
+
+
+def _task_seconds(chrome: webdriver.Chrome) -> float:
+    metrics: dict[str, Any] = chrome.execute_cdp_cmd("Performance.getMetrics", {})
+    return next(float(one["value"]) for one in metrics["metrics"] if one["name"] == "TaskDuration")
