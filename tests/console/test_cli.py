@@ -8,6 +8,7 @@ import pytest
 
 from namesrv_console.cli import main
 from tests.support.ctl import refusing_address
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.printing_process import PatternProcess
 
 COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
@@ -19,7 +20,7 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     with refusing_address() as address, PatternProcess([*COMMAND, "--server", address]) as console:
         line = console.wait_for("asking again")
         url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
-        page = httpx2.get(url, timeout=30).text
+        page = httpx2.get(url, timeout=GUARD_SECONDS).text
         console.send_signal(ended_by)
         assert console.wait() == 0
 

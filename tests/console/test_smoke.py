@@ -14,6 +14,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.console.test_cli import COMMAND
 from tests.support.browser import browser, console
 from tests.support.daemon import Daemon
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
 from tests.support.printing_process import PatternProcess
 
@@ -37,7 +38,7 @@ def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, Peer, str]]:
 def test_bars_shrink_updates_arrive_and_keys_work(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
     """The page works without inline scripts and styles, and sends no request to another host."""
     opened, peer, url = shown
-    wait = WebDriverWait(opened, 30, poll_frequency=0.05)
+    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-last-seen]"))
 
     def width() -> float:
@@ -83,4 +84,4 @@ def test_more_windows_than_a_browser_has_connections(shown: tuple[webdriver.Chro
 
     for window in opened.window_handles:
         opened.switch_to.window(window)
-        WebDriverWait(opened, 30).until(lambda page: "broker-b" in page.page_source)
+        WebDriverWait(opened, GUARD_SECONDS).until(lambda page: "broker-b" in page.page_source)

@@ -21,6 +21,7 @@ from namesrv_spark_jobs.report.comparison import comparison
 from namesrv_spark_jobs.report.page import comparison_page, page
 from namesrv_spark_jobs.report.shown import printable
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.staleness_sample import (
     MINUTE_MS,
@@ -120,7 +121,7 @@ def test_page_shows_its_pictures(
 
 def _await(opened: webdriver.Chrome, script: str, *arguments: Any) -> Any:
     """What this script says, once it says anything."""
-    return WebDriverWait(opened, 30).until(lambda chrome: chrome.execute_script(script, *arguments))
+    return WebDriverWait(opened, GUARD_SECONDS).until(lambda chrome: chrome.execute_script(script, *arguments))
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from typing import Any, Final
 import pytest
 from selenium import webdriver
 
+from tests.support.fake_clock import GUARD_SECONDS
+
 DESKTOP: Final = (1280, 900)
 PHONE: Final = (390, 844)
 MISSING: Final = "NO BROWSER: chromium and chromedriver are not here; tests/spark_jobs/setup_browser.sh installs them"
@@ -34,7 +36,7 @@ def browser(profile: Path) -> Iterator[webdriver.Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
-        opened.set_page_load_timeout(60)
+        opened.set_page_load_timeout(GUARD_SECONDS)
         yield opened
     finally:
         opened.quit()

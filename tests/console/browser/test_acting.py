@@ -17,6 +17,7 @@ from tests.console.test_cli import COMMAND
 from tests.support.browser import console, show, take_picture
 from tests.support.console_access import PASSWORD, write_users
 from tests.support.daemon import Daemon
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
 from tests.support.printing_process import PatternProcess
 
@@ -42,7 +43,7 @@ def test_operator_signs_in_acts_and_leaves(
     opened: webdriver.Chrome, tmp_path: Path, url: str, size: tuple[int, int], scheme: str
 ) -> None:
     """A link to a broker leads over the login page; its write permission is removed; axe finds no violation."""
-    wait = WebDriverWait(opened, 60, 0.05, [StaleElementReferenceException])
+    wait = WebDriverWait(opened, GUARD_SECONDS, 0.05, [StaleElementReferenceException])
 
     def see(css: str, text: str) -> None:
         wait.until(lambda page: any(text in found.text for found in page.find_elements(By.CSS_SELECTOR, css)))

@@ -17,7 +17,7 @@ from tests.support.peer import Broker, Peer
 # One worker runs all of these tests, since a browser's start takes seconds.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
-DESK, TABLET, PHONE = (1280, 900), (768, 1024), (420, 900)
+DESK, TABLET, PHONE = (1440, 900), (768, 1024), (420, 900)
 # A script, the end of an attribute, an escape sequence, a change of direction, the longest allowed topic name.
 HOSTILE: Final = (
     "<script>document.title='taken'</script>",

@@ -1,6 +1,6 @@
 """The script of the pages about the past, in a real browser."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +13,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.test_cli import COMMAND
-from tests.support.browser import browser, console
+from tests.support.browser import browser, console, show
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.printing_process import PatternProcess
 from tests.support.spark_logs import write_log
 
@@ -33,7 +34,7 @@ def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, str]]:
 def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome, str]) -> None:
     """Dragging from a quarter to a half of ten minutes zooms there; the new address shows the same span."""
     opened, url = shown
-    wait = WebDriverWait(opened, 30, poll_frequency=0.05)
+    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
     opened.get(f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
     # The page loads the content itself, as soon as the logs are read.
     row = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))[0]
@@ -69,10 +70,44 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     assert console(opened) == []
 
 
+def test_finger_zooms_sideways_and_scrolls_otherwise(shown: tuple[webdriver.Chrome, str]) -> None:
+    """A finger that moves sideways over a row zooms as a mouse does; one that moves up or down does not."""
+    opened, url = shown
+    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
+    opened.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 1})
+    show(opened, f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))
+    # A page that does not fill the screen would have nothing to scroll.
+    opened.execute_script("document.body.style.paddingBottom = '2000px'")
+    left, top, width = opened.execute_script(
+        "const box = document.querySelector('.timeline-row').getBoundingClientRect();"
+        "return [box.left, box.top + box.height / 2, box.width]"
+    )
+    address = opened.current_url
+
+    touch(opened, [(left + width / 4, top - step * 20) for step in range(8)])
+    wait.until(lambda page: page.execute_script("return scrollY") > 0)
+    opened.execute_script("scrollTo(0, 0)")
+    assert opened.find_elements(By.CLASS_NAME, "shade") == []
+    assert opened.current_url == address
+
+    touch(opened, [(left + width / 4 * (1 + step / 10), top) for step in range(11)])
+    wait.until(_shows_length(150_000))
+    assert console(opened) == []
+
+
+def touch(opened: webdriver.Chrome, points: Sequence[tuple[float, float]]) -> None:
+    """Put a finger on the first point, move it over the others, and lift it at the last one."""
+    for number, (x, y) in enumerate(points):
+        kind = "touchMove" if number else "touchStart"
+        opened.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+    opened.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
 def test_releasing_a_slider_updates_the_page(shown: tuple[webdriver.Chrome, str]) -> None:
     """The page is updated without a reload, and the address has the setting."""
     opened, url = shown
-    wait = WebDriverWait(opened, 30, poll_frequency=0.05)
+    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
     opened.get(f"{url}what-if?to=2026-03-01T00:30")
     wait.until(lambda page: page.find_elements(By.ID, "permalink"))
     opened.execute_script("document.body.dataset.same = 'page'")
