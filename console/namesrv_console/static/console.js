@@ -99,28 +99,36 @@ let stream = null;
 let isConnecting = false;
 let timer = 0;
 
-const scrolling = (root) => [...root.querySelectorAll(".scroll")];
+const parser = document.createElement("template");
+
+// Makes an element equal to a new one. Nodes that stay keep their layout, scroll position and focus: a patch of a
+// thousand brokers changes a few attributes of each.
+function update(old, fresh) {
+  if (old.nodeName !== fresh.nodeName || old.childNodes.length !== fresh.childNodes.length) {
+    old.replaceWith(fresh);
+  } else if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+  } else {
+    for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    const nodes = [...old.childNodes];
+    [...fresh.childNodes].forEach((node, at) => update(nodes[at], node));
+  }
+}
 
 function replace(id, html) {
   const old = byId(id);
   if (!old) return;
-  const focused = old.contains(document.activeElement) ? document.activeElement : null;
-  const made = document.createElement("template");
-  made.innerHTML = html;
-  const scrolled = scrolling(old).map((one) => [one.scrollLeft, one === focused]);
-  const fresh = made.content.firstElementChild;
-  // Insert the element alone: the white space around the HTML would grow with each update.
-  old.replaceWith(fresh);
-  scrolling(fresh).forEach((one, at) => {
-    const [left, hasFocus] = scrolled[at] ?? [0, false];
-    one.scrollLeft = left;
-    if (hasFocus) one.focus();
-  });
+  const focused = old.contains(document.activeElement) ? document.activeElement : null, href = focused?.href;
+  parser.innerHTML = html;
+  update(old, parser.content.firstElementChild);
+  const fresh = byId(id);
   showTimes(fresh);
   showStars(fresh);
-  // Keep the keyboard focus on the same element.
-  if (focused?.id) byId(focused.id)?.focus();
-  else if (focused?.href) [...fresh.querySelectorAll("a")].find((link) => link.href === focused.href)?.focus();
+  // Keep the keyboard focus on the same link, which may be in another row now.
+  if (!focused || (focused.isConnected && focused.href === href)) return;
+  if (focused.id) byId(focused.id)?.focus();
+  else if (href) [...fresh.querySelectorAll("a")].find((link) => link.href === href)?.focus();
 }
 
 // The verdict of the page is shown in the tab, too: in its title and by its icon.
