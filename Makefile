@@ -178,7 +178,12 @@ fuzz-coverage: setup ## fuzz each reader for SECONDS (60), guided by coverage (L
 .PHONY: simulate
 GIVEN = $(filter command environment,$(firstword $(origin $(1))))
 simulate: setup ## run the whole system in simulation, N (100,000) seeds, or one with its time line: make simulate SEED=7
-	@$(PY) -m tests.simulation $(if $(call GIVEN,SEED),--seed $(SEED)) $(if $(call GIVEN,N),--count $(subst _,,$(N))) $(ARGS)
+	@$(PY) -m tests.simulation $(if $(call GIVEN,SEED),--seed $(SEED)) $(if $(call GIVEN,N),--count $(subst _,,$(N))) $(if $(call GIVEN,PLAN),--plan $(PLAN)) $(ARGS)
+
+.PHONY: simulate-nightly
+PLAN ?= any
+simulate-nightly: setup ## go on with the simulation after the last seed, for SECONDS (60); PLAN=removals for races of removals
+	@$(PY) -m tests.simulation --plan $(PLAN) --journal build/simulation-$(PLAN).jsonl --seconds $(SECONDS) $(ARGS)
 
 .PHONY: mutation
 mutation: setup ## change tables, wire, link and keeper in MUTANTS (100) small ways each: which do their tests notice?

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final
 
 from benchmarks.harness.figures import Figure, none_of
-from tests.simulation.faults import AGENTS, SERVERS, Fault
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.faults import Fault
+from tests.simulation.simulation import Outcome, simulate, simulate_removals
+from tests.simulation.sizes import LARGE
 from tests.simulation.world import WALL_START
 
 # virtual seconds of a run: an hour, since times are a tenth of the defaults
@@ -49,7 +50,7 @@ def all_seeds(count: int) -> list[Figure]:
 
 def removals(count: int) -> list[Figure]:
     """Brokers that return while they are being removed, in random schedules."""
-    return [_broken("wrong", "schedules that went wrong", _outcomes(_races, count), _REMOVALS)]
+    return [_broken("wrong", "schedules that went wrong", _on_all_cores(simulate_removals, count), _REMOVALS)]
 
 
 def evictions(plan: Plan) -> Callable[[int], list[Figure]]:
@@ -70,7 +71,7 @@ def _outcomes(plan: Plan, count: int) -> list[Outcome]:
 
 
 def _planned(plan: Plan, seed: int) -> Outcome:
-    return simulate(seed, plan(random.Random(f"{seed} scoreboard")))
+    return simulate(seed, plan(random.Random(f"{seed} scoreboard")), LARGE)
 
 
 def stops(chosen: random.Random) -> list[Fault]:
@@ -78,14 +79,19 @@ def stops(chosen: random.Random) -> list[Fault]:
     every, lasts = 60.0, 3.0
     ends = int(_RUN_SECONDS / every)
     return [
-        Fault(every * number + chosen.uniform(_FAULTS_BEGIN, every - lasts), "freeze", (chosen.choice(SERVERS),), lasts)
+        Fault(
+            every * number + chosen.uniform(_FAULTS_BEGIN, every - lasts),
+            "freeze",
+            (chosen.choice(LARGE.servers),),
+            lasts,
+        )
         for number in range(ends)
     ]
 
 
 def long_stop(chosen: random.Random) -> list[Fault]:
     """A server stops for five minutes."""
-    return [Fault(chosen.uniform(_FAULTS_BEGIN, 20.0), "freeze", (chosen.choice(SERVERS),), 30.0)]
+    return [Fault(chosen.uniform(_FAULTS_BEGIN, 20.0), "freeze", (chosen.choice(LARGE.servers),), 30.0)]
 
 
 def clock_jumps(chosen: random.Random) -> list[Fault]:
@@ -95,18 +101,6 @@ def clock_jumps(chosen: random.Random) -> list[Fault]:
     jumps = [(_FAULTS_BEGIN + 4 * number, step) for number, step in enumerate(steps)]
     # forwards and backwards, ten times a second
     jumps += [(_FAULTS_BEGIN + 50 + number / 10, hour if number % 2 else -hour) for number in range(100)]
-    server = chosen.choice(SERVERS)
+    server = chosen.choice(LARGE.servers)
     shift = chosen.uniform(0.0, 3.0)
     return [Fault(at + shift, "clock", (server,), value=step) for at, step in jumps]
-
-
-def _races(chosen: random.Random) -> list[Fault]:
-    """Faults that make a broker register again while an older registration of it is being removed."""
-    faults = []
-    for _ in range(chosen.randint(4, 12)):
-        kind = chosen.choice(("reset", "half-open", "leave", "kill", "cut", "hog"))
-        agent, server = chosen.choice(AGENTS), chosen.choice(SERVERS)
-        way = (agent, server) if chosen.random() < 0.5 else (server, agent)
-        where = {"leave": (agent,), "kill": (agent,), "hog": (server,)}.get(kind, way)
-        faults.append(Fault(chosen.uniform(_FAULTS_BEGIN, 20.0), kind, where, chosen.uniform(0.01, 4.0)))
-    return sorted(faults, key=lambda fault: fault.at)

@@ -6,17 +6,25 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.shrinking import shrunk
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.simulation import Outcome, simulate, simulate_removals
+from tests.support.journal import Journal
+
+Run = Callable[..., Outcome]
 
 _PROGRESS_SECONDS = 10.0
-_SEEDS_PER_CHUNK = 4
+_SEEDS_PER_CHUNK = 10
 # limits the memory of a process: a run with a killed process leaves half a megabyte that is never collected
 _CHUNKS_PER_PROCESS = 50
+# seeds that a journal records at once
+_SEEDS_PER_SLICE = 200
+# name -> runs a seed with faults of this kind
+_PLANS: dict[str, Run] = {"any": simulate, "removals": simulate_removals}
 
 
 def main() -> int:
@@ -27,36 +35,56 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes")
+    parser.add_argument("--plan", choices=_PLANS, default="any", help="kind of faults")
+    parser.add_argument("--journal", type=Path, metavar="FILE", help="go on after the last seed of this file")
+    parser.add_argument("--seconds", type=float, default=600.0, help="time of a run with a journal")
     options = parser.parse_args()
     fix_hashes()
     if options.seed is not None:
-        return _replay(options.seed)
+        return _replay(options.seed, options.plan)
+    if options.journal is not None:
+        return _go_on(Journal(options.journal), options)
     seeds = range(options.first, options.first + options.count)
-    return _run_all(seeds, options.jobs, keep_going=options.keep_going)
+    figures = _run_all(seeds, options.plan, options.jobs, keep_going=options.keep_going)
+    return int(figures["failed"] > 0)
 
 
-def _replay(seed: int) -> int:
-    outcome = simulate(seed, keeps_lines=True)
+def _go_on(journal: Journal, options: argparse.Namespace) -> int:
+    """Run slice after slice until the time is over, and return 1 if a seed failed."""
+    ends, left, failed = time.monotonic() + options.seconds, options.count, 0
+    while left and time.monotonic() < ends:
+        first, size = journal.total("seeds"), min(left, _SEEDS_PER_SLICE)
+        figures = _run_all(range(first, first + size), options.plan, options.jobs, keep_going=True)
+        journal.add(**figures)
+        left -= size
+        failed += figures["failed"]
+    _print_summary(seeds=journal.total("seeds"), failed=journal.total("failed"))
+    return int(failed > 0)
+
+
+def _replay(seed: int, plan: str) -> int:
+    outcome = _PLANS[plan](seed, keeps_lines=True)
     _print(*outcome.lines)
     if not outcome.invariant:
         _print(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
     else:
-        _report(outcome)
+        _report(outcome, plan)
     _print_summary(seeds=1, failed=int(bool(outcome.invariant)), checksum=f"{outcome.checksum:08x}")
     return int(bool(outcome.invariant))
 
 
-def _run_all(seeds: range, jobs: int, *, keep_going: bool) -> int:
+def _run_all(seeds: range, plan: str, jobs: int, *, keep_going: bool) -> dict[str, Any]:
+    """Run the seeds, print the failures, and print and return the figures."""
     began = reported = time.monotonic()
     failures = done = checksum = 0
     virtual_seconds = 0.0
-    for done, outcome in enumerate(_outcomes(seeds, jobs), start=1):
+    for done, outcome in enumerate(_outcomes(seeds, _PLANS[plan], jobs), start=1):
         virtual_seconds += outcome.seconds
         # xor does not depend on the order of the seeds
         checksum ^= outcome.checksum
         if outcome.invariant:
             failures += 1
-            _report(outcome)
+            _report(outcome, plan)
             if not keep_going:
                 break
         now = time.monotonic()
@@ -64,17 +92,18 @@ def _run_all(seeds: range, jobs: int, *, keep_going: bool) -> int:
             reported = now
             _print(f"{done} of {len(seeds)} seeds, {failures} failed, {done / (now - began):.1f} a second")
     seconds = time.monotonic() - began
-    _print_summary(
-        seeds=done,
-        failed=failures,
-        checksum=f"{checksum:08x}",
-        first=seeds.start,
-        jobs=jobs,
-        seconds=round(seconds, 1),
-        seeds_per_second=round(done / seconds, 2),
-        virtual_seconds=round(virtual_seconds),
-    )
-    return min(failures, 1)
+    figures: dict[str, Any] = {
+        "seeds": done,
+        "failed": failures,
+        "checksum": f"{checksum:08x}",
+        "first": seeds.start,
+        "jobs": jobs,
+        "seconds": round(seconds, 1),
+        "seeds_per_second": round(done / seconds, 2),
+        "virtual_seconds": round(virtual_seconds),
+    }
+    _print_summary(**figures)
+    return figures
 
 
 def _print_summary(**figures: Any) -> None:
@@ -82,22 +111,22 @@ def _print_summary(**figures: Any) -> None:
     _print(json.dumps(figures))
 
 
-def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
+def _outcomes(seeds: range, run: Run, jobs: int) -> Iterator[Outcome]:
     if jobs == 1:
-        yield from map(simulate, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=_CHUNKS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(simulate, seeds, chunksize=_SEEDS_PER_CHUNK)
+        yield from pool.imap_unordered(run, seeds, chunksize=_SEEDS_PER_CHUNK)
 
 
-def _report(failed: Outcome) -> None:
+def _report(failed: Outcome, plan: str) -> None:
     """Print the failure, and the smallest set of faults that leads to it."""
-    small = shrunk(failed)
+    small = shrunk(failed, _PLANS[plan])
     _print(
         f"seed {failed.seed} failed after {len(failed.faults)} faults: {failed.message}",
         f"with the fewest faults: {small.message}",
         *(f"  {fault}" for fault in small.faults),
-        f"replay: make simulate SEED={failed.seed}",
+        f"replay: make simulate SEED={failed.seed} PLAN={plan}",
     )
 
 

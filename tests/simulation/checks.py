@@ -233,6 +233,9 @@ class Checks:
         if any(not broker.is_wanted or broker.is_leaving for broker in group):
             return True
         machines = {broker.name for broker in group}
+        if len(self._cluster.servers) == 1:
+            # no other server can contradict a lone one that has lost its files
+            machines.add(self._cluster.servers[0].name)
         since = self._world.now - self._times.expiry - self._times.scan - self._times.warm_up - 2 * self._times.poll
         return any(
             fault.kind in _HITS_ALL or not machines.isdisjoint(fault.where)
@@ -352,7 +355,7 @@ class Checks:
         return [broker for broker in self._cluster.brokers if broker.is_running and not broker.is_leaving]
 
     def _differences(self, server: ServerNode) -> Iterator[str]:
-        if not server.is_running or server.controller is None:
+        if not server.is_running or server.controller is None or not server.controller.listening.is_set():
             yield "does not run"
             return
         tables = server.controller.namesrv.manager.tables
@@ -403,4 +406,5 @@ class Checks:
         for node in self._cluster.nodes:
             if node.is_running:
                 tasks = [] if node.machine.loop is None else node.machine.loop.tasks
-                self._fail("NothingLeftBehind", f"{node.name} has not ended: {tasks}")
+                waiting = [task.get_coro().__qualname__ for task in tasks]  # type: ignore[union-attr]
+                self._fail("NothingLeftBehind", f"{node.name} has not ended: {waiting}")

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from namesrv.routeinfo.effects import Effect, Evicted, Registered, RouteChanged
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
@@ -25,79 +23,15 @@ from namesrv_remoting.bodies.extensions import PulledRoutes, PullRoutesRequest, 
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import RemotingError
 from tests.simulation.disk import Disk
+from tests.simulation.sizes import TOPICS, Place, Size, Times
 from tests.simulation.world import Kind, Machine, World
 
 PORT: Final = 9876
 CLUSTER: Final = "cluster"
-TOPICS: Final = ("orders", "bills", "parcels", "returns")
 # The response for so many unknown topics is large: this number of them exceeds what a server buffers for a peer that
 # does not read, and the kernels' windows.
 _UNKNOWN_TOPICS: Final = tuple(f"unknown-{number}-".ljust(120, "x") for number in range(80))
 _PULLS: Final = 12
-# (broker name, id, topics)
-BROKERS: Final = (
-    ("broker-a", 0, ("orders", "bills")),
-    ("broker-a", 1, ("orders", "bills")),
-    ("broker-b", 0, ("orders", "parcels")),
-    ("broker-c", 0, ("orders", "bills", "returns")),
-    ("broker-d", 0, ("parcels",)),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Intervals and timeouts of a run."""
-
-    heartbeat: float
-    expiry: float
-    scan: float
-    poll: float
-    warm_up: float
-    response: float
-    # connect timeouts of an agent and a client
-    connect: float
-    client_connect: float
-    drain: float
-    # time in which a response has to be read
-    unread: float
-    # factor for the times of faults, puts and looks
-    pace: float
-
-
-# a tenth of the defaults, so that a run takes a tenth of the time
-SHORT: Final = Times(
-    heartbeat=3.0,
-    expiry=12.0,
-    scan=1.0,
-    poll=3.0,
-    warm_up=4.5,
-    response=1.0,
-    connect=0.5,
-    client_connect=0.5,
-    drain=0.5,
-    unread=3.0,
-    pace=1.0,
-)
-
-
-def _default(settings: type[BaseModel], name: str) -> float:
-    return float(settings.model_fields[name].default)
-
-
-# the default settings
-DEFAULTS: Final = Times(
-    heartbeat=_default(AgentSettings, "heartbeat_seconds"),
-    expiry=_default(Settings, "broker_expiry_seconds"),
-    scan=_default(Settings, "scan_interval_seconds"),
-    poll=_default(ClientSettings, "poll_seconds"),
-    warm_up=_default(Settings, "wait_for_service_seconds"),
-    response=_default(AgentSettings, "response_timeout_seconds"),
-    connect=_default(AgentSettings, "connect_timeout_seconds"),
-    client_connect=_default(ClientSettings, "connect_timeout_seconds"),
-    drain=_default(Settings, "drain_seconds"),
-    unread=_default(Settings, "whole_frame_timeout_seconds"),
-    pace=10.0,
-)
 
 
 class Node:
@@ -213,9 +147,7 @@ class ServerNode(Node):
 class BrokerNode(Node):
     """A broker, reduced to its agent."""
 
-    def __init__(
-        self, world: World, machine: Machine, times: Times, servers: list[ServerNode], place: tuple[str, int, Any]
-    ) -> None:
+    def __init__(self, world: World, machine: Machine, times: Times, servers: list[ServerNode], place: Place) -> None:
         super().__init__(world, machine)
         name, number, topics = place
         self.broker_name = name
@@ -297,9 +229,10 @@ class ClientNode(Node):
     """A producer or consumer, reduced to its routes."""
 
     def __init__(
-        self, world: World, machine: Machine, times: Times, servers: list[ServerNode], *, watches: bool, protocol: Any
+        self, world: World, machine: Machine, size: Size, servers: list[ServerNode], *, watches: bool, protocol: Any
     ) -> None:
         super().__init__(world, machine)
+        times, self._topics = size.times, size.topics
         self.settings = ClientSettings(
             name_servers=";".join(server.where for server in servers),
             poll_seconds=times.poll,
@@ -334,7 +267,7 @@ class ClientNode(Node):
 
     async def _ask(self, client: RouteClient) -> None:
         """Request each topic until it has a route, as an application does."""
-        left = list(TOPICS)
+        left = list(self._topics)
         while left:
             for topic in list(left):
                 with suppress(RouteError):
@@ -357,9 +290,11 @@ class ClientNode(Node):
 class OperatorNode(Node):
     """An operator that puts keys into the servers' key-value configurations and watches routes by raw requests."""
 
-    def __init__(self, world: World, machine: Machine, times: Times, servers: list[ServerNode]) -> None:
+    def __init__(self, world: World, machine: Machine, size: Size, servers: list[ServerNode]) -> None:
         super().__init__(world, machine)
-        self._pace = times.pace
+        self._pace, self._puts_keys = size.times.pace, size.puts_keys
+        # a run with fewer faults has fewer puts
+        self._put_pace = max(self._pace, 1.0)
         self._servers = servers
         self._leaves = asyncio.Event()
         # tasks of this life that send many requests
@@ -380,13 +315,12 @@ class OperatorNode(Node):
     async def main(self) -> None:
         chosen = self.world.random(f"{self.name} {self.machine.lives}")
         clients = {server: self._new_client(server, chosen) for server in self._servers}
-        # requests of one connection are handled one by one, so a second connection puts keys concurrently
-        others = {server: self._new_client(server, chosen) for server in self._servers}
-        works = [
-            self._put(clients, chosen, "a"),
-            self._put(others, chosen, "b"),
-            *(self._watch(server, clients[server], chosen) for server in clients),
-        ]
+        others: dict[ServerNode, RemotingClient] = {}
+        works = [self._watch(server, clients[server], chosen) for server in clients]
+        if self._puts_keys:
+            # requests of one connection are handled one by one, so a second connection puts keys concurrently
+            others = {server: self._new_client(server, chosen) for server in self._servers}
+            works += [self._put(clients, chosen, "a"), self._put(others, chosen, "b")]
         tasks = [asyncio.create_task(work) for work in works]
         await asyncio.wait([*tasks, leaving := asyncio.create_task(self._leaves.wait())], return_when="FIRST_COMPLETED")
         tasks += self._asking
@@ -410,7 +344,7 @@ class OperatorNode(Node):
 
     async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random, prefix: str) -> None:
         for number in itertools.count():
-            await self.machine.sleep(chosen.uniform(0.2, 2.0) * self._pace)
+            await self.machine.sleep(chosen.uniform(0.2, 2.0) * self._put_pace)
             server = chosen.choice(self._servers)
             key, value = f"{prefix}-{self.machine.lives}-{number}", str(number)
             fields = {"namespace": "simulation", "key": key, "value": value}
@@ -475,29 +409,28 @@ class Cluster:
     operators: list[OperatorNode] = field(default_factory=list)
 
     @classmethod
-    def built(cls, world: World, times: Times, directory: Path, chosen: random.Random) -> "Cluster":
-        cluster = cls(world, times)
+    def built(cls, world: World, size: Size, directory: Path) -> "Cluster":
+        times = size.times
+        cluster, chosen = cls(world, times), world.random("cluster")
 
         def machine(name: str, kind: Kind, number: str) -> Machine:
             found = Machine(world, name, kind, f"10.0.{number}")
             world.machines[name] = found
             return found
 
-        for number in range(1, 4):
-            name = f"ns-{number}"
+        for number, name in enumerate(size.servers, start=1):
             cluster.servers.append(ServerNode(world, machine(name, "server", f"0.{number}"), times, directory / name))
-        for number, place in enumerate(BROKERS, start=1):
-            name = f"{place[0]}-{place[1]}"
+        for number, (name, place) in enumerate(zip(size.agents, size.brokers, strict=True), start=1):
             node = BrokerNode(world, machine(name, "broker", f"1.{number}"), times, cluster.servers, place)
             cluster.brokers.append(node)
-        for number in range(1, 6):
+        for number, name in enumerate(size.clients, start=1):
             protocol = chosen.choice(["auto", "auto", "native", "rocketmq"])
             watches = protocol != "rocketmq" and chosen.random() < 0.6
-            node_machine = machine(f"client-{number}", "client", f"2.{number}")
+            node_machine = machine(name, "client", f"2.{number}")
             cluster.clients.append(
-                ClientNode(world, node_machine, times, cluster.servers, watches=watches, protocol=protocol)
+                ClientNode(world, node_machine, size, cluster.servers, watches=watches, protocol=protocol)
             )
-        cluster.operators.append(OperatorNode(world, machine("operator", "client", "3.1"), times, cluster.servers))
+        cluster.operators.append(OperatorNode(world, machine("operator", "client", "3.1"), size, cluster.servers))
         return cluster
 
     @property

@@ -6,13 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.simulation.cluster import BROKERS, TOPICS, BrokerNode, Cluster, Node, OperatorNode
+from tests.simulation.cluster import BrokerNode, Cluster, Node, OperatorNode
 from tests.simulation.disk import Disk
-
-# names of all machines
-SERVERS: Final = ("ns-1", "ns-2", "ns-3")
-AGENTS: Final = tuple(f"{name}-{number}" for name, number, _ in BROKERS)
-CLIENTS: Final = tuple(f"client-{number}" for number in range(1, 6))
+from tests.simulation.sizes import TOPICS, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +90,37 @@ _VALUES: Final[dict[str, Callable[[random.Random], Any]]] = {
 }
 
 
-def plan(chosen: random.Random, *, pace: float, most: int) -> list[Fault]:
+def plan(chosen: random.Random, size: Size) -> list[Fault]:
     """Draw the faults of a run, ordered by time."""
     kinds, weights = list(_KINDS), list(_KINDS.values())
-    faults = [_fault(chosen, kind, pace) for kind in chosen.choices(kinds, weights, k=chosen.randint(1, most))]
+    count = chosen.randint(1, size.most_faults)
+    faults = [_fault(chosen, kind, size) for kind in chosen.choices(kinds, weights, k=count)]
     # some faults come in pairs: the second one happens during the first
-    faults += [_second(chosen, fault) for fault in faults if fault.kind in _SECONDS and chosen.random() < 0.5]
+    faults += [_second(chosen, fault, size) for fault in faults if fault.kind in _SECONDS and chosen.random() < 0.5]
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def slow_readers(chosen: random.Random, *, pace: float) -> list[Fault]:
+def removals(chosen: random.Random, size: Size) -> list[Fault]:
+    """Draw faults that make a broker register again while an older registration of it is being removed."""
+    pace = size.times.pace
+    faults = []
+    for _ in range(chosen.randint(size.most_faults // 2, size.most_faults + 4)):
+        kind = chosen.choice(("reset", "half-open", "leave", "kill", "cut", "hog"))
+        agent, server = chosen.choice(size.agents), chosen.choice(size.servers)
+        way = (agent, server) if chosen.random() < 0.5 else (server, agent)
+        where = {"leave": (agent,), "kill": (agent,), "hog": (server,)}.get(kind, way)
+        at, seconds = chosen.uniform(_BEGIN, _END - 4.0) * pace, chosen.uniform(0.01, 4.0 * pace)
+        faults.append(Fault(at, kind, where, seconds))
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def slow_readers(chosen: random.Random, size: Size) -> list[Fault]:
     """Draw at most one slow reader; its rate grows as the time shrinks."""
     if chosen.randrange(_RUNS_PER_SLOW_READER):
         return []
+    pace = size.times.pace
     at, seconds = chosen.uniform(_BEGIN, _END) * pace, chosen.uniform(2.0, 8.0) * pace
-    return [slow_reader(at, chosen.choice(SERVERS), seconds, chosen.choice(_READ_RATES) / pace)]
+    return [slow_reader(at, chosen.choice(size.servers), seconds, chosen.choice(_READ_RATES) / pace)]
 
 
 def slow_reader(at: float, server: str, seconds: float, rate: float) -> Fault:
@@ -116,31 +128,31 @@ def slow_reader(at: float, server: str, seconds: float, rate: float) -> Fault:
     return Fault(at, "slow reader", ("operator", server), seconds, rate)
 
 
-def _second(chosen: random.Random, first: Fault) -> Fault:
+def _second(chosen: random.Random, first: Fault, size: Size) -> Fault:
     """A second fault during the first one, at one of its places."""
     kind = chosen.choice(_SECONDS[first.kind])
     at = first.at + min(chosen.uniform(0.0, 1.0) * first.seconds, chosen.choice([0.5, 5.0]))
-    where = next((name for name in first.where if name in AGENTS), first.where[0])
+    where = next((name for name in first.where if name in size.agents), first.where[0])
     return Fault(at, kind, (where,), chosen.uniform(0.01, 1.0))
 
 
-def _fault(chosen: random.Random, kind: str, pace: float) -> Fault:
-    end = _END * pace
-    at = chosen.uniform(_BEGIN * pace, end)
+def _fault(chosen: random.Random, kind: str, size: Size) -> Fault:
+    pace = size.times.pace
     # most faults are short; some last until every timeout has expired
-    lengths = [chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0 * pace), chosen.uniform(6.0, 25.0) * pace]
-    seconds = min(chosen.choice(lengths), max(end - at, 0.5))
-    machine = chosen.choice(SERVERS * 2 + AGENTS + CLIENTS)
-    way = (chosen.choice(AGENTS * 2 + CLIENTS), chosen.choice(SERVERS))
+    lengths = [chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0 * pace), chosen.uniform(6.0, _END - _BEGIN) * pace]
+    seconds = chosen.choice(lengths)
+    at = chosen.uniform(_BEGIN * pace, max(_BEGIN * pace, _END * pace - seconds))
+    machine = chosen.choice(size.servers * 2 + size.agents + size.clients)
+    way = (chosen.choice(size.agents * 2 + size.clients), chosen.choice(size.servers))
     if chosen.random() < 0.5:
         way = way[::-1]
     where: tuple[str, ...] = (machine,)
     if kind in _WAYS:
         where = way
     elif kind in _ON_SERVERS:
-        where = (chosen.choice(SERVERS),)
+        where = (chosen.choice(size.servers),)
     elif kind == "topic":
-        where = (chosen.choice(AGENTS),)
+        where = (chosen.choice(size.agents),)
     value = _VALUES[kind](chosen) if kind in _VALUES else None
     return Fault(at, kind, where, 0.0 if kind in _INSTANT else seconds, value)
 

@@ -1,29 +1,33 @@
 """One run: a seed determines a cluster and its faults, and the checks observe it."""
 
 import gc
+import itertools
 import logging
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from tests.simulation.checks import Checks
-from tests.simulation.cluster import DEFAULTS, SHORT, Cluster, Times
-from tests.simulation.faults import Fault, Injector, plan, slow_readers
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import Fault, Injector, plan, removals, slow_readers
 from tests.simulation.patches import simulated_surroundings
+from tests.simulation.sizes import DEFAULTS, LARGE, Size, small
 from tests.simulation.world import Violation, World
 
-_MAX_FAULTS: Final = 8
-# one run of so many has the default times
-_RUNS_PER_DEFAULTS: Final = 10
+# one run of so many is large, and one of so many has the default times as well
+_RUNS_PER_LARGE: Final = 50
+_RUNS_PER_DEFAULTS: Final = 500
 # after a poll: a response that times out, and another server's response
 _CALL_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 30.0
-_LOOK_SECONDS: Final = 0.5
 _PASSES_IN_A_ROW: Final = 2
+# a collection takes as long as the whole heap is large
+_RUNS_PER_COLLECTION: Final = 25
+_RUNS: Final = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +44,52 @@ class Outcome:
     lines: tuple[str, ...] = ()
 
 
-def times_of(seed: int) -> Times:
-    """The times of the run of a seed."""
-    return SHORT if seed % _RUNS_PER_DEFAULTS else DEFAULTS
+def size_of(seed: int) -> Size:
+    """The size of the run of a seed."""
+    if seed % _RUNS_PER_LARGE:
+        return small(World(seed).random("size"))
+    return LARGE if seed % _RUNS_PER_DEFAULTS else replace(LARGE, times=DEFAULTS)
 
 
-def planned(seed: int) -> list[Fault]:
+def planned(seed: int, size: Size) -> list[Fault]:
     """The planned faults of a seed."""
-    world, pace = World(seed), times_of(seed).pace
-    faults = plan(world.random("plan"), pace=pace, most=_MAX_FAULTS)
-    return sorted([*faults, *slow_readers(world.random("slow readers"), pace=pace)], key=lambda fault: fault.at)
+    world = World(seed)
+    faults = [*plan(world.random("plan"), size), *slow_readers(world.random("slow readers"), size)]
+    return sorted(faults, key=lambda fault: fault.at)
 
 
-def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
-    """Run a seed with its planned faults, or with these."""
-    faults = planned(seed) if faults is None else faults
+def simulate(
+    seed: int, faults: Sequence[Fault] | None = None, size: Size | None = None, *, keeps_lines: bool = False
+) -> Outcome:
+    """Run a seed with its size and planned faults, or with these."""
+    size = size or size_of(seed)
+    faults = planned(seed, size) if faults is None else faults
     with _quiet(), tempfile.TemporaryDirectory(dir=_memory_directory()) as directory:
         world = World(seed, directory, keeps_lines=keeps_lines)
         with simulated_surroundings(world):
-            return _outcome(world, Path(directory), faults)
+            return _outcome(world, Cluster.built(world, size, Path(directory)), faults)
 
 
-def _outcome(world: World, directory: Path, faults: Sequence[Fault]) -> Outcome:
+def simulate_removals(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
+    """Run a seed in which brokers return while they are being removed."""
+    size = size_of(seed)
+    faults = removals(World(seed).random("removals"), size) if faults is None else faults
+    return simulate(seed, faults, size, keeps_lines=keeps_lines)
+
+
+def _outcome(world: World, cluster: Cluster, faults: Sequence[Fault]) -> Outcome:
     try:
-        invariant, message = _found(world, directory, faults)
+        invariant, message = _found(world, cluster, faults)
     finally:
         _clean_up(world)
     lines = tuple(world.lines or ())
     return Outcome(world.seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
 
 
-def _found(world: World, directory: Path, faults: Sequence[Fault]) -> tuple[str, str]:
+def _found(world: World, cluster: Cluster, faults: Sequence[Fault]) -> tuple[str, str]:
     """The broken invariant of a run and a message, or two empty strings."""
     try:
-        _run(world, directory, faults)
+        _run(world, cluster, faults)
     except Violation as violation:
         message = str(violation)
         world.note("violation", message)
@@ -81,31 +97,31 @@ def _found(world: World, directory: Path, faults: Sequence[Fault]) -> tuple[str,
     return "", ""
 
 
-def _run(world: World, directory: Path, faults: Sequence[Fault]) -> None:
-    cluster = Cluster.built(world, times_of(world.seed), directory, world.random("cluster"))
+def _run(world: World, cluster: Cluster, faults: Sequence[Fault]) -> None:
+    times = cluster.times
     checks = Checks(cluster, faults)
     chosen, injector = world.random("start"), Injector(cluster)
     for node in cluster.nodes:
-        world.at(chosen.uniform(0.0, 2.0), node.start)
+        world.at(chosen.uniform(0.0, times.start), node.start)
     for fault in faults:
         injector.schedule(fault)
     checks.begin()
     last = max((fault.until for fault in faults), default=0.0)
     world.run(last)
-    _run_until(world, last + checks.settle_seconds(), checks.check_tables)
-    _run_until(world, world.now + cluster.times.poll + _CALL_SECONDS, checks.check_settled)
+    _run_until(cluster, last + checks.settle_seconds(), checks.check_tables)
+    _run_until(cluster, world.now + times.poll + _CALL_SECONDS, checks.check_settled)
     for node in cluster.nodes:
-        world.at(world.now + chosen.uniform(0.0, 2.0), node.stop)
-    _run_until(world, world.now + _LEAVE_SECONDS, checks.check_gone)
+        world.at(world.now + chosen.uniform(0.0, times.start), node.stop)
+    _run_until(cluster, world.now + _LEAVE_SECONDS, checks.check_gone)
     if world.violation is not None:
         raise world.violation
 
 
-def _run_until(world: World, latest: float, check: Callable[[], None]) -> None:
+def _run_until(cluster: Cluster, latest: float, check: Callable[[], None]) -> None:
     """Run until a check passes twice in a row. Raises Violation if it still fails at the latest time."""
-    passed = 0
+    world, passed = cluster.world, 0
     while passed < _PASSES_IN_A_ROW:
-        world.run(world.now + _LOOK_SECONDS)
+        world.run(world.now + cluster.times.look)
         check()
         found, world.violation = world.violation, None
         passed = passed + 1 if found is None else 0
@@ -123,16 +139,22 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc.disable()
-    # objects from before the run are left out of its collections
-    gc.freeze()
     try:
         yield
     finally:
-        # collects the world, which references everything of the run
-        gc.collect()
-        gc.unfreeze()
+        if next(_RUNS) % _RUNS_PER_COLLECTION == 0:
+            _collect()
         gc.enable()
         logging.disable(before)
+
+
+def _collect() -> None:
+    """Collect the worlds of former runs without messages about their tasks."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
 def _close(coroutine: Any) -> None:
@@ -165,6 +187,5 @@ def _clean_up(world: World) -> None:
             if machine.disk is not None:
                 machine.disk.close_all()
         world.forget()
-        gc.collect()
     finally:
         sys.unraisablehook = hook

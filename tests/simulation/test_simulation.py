@@ -14,7 +14,9 @@ import pytest
 from tests.simulation.faults import slow_reader
 from tests.simulation.patches import simulated_surroundings
 from tests.simulation.simulation import simulate
+from tests.simulation.sizes import LARGE
 from tests.simulation.world import World
+from tests.support.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +37,24 @@ def test_invariants_hold() -> None:
     assert simulated("--count", "3")["seeds"] == 3
 
 
+def test_run_with_a_journal_goes_on_after_its_last_seed(tmp_path: Path) -> None:
+    """The second session begins after the seeds that the first one recorded."""
+    journal = tmp_path / "journal.jsonl"
+    for _ in range(2):
+        simulated("--journal", str(journal), "--count", "2")
+
+    assert [(entry["first"], entry["seeds"]) for entry in Journal(journal).entries()] == [(0, 2), (2, 2)]
+
+
+def test_unfinished_line_of_a_journal_is_ignored(tmp_path: Path) -> None:
+    """A line that a killed process has left without its end does not count, and is gone after the next one."""
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"seeds": 3}\n{"seeds": 4')
+    Journal(path).add(seeds=5)
+
+    assert Journal(path).total("seeds") == 8
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
@@ -45,7 +65,7 @@ def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
 def test_slow_reader_has_a_deadline() -> None:
     """A server pauses writing to slow readers: one reads enough in time, and the other is disconnected."""
     readers = [slow_reader(5.0, "ns-1", 6.0, 1_000.0), slow_reader(6.0, "ns-2", 6.0, 40_000.0)]
-    outcome = simulate(3, readers, keeps_lines=True)
+    outcome = simulate(3, readers, LARGE, keeps_lines=True)
 
     assert outcome.message == ""
     happened = [line.split(maxsplit=1)[1] for line in outcome.lines]
