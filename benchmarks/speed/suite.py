@@ -36,6 +36,7 @@ Measure = Callable[[Bench], list[Figure]]
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Measure]] = {
     "pulls": pulls.measure_pulls,
+    "views": pulls.measure_views,
     "heartbeats": pulls.measure_heartbeats,
     "heartbeat_log": pulls.measure_heartbeat_log,
     "registration": registration.measure_beside_pulls,

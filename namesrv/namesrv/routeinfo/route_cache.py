@@ -92,14 +92,13 @@ class RouteCache(Generic[T]):
             return None
         zone = zone_name.casefold()
         key = self._key(topic, row, zone, view)
-        known = self._others.get(key)
-        neighbours = self.inputs.zone_fallback.neighbours
-        if known is None and zone and zone not in neighbours and not self._has_broker_in(row, zone):
+        if (known := self._others.get(key)) is not None:
+            return known
+        if zone and zone not in self.inputs.zone_fallback.neighbours and not self._has_broker_in(row, zone):
             # A peer can name any number of zones: all zones without a broker and without a rule share a response.
             key = self._key(topic, row, None, view)
-            known = self._others.get(key)
-        if known is not None:
-            return known
+            if (known := self._others.get(key)) is not None:
+                return known
         route = self.inputs.route(topic, zone_name, view)
         return None if route is None else self._keep(topic, row, key, *self.encode(route))
 
