@@ -1,7 +1,8 @@
 """Coverage-guided fuzzing: `python -m tests.fuzz` (or `make fuzz-coverage`) runs each target for some seconds.
 
-Findings are kept in build/fuzz, where the next run continues; --keep copies some of them into the corpus of the
-repository. The exit code is 1 when a target raised a wrong error, with the input in build/fuzz/failures.
+Findings are kept in build/fuzz, where the next run continues; its journal.jsonl counts the inputs of all runs. --keep
+copies some of the findings into the corpus of the repository. The exit code is 1 when a target raised a wrong error,
+with the input in build/fuzz/failures.
 """
 
 import argparse
@@ -14,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
+
+from tests.support.journal import Journal
 
 ROOT: Final = Path(__file__).parents[2]
 CORPUS: Final = Path(__file__).with_name("corpus")
@@ -30,7 +33,12 @@ def main() -> int:
     options, flags = _options().parse_known_args()
     if options.target is not None:
         _fuzz(options.target, flags)
-    found = {name: _run(name, options.seconds) for name in options.only or _NAMES}
+    journal = Journal(_BUILD / "journal.jsonl")
+    found = {}
+    for name in options.only or _NAMES:
+        found[name] = figures = _run(name, options.seconds)
+        journal.add(target=name, **figures)
+    sys.stderr.write(f"fuzz: {journal.total('runs'):,} inputs in all sessions\n")
     if options.keep:
         for name in found:
             _keep(name)
