@@ -17,6 +17,7 @@ from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.loads import PIPELINED, Load, pulls, run
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
+from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, OURS_WITH_LOG, REGISTRIES, Peer, Peers, against, fewer_rounds, started
 from benchmarks.peers.registry import Registry
 from benchmarks.peers.rocketmq import NameServer
@@ -242,6 +243,18 @@ def measure_memory(peers: Peers, bench: Bench) -> list[Figure]:
     ]
 
 
+def measure_scale(peers: Peers, bench: Bench) -> list[Figure]:
+    """Three million queue entries: 300 brokers with the same 10,000 topics each."""
+    others = peers.name_servers(bench)
+    results = {OURS.key: scale.measured(scale.OURS_AT_SCALE, bench)}
+    for peer in others:
+        try:
+            results[peer.key] = scale.measured(peer, bench)
+        except BenchError as why:
+            bench.progress(f"{peer.label} did not survive: {why}")
+    return scale.figures_of(results, others)
+
+
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Callable[[Peers, Bench], list[Figure]]]] = {
     "work": measure_work,
@@ -249,4 +262,5 @@ SUBJECTS: Final[Mapping[str, Callable[[Peers, Bench], list[Figure]]]] = {
     "startup": measure_startup,
     "registration": measure_registration,
     "memory": measure_memory,
+    "scale": measure_scale,
 }

@@ -1,0 +1,158 @@
+"""Three million queue entries: 300 brokers with the same 10,000 topics, registered while a client pulls."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from benchmarks.harness.figures import BenchError, Figure, Unit, percentile
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.wire import Broker, Wire, request, topics
+from benchmarks.peers import rocketmq
+from benchmarks.peers.peers import Peer, against
+from benchmarks.peers.registry import Registry
+from namesrv_remoting.codes import RequestCode, ResponseCode
+
+BROKERS: Final = 300
+TOPICS: Final = 10_000
+_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdefgh%d"
+# the heap that Apache's server has
+_MEMORY: Final = ("--max-memory-bytes", str(4 << 30))
+# brokers that register at the same time
+_AT_ONCE: Final = 10
+_DEATHS: Final = (1, 100)
+_PULL_SECONDS: Final = 0.02
+_PATIENCE_SECONDS: Final = 300
+_EXPIRY_MS: Final = 600_000
+
+
+@contextmanager
+def _ours(bench: Bench) -> Iterator[Registry]:
+    """Our NameServer, which as by default evicts the brokers of a closed connection."""
+    with daemon(bench, *WITHOUT_LOG, *_MEMORY) as server, Wire(server) as wire:
+        yield rocketmq.OurNameServer(bench, server, wire)
+
+
+OURS_AT_SCALE: Final = Peer("ours", "ours", _ours)
+
+
+@dataclass(slots=True)
+class _Puller:
+    """A client that pulls one route all the time."""
+
+    wire: Wire
+    # of each pull, in milliseconds
+    latencies: list[float] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Pull until the end."""
+        while not self.ended.is_set():
+            began = time.perf_counter()
+            self.wire.request(_route(0))
+            self.latencies.append((time.perf_counter() - began) * 1000)
+            self.ended.wait(_PULL_SECONDS)
+
+
+def _route(number: int) -> bytes:
+    fields = {"topic": _NAME % number, "acceptStandardJsonOnly": "true"}
+    return request(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+
+
+@contextmanager
+def _pulled(server: Server) -> Iterator[_Puller]:
+    with Wire(server, _PATIENCE_SECONDS) as wire:
+        puller = _Puller(wire)
+        thread = threading.Thread(target=puller.run)
+        thread.start()
+        try:
+            yield puller
+        finally:
+            puller.ended.set()
+            thread.join()
+
+
+def measured(peer: Peer, bench: Bench) -> dict[str, float]:
+    """The figures of one server, by the end of their names."""
+    tables = topics(_NAME, TOPICS)
+    frames = [
+        Broker(f"broker-{n}", f"10.1.{n >> 8}.{n & 255}:10911", tables, expiry_ms=_EXPIRY_MS).json_frame()
+        for n in range(BROKERS)
+    ]
+    with ExitStack() as stack:
+        server = stack.enter_context(peer.start(bench)).server
+        wires = [stack.enter_context(Wire(server, _PATIENCE_SECONDS)) for _ in frames]
+        figures: dict[str, float] = {}
+        for name in ("registered", "again"):
+            bench.progress(f"{peer.label}: {BROKERS} brokers register, {name}")
+            with _pulled(server) as puller:
+                figures[f"{name}.seconds"] = _registered(wires, frames)
+            figures[f"{name}.p99"] = percentile(puller.latencies, 0.99)
+            figures[f"{name}.longest"] = max(puller.latencies)
+        if (known := _brokers(wires[-1])) != BROKERS:
+            raise BenchError(f"{peer.label}: a route has {known} brokers, not {BROKERS}")
+        for count in _DEATHS:
+            bench.progress(f"{peer.label}: {count} brokers die")
+            with _pulled(server) as puller:
+                figures[f"death{count}.seconds"] = _gone(wires, count)
+            figures[f"death{count}.longest"] = max(puller.latencies)
+        figures["memory"] = server.status_bytes("VmHWM") / 1e6
+        return figures
+
+
+def _registered(wires: Sequence[Wire], frames: Sequence[bytes]) -> float:
+    """Register all brokers, some at a time, and return how long that took."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(Wire.success, wires, frames))
+    return time.perf_counter() - began
+
+
+def _gone(wires: Sequence[Wire], count: int) -> float:
+    """Close the connections of some brokers, and return the time until the last topic has no dead one any more."""
+    left = _brokers(wires[-1]) - count
+    began = time.perf_counter()
+    for wire in wires[BROKERS - left - count : BROKERS - left]:
+        wire.close()
+    while _brokers(wires[-1]) > left:
+        if time.perf_counter() - began > _PATIENCE_SECONDS:
+            raise BenchError(f"dead brokers stay in a route for {_PATIENCE_SECONDS} s")
+    return time.perf_counter() - began
+
+
+def _brokers(wire: Wire) -> int:
+    response = wire.request(_route(TOPICS - 1))
+    if response.code != ResponseCode.SUCCESS:
+        raise BenchError(f"response code {response.code}: {response.remark}")
+    return len(msgspec.json.decode(response.body)["brokerDatas"])
+
+
+def figures_of(results: Mapping[str, Mapping[str, float]], others: Sequence[Peer]) -> list[Figure]:
+    """The figures of all servers, as ratios; `results` has those of each, by its key."""
+    figure = partial(_figure, results, others)
+    return [
+        *figure("registered.seconds", "all brokers registered", "seconds"),
+        *figure("registered.p99", "p99 of pulls meanwhile", "milliseconds"),
+        *figure("registered.longest", "longest stall meanwhile", "milliseconds"),
+        *figure("again.seconds", "all registered again, unchanged", "seconds"),
+        *figure("again.p99", "p99 of pulls then", "milliseconds"),
+        *figure("again.longest", "longest stall then", "milliseconds"),
+        *figure("death1.seconds", "a dead broker is gone", "seconds"),
+        *figure("death100.seconds", "a hundred dead brokers are gone", "seconds"),
+        *figure("death100.longest", "longest stall then (a hundred deaths)", "milliseconds"),
+        *figure("memory", "largest resident memory", "megabytes"),
+    ]
+
+
+def _figure(
+    results: Mapping[str, Mapping[str, float]], others: Sequence[Peer], key: str, what: str, unit: Unit
+) -> list[Figure]:
+    samples = {peer: [figures[key]] for peer, figures in results.items()}
+    return against(f"scale.{key}", what, unit, samples, others)
