@@ -33,8 +33,8 @@ ROUTE: Final = wire.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC,
 # Clients pull often, so that each is also a sample; Java's wait 30 s.
 _PULL_SECONDS: Final = 0.2
 _PROBE_SECONDS: Final = 0.1
-# longest wait for a connection and a response: of clients and probes, and of brokers
-_CLIENT_PATIENCE: Final = 1.0
+# longest wait for a connection and a response: of probes, and of brokers
+_PROBE_PATIENCE: Final = 1.0
 _BROKER_PATIENCE: Final = 3.0
 # A broker that falls silent waits this long for responses to its last registration.
 _LAST_SECONDS: Final = 0.3
@@ -46,6 +46,8 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 LOST: Final = (OSError, EOFError, TimeoutError)
 # broker name -> its read queues of TOPIC
 View = Mapping[str, int]
+# a host, and one of its addresses
+Place = tuple[Host, str]
 
 
 @contextlib.contextmanager
@@ -93,7 +95,7 @@ class Session:
                 async with asyncio.timeout(self._patience):
                     return await self._answered(frame)
             except BaseException:
-                self.close()
+                self._drop()
                 raise
 
     async def _answered(self, frame: bytes) -> RemotingCommand:
@@ -113,7 +115,15 @@ class Session:
             pass
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection, which a request in flight notices; the next request opens another."""
+        if self._socket is not None and self._lock.locked():
+            # The event loop still watches the socket.
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._drop()
+
+    def _drop(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -256,13 +266,14 @@ class Pulls:
 
 
 class Client:
-    """Pulls TOPIC from one server; when a connection dies or a response is late, from the next one."""
+    """Pulls TOPIC from one server; when a connection dies or a response takes too long, from the next one."""
 
-    def __init__(self, host: Host, source: str, servers: Sequence[str], brokers: Sequence[Broker]) -> None:
+    def __init__(self, place: Place, servers: Sequence[str], brokers: Sequence[Broker], patience: float = 1.0) -> None:
+        self.place = place
         # in the order of their use
         self.servers = servers
         # the session in use, and those of the next servers
-        self._sessions = [Session(host, source, server, _CLIENT_PATIENCE) for server in servers]
+        self._sessions = [Session(*place, server, patience) for server in servers]
         self._brokers = brokers
 
     async def run(self, pulls: Pulls) -> None:
@@ -311,7 +322,7 @@ class Probe:
 
     def __init__(self, host: Host, brokers: Sequence[Broker]) -> None:
         self._server = host.address
-        self._session = Session(host, host.address, host.address, _CLIENT_PATIENCE)
+        self._session = Session(host, host.address, host.address, _PROBE_PATIENCE)
         self._brokers = brokers
         # live brokers that were removed, and how long one was missing
         self.evicted = 0

@@ -45,6 +45,8 @@ class Fleet:
         self._network = network
         # ends a server
         self._ends = [ExitStack() for _ in SERVERS]
+        # unmounts small disks
+        self._disks = ExitStack()
         self._clock = str(program("clock.so"))
 
     def host(self, number: int) -> Host:
@@ -97,7 +99,7 @@ class Fleet:
             home = self._root / str(number)
             home.mkdir(exist_ok=True)
             _run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "torture", str(home))
-            self._ends[number].callback(_run, "umount", "-l", str(home))
+            self._disks.callback(_run, "umount", "-l", str(home))
 
     def fill_disk(self, number: int) -> Path:
         """Fill a server's disk to the last byte; return the file to be removed."""
@@ -109,8 +111,9 @@ class Fleet:
 
     def end(self) -> None:
         """End all servers."""
-        for number in list(self.servers):
-            self.kill(number)
+        with self._disks:
+            for number in list(self.servers):
+                self.kill(number)
 
 
 class World:
@@ -127,7 +130,7 @@ class World:
             Broker(n, hosts["brokers"], f"10.0.0.{20 + n}", addresses, fleet.times) for n in range(_BROKERS)
         ]
         self.clients = [
-            Client(hosts["clients"], f"10.0.0.{100 + n}", addresses[n % 3 :] + addresses[: n % 3], self.brokers)
+            Client((hosts["clients"], f"10.0.0.{100 + n}"), addresses[n % 3 :] + addresses[: n % 3], self.brokers)
             for n in range(_CLIENTS)
         ]
         self.probes = [Probe(fleet.host(number), self.brokers) for number in range(len(SERVERS))]
