@@ -1,6 +1,7 @@
-"""The list of attacks: costly bodies and headers, requests, connections, floods, and attacks on HTTP.
+"""The list of attacks: costly bodies, requests, connections, floods, and attacks on HTTP.
 
-There is one attack for each kind of cost. Bounds on the cost of each decoder are tested in tests/fuzz/test_costs.py.
+There is one attack for each kind of cost. Bounds on the cost of each decoder are tested in tests/fuzz/test_costs.py,
+each request code in tests/abuse/test_every_request.py; `storm` sends the costliest headers.
 """
 
 import itertools
@@ -82,10 +83,6 @@ def _body(
     return Attack(what, _repeated(make), is_short=is_short)
 
 
-def _header(what: str, make: Callable[[], bytes], *, is_short: bool = False) -> Attack:
-    return Attack(what, _repeated(make), is_short=is_short)
-
-
 def _crowd(
     count: int, make: Callable[[], bytes] = bytes, *, sources: int = 1, **how: Any
 ) -> Callable[[], Callable[[Attacker], object]]:
@@ -130,27 +127,10 @@ def _lists() -> list[bytes]:
     ]
 
 
-def _operators_requests() -> list[bytes]:
-    return [request(code, kind=MSGPACK) for code in (20002, 20003, 20004, 20005)]
-
-
 def _keys(count: int = 20_000) -> list[bytes]:
     """Requests that set many different keys of the KV configuration."""
     value = "v" * 15_000
     return [request(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
-
-
-def _admin_requests() -> list[bytes]:
-    return [
-        request(102, {"namespace": "N", "key": "k"}),
-        request(205, {"brokerName": "hostile"}),
-        request(216, {"topic": "x"}),
-        request(217, {"topic": "x"}, b'{"queueDatas":[]}'),
-        request(219, {"namespace": "N"}),
-        request(318, None, b"logLevel=debug\n" * 2000),
-        request(319),
-        request(327, {"brokerName": "hostile"}),
-    ]
 
 
 def _watches(attacker: Attacker) -> None:
@@ -335,14 +315,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "topics-json": _body("103, 16 MiB: 500,000 topics", lambda: payloads.json_topics(10_000_000), is_short=True),
     "topics-native": _body("native 103, 16 MiB: 850,000 topics", payloads.native_topics, kind=MSGPACK, is_short=True),
-    "topics-compressed": _body("103, compressed: 64 MiB of topic lines", payloads.compressed_topics, compressed=True),
     "mappings-json": _body("103, 16 MiB: static-topic mappings", payloads.json_mappings),
-    "mappings-quoted": _body(
-        "103, compressed: 64 MiB of static-topic mappings in single quotes",
-        lambda: payloads.compressed_mappings(b"{'epoch':1}"),
-        compressed=True,
-        is_short=True,
-    ),
     "bare-keys": _body("103, 16 MiB: a mapping of bare integer keys", payloads.json_id_map),
     "filters-json": _body(
         "103, 16 MiB: filter servers", lambda: filled(b'{"filterServerList":[', b'"",', b'""]}'), is_short=True
@@ -350,12 +323,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "late-error": _body(
         "103, 16 MiB: good JSON but for its last byte", lambda: payloads.json_topics(10_000_000) + b"'"
     ),
-    "nested-json": _body("103, 16 MiB of [", lambda: b"[" * BODY_BYTES),
     "legal-100k": _body("103 with the legal most: 100,000 topics", lambda: payloads.json_topics(100_000)),
-    # headers
-    "quoted-header": _header("105, header of 62 KB in single quotes", payloads.quoted_header, is_short=True),
-    "binary-header": _header("105, binary header of 62 KB of ext fields", payloads.binary_header),
-    "native-maps": _header("native header of 62 KB of empty maps", lambda: payloads.native_header(b"\x80")),
     # requests
     "lists": Attack(
         "206, 224, 304, 311 to 313, 106 over 90,000 topics, 8 at once",
@@ -392,10 +360,7 @@ ATTACKS: Final[dict[str, Attack]] = {
         _repeated(lambda: payloads.native_pull(90_000, "an-ordinary-topic-of-an-ordinary-broker-%d")),
         seed=_many_topics,
     ),
-    "pulls": Attack("105, 64 at once: what clients do, as fast as it goes", _repeated(lambda: [PULL] * 64, 64)),
-    "operators": Attack("20002 to 20005, 16 at once", _repeated(lambda: _operators_requests() * 4, 16)),
     "keys": Attack("100 with 15 KB each and another key each time, 16 at once", _repeated(_keys, 16), is_short=True),
-    "admin": Attack("102, 205, 216 to 219, 318, 319, 327, 8 at once", _repeated(_admin_requests, 8)),
     # liveness
     "busy-loop": Attack("two connections keep the loop busy while a broker is dead", _busy_loop, is_short=True),
     "foreign-heartbeat": Attack(

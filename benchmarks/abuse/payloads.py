@@ -97,8 +97,8 @@ def _piece(data: bytes) -> bytes:
     return _INT32.pack(len(data)) + data
 
 
-def _inflated(version: bytes = b"{}", topics: bytes = bytes(4), filters: bytes = b"[]", mappings: bytes = b"") -> bytes:
-    return _piece(version) + topics + _piece(filters) + (mappings or bytes(4))
+def _inflated(version: bytes = b"{}", topics: bytes = bytes(4), filters: bytes = b"[]") -> bytes:
+    return _piece(version) + topics + _piece(filters) + bytes(4)
 
 
 def _deflated(inflated: bytes, *, ratio: int | None = None) -> bytes:
@@ -128,13 +128,6 @@ def compressed_topics() -> bytes:
 def compressed_filters() -> bytes:
     """A list of empty strings."""
     return _deflated(_inflated(filters=b"[" + b'"",' * ((INFLATED_BYTES - 64) // 3) + b'""]'), ratio=190)
-
-
-def compressed_mappings(mapping: bytes) -> bytes:
-    """Static-topic mappings, up to the limit of inflated bytes."""
-    piece = _piece(mapping)
-    count = (INFLATED_BYTES - 64) // len(piece)
-    return _deflated(_inflated(mappings=_INT32.pack(count) + piece * count), ratio=190)
 
 
 # -- native bodies ----------------------------------------------------------------------------------------------------
@@ -176,12 +169,6 @@ def native_pull(count: int, pattern: str = "%d") -> bytes:
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------
-
-
-def quoted_header() -> bytes:
-    """A request whose header is in single quotes, which fastjson reads."""
-    start = f"{{'code':105,'opaque':1,'language':'JAVA','version':{CURRENT_VERSION},'remark':'".encode()
-    return encode_frame(SerializeType.JSON, filled(start, b"a", b"'}", _HEADER_BYTES))
 
 
 def binary_header() -> bytes:
