@@ -84,7 +84,7 @@ class EncodedRoutes:
         # [code 0, opaque, flag 1, version, nil, ext]
         self._native_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + msgpack.packb({"boot_id": boot_id})
         # The native response to a heartbeat.
-        self.native_success = self._native_response(b"")
+        self.native_success = self.native_response(b"")
         self.json: RouteCache[EncodedResponse] = RouteCache(inputs, _encode_json, "json")
         self.native: RouteCache[EncodedResponse] = RouteCache(inputs, self._encode_native, "native")
 
@@ -93,6 +93,10 @@ class EncodedRoutes:
         self.json.clear()
         self.native.clear()
 
+    def native_response(self, body: bytes) -> EncodedResponse:
+        """A native response with this body."""
+        return _response(b"\x96\x00", self._native_tail, body, SerializeType.MSGPACK)
+
     def native_body(self, topic: str, zone_name: str, view: AddressView | None) -> bytes | None:
         """The native route of a topic for a zone and view, for a response with many routes; None without a route."""
         response = self.native.find_for(topic, zone_name, view)
@@ -100,10 +104,7 @@ class EncodedRoutes:
 
     def _encode_native(self, route: TopicRouteData) -> tuple[EncodedResponse, int]:
         body = NATIVE.encode(route)
-        return self._native_response(body), len(body)
-
-    def _native_response(self, body: bytes) -> EncodedResponse:
-        return _response(b"\x96\x00", self._native_tail, body, SerializeType.MSGPACK)
+        return self.native_response(body), len(body)
 
 
 def _encode_json(route: TopicRouteData) -> tuple[EncodedResponse, int]:

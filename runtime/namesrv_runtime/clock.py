@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
@@ -53,6 +53,22 @@ def timeout_on(clock: Clock, seconds: float) -> AbstractAsyncContextManager[obje
     """`asyncio.timeout` on the given clock, which a test may move. Raises TimeoutError."""
     # Clients need a timeout for every call. A task that watches the clock is only for clocks that the loop cannot use.
     return asyncio.timeout(seconds) if isinstance(clock, LoopClock) else _watched(clock, seconds)
+
+
+# Ends a wait that `call_later_on` began.
+Timer = asyncio.TimerHandle | asyncio.Task[None]
+
+
+def call_later_on(clock: Clock, seconds: float, callback: Callable[[], None]) -> Timer:
+    """`loop.call_later` on the given clock, which a test may move; the caller cancels what it gets, or lets it run."""
+    if isinstance(clock, LoopClock):
+        return asyncio.get_running_loop().call_later(seconds, callback)
+    return asyncio.create_task(_call_after(clock, seconds, callback))
+
+
+async def _call_after(clock: Clock, seconds: float, callback: Callable[[], None]) -> None:
+    await clock.sleep(seconds)
+    callback()
 
 
 @asynccontextmanager

@@ -38,6 +38,8 @@ class Reply:
 
 Handler = Callable[[Request], Awaitable[Reply]]
 SUCCESS: Final = Reply()
+# The result of a handler that has passed the request to `ServerConnection.hold`, and responds later.
+HELD: Final = Reply(remark="held")
 
 
 def admit_all(request: Request) -> bool:  # noqa: ARG001 - every request is admitted
@@ -75,13 +77,19 @@ class Dispatcher:
     _last_opaque: int = field(default=0, init=False)
 
     async def answer(self, request: Request) -> Response:
-        """Run guard and handler, and encode the response or the error."""
+        """Run guard and handler, and encode the response or the error; a held request has no response yet."""
+        return await self.respond(request, self._handle(request))
+
+    async def respond(self, request: Request, pending: Awaitable[Reply]) -> Response:
+        """Encode the response to a request whose reply is pending, or the error in its place."""
         command = request.command
         code: int = ResponseCode.SUCCESS
         closes = False
         began = time.monotonic()
         try:
-            reply = await self._handle(request)
+            reply = await pending
+            if reply is HELD:
+                return Response(b"")
         except ResponseError as error:
             code, reply = error.code, Reply(ext_fields=error.ext_fields, remark=error.remark)
             closes = isinstance(error, NotReadyError) and not request.connection.peer.is_broker
@@ -94,11 +102,15 @@ class Dispatcher:
             code, data = self._encode(command, code, reply)
             if len(data) > LARGE_BYTES:
                 code, data, reserved = self._reserve(request, code, data)
+        self.note_answered(command.code, code, began)
+        return Response(data, closes, reserved)
+
+    def note_answered(self, request_code: int, code: int, began: float) -> None:
+        """Count a response to a request that came at `began` on the monotonic clock."""
         # All unknown codes are counted as -1, so that peers cannot grow the table.
-        counted = command.code if command.code in self.handlers else -1
+        counted = request_code if request_code in self.handlers else -1
         self.answered[counted, code] = self.answered.get((counted, code), 0) + 1
         self.timed(counted, time.monotonic() - began)
-        return Response(data, closes, reserved)
 
     async def _handle(self, request: Request) -> Reply:
         """The reply of the handler, if the guard admits the request and its body was received."""
@@ -156,4 +168,4 @@ class Dispatcher:
         )
 
 
-__all__ = ["SUCCESS", "Dispatcher", "Handler", "Reply", "Request", "Response", "admit_all"]
+__all__ = ["HELD", "SUCCESS", "Dispatcher", "Handler", "Reply", "Request", "Response", "admit_all"]

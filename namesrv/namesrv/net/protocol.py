@@ -3,7 +3,7 @@
 `Receiver` parses the bytes, `MemoryAccount` counts the memory of the peer, `Deadlines` decides when the peer is late,
 and `RequestQueue` orders the requests. All responses are sent in one place, `ServerConnection.write`. Writing is paused
 while any response is unsent: meanwhile nothing more is read from the peer, and no further request leaves the queue.
-Watches, which have tasks of their own, may respond meanwhile, up to `write_buffer_bytes`.
+Watches, which are held until a route changes, may respond meanwhile, up to `write_buffer_bytes`.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import MemoryBudget
@@ -29,7 +29,7 @@ from namesrv.net.read_shares import (
     ReadShares,
 )
 from namesrv.net.receiver import HeaderReceived, Receiver, State
-from namesrv.net.requests import RequestQueue
+from namesrv.net.requests import HeldRequest, RequestQueue
 from namesrv.net.steps import FairScheduler
 from namesrv_remoting.addresses import host_of, network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
@@ -97,7 +97,15 @@ class RequestHandler(Protocol):
     concurrent: frozenset[int]
 
     async def answer(self, request: Request) -> Response:
-        """The response to a request."""
+        """The response to a request; empty if a handler holds the request."""
+        ...
+
+    async def respond(self, request: Request, pending: Awaitable[Any]) -> Response:
+        """The response to a request whose reply is pending."""
+        ...
+
+    def note_answered(self, request_code: int, code: int, began: float) -> None:
+        """Count a response to a request that came at `began` on the monotonic clock."""
         ...
 
     def is_admitted(self, request: Request) -> bool | None:
@@ -746,6 +754,10 @@ class ServerConnection(asyncio.Protocol):
             response = await owner.handler.answer(request)
         finally:
             self._memory.release(charge)
+        self._send_response(response, may_wait=may_wait)
+
+    def _send_response(self, response: Response, *, may_wait: bool) -> None:
+        """Send the response to a request that is still counted as in flight."""
         if response.data:
             self.write(response.data)
         # `write` has already charged the part that the socket did not accept at once.
@@ -753,6 +765,28 @@ class ServerConnection(asyncio.Protocol):
         # A watch that has ended for the connection's age would be repeated at once.
         if response.closes or (may_wait and self.in_flight == 1 and self._is_due_to_close()):
             self.close()
+
+    # -- held requests ------------------------------------------------------------------------------------------------
+
+    def hold(self, held: HeldRequest) -> None:
+        """Keep a request without a response until `end_held` or `resume`; it is cancelled when the connection ends."""
+        self._queue.hold(held)
+
+    def end_held(self, held: HeldRequest, data: bytes, request_code: int, began: float) -> None:
+        """Send the encoded success response to a held request, which came at `began` on the monotonic clock."""
+        self._owner.handler.note_answered(request_code, ResponseCode.SUCCESS, began)
+        self._queue.drop(held)
+        self.write(data)
+        if self._transport is not None and not self._transport.is_reading():
+            # There is room for another request.
+            self._throttle()
+
+    def resume(self, held: HeldRequest, request: Request, pending: Awaitable[Any]) -> None:
+        """Answer a held request with a reply that is pending."""
+        self._queue.resume(held, self._answer_held(request, pending))
+
+    async def _answer_held(self, request: Request, pending: Awaitable[Any]) -> None:
+        self._send_response(await self._owner.handler.respond(request, pending), may_wait=True)
 
 
 def _no_memory(size: int) -> str:

@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 R = TypeVar("R")
 
@@ -15,6 +15,14 @@ _ANSWERING_SECONDS: Final = 0.0005
 _ANSWERED_TOGETHER: Final = 8
 
 
+class HeldRequest(Protocol):
+    """A request that waits for its response without a task."""
+
+    def cancel(self) -> None:
+        """Give up the request, since its connection ends."""
+        ...
+
+
 class RequestQueue(Generic[R]):
     """Answers requests in order, in one task that runs while the queue has requests.
 
@@ -22,12 +30,16 @@ class RequestQueue(Generic[R]):
     the memory that is charged to the peer for the request. `answer` answers a request and releases the charge that it
     gets; `ended` is called after each request. The charge of a request with a task of its own is passed to `ended` (and
     0 to `answer`), since a cancelled task may never have run; the charge of any other request is passed to `answer`.
+    A held request waits for its response without a task, and is in flight until it is dropped.
     """
 
-    __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_queue", "_tasks")
+    __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_held", "_queue", "_tasks")
 
     def __init__(
-        self, tasks: asyncio.TaskGroup, answer: Callable[[R, int], Awaitable[None]], ended: Callable[[int], None]
+        self,
+        tasks: asyncio.TaskGroup,
+        answer: Callable[[R, int], Coroutine[None, None, None]],
+        ended: Callable[[int], None],
     ) -> None:
         self._tasks = tasks
         self._answer = answer
@@ -38,6 +50,8 @@ class RequestQueue(Generic[R]):
         self._charged_bytes = 0
         # tasks of requests that may take long; None before the first such request
         self._concurrent: set[asyncio.Task[None]] | None = None
+        # held requests; None before the first one
+        self._held: set[HeldRequest] | None = None
 
     def __repr__(self) -> str:
         return f"<RequestQueue [{self.in_flight} in flight | {self._charged_bytes} bytes]>"
@@ -45,11 +59,11 @@ class RequestQueue(Generic[R]):
     @property
     def in_flight(self) -> int:
         """The number of requests without a response yet."""
-        return len(self._queue or ()) + len(self._concurrent or ())
+        return len(self._queue or ()) + len(self._concurrent or ()) + len(self._held or ())
 
     @property
     def is_answering(self) -> bool:
-        """Whether requests are left in the queue; those with tasks of their own do not count."""
+        """Whether requests are left in the queue; held ones and those with tasks do not count."""
         return bool(self._queue)
 
     def has_room(self, requests: int, charged_bytes: int) -> bool:
@@ -71,19 +85,36 @@ class RequestQueue(Generic[R]):
 
     def add_concurrent(self, request: R, charge: int) -> None:
         """Answer a request in a task of its own."""
-        task = self._tasks.create_task(self._run(request))
+        self._start(self._answer(request, 0), charge)
+
+    def hold(self, held: HeldRequest) -> None:
+        """Count a request as in flight until it is dropped."""
+        self._held = self._held or set()
+        self._held.add(held)
+
+    def drop(self, held: HeldRequest) -> None:
+        """Forget a held request, whose response is sent."""
+        if self._held is not None:
+            self._held.discard(held)
+
+    def resume(self, held: HeldRequest, answering: Coroutine[None, None, None]) -> None:
+        """Answer a held request in a task of its own."""
+        self.drop(held)
+        self._start(answering, 0)
+
+    def _start(self, answering: Coroutine[None, None, None], charge: int) -> None:
+        task = self._tasks.create_task(answering)
         self._concurrent = self._concurrent or set()
         self._concurrent.add(task)
         # A done callback, since a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._concurrent_ended, charge))
 
     def cancel_concurrent(self) -> None:
-        """Cancel the requests that have tasks of their own."""
+        """Cancel the held requests, and those that have tasks of their own."""
         for task in self._concurrent or ():
             task.cancel()
-
-    async def _run(self, request: R) -> None:
-        await self._answer(request, 0)
+        while self._held:
+            self._held.pop().cancel()
 
     def _concurrent_ended(self, charge: int, task: "asyncio.Task[None]") -> None:
         if self._concurrent is not None:

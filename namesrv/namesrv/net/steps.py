@@ -22,7 +22,8 @@ _ITERATION_SECONDS: Final = 0.002
 _REMEMBERED: Final = 0.75
 
 
-def _computing_seconds() -> float:
+def computing_seconds() -> float:
+    """Processor time of the calling thread."""
     # The function is looked up with each call, since a simulation replaces `time.thread_time`.
     return time.thread_time()
 
@@ -36,7 +37,7 @@ class BatchSize:
 
     def __init__(self, most: int, now: Callable[[], float] | None = None) -> None:
         self._most = most
-        self._now = now or _computing_seconds
+        self._now = now or computing_seconds
         self._began = 0.0
         # estimated processor time of one task, in seconds
         self._each = 0.0

@@ -3,23 +3,28 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, KeysView, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
+import msgpack
 import msgspec
 
 from namesrv.context import Namesrv
-from namesrv.net.dispatcher import Reply, Request
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.dispatcher import HELD, Reply, Request
 from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.no_route import no_route_reason
+from namesrv.state.watchers import FEW_TOPICS, SharedResponse, SharedResponses, WatchedRoutes
+from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
-from namesrv_runtime.clock import timeout_on
+from namesrv_runtime.clock import Timer, call_later_on
 
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # Routes encoded into one response between two yields to the event loop.
@@ -28,10 +33,12 @@ _CHUNK: Final = 500
 # names as many topics.
 _PART: Final = 1000
 # Bytes charged for a watch of one topic: its name, its entry, and the entry of the waiting request.
-_WATCHED_BYTES: Final = 512
+WATCHED_BYTES: Final = 512
 # Memory of a decoded request as a multiple of its size, and the size up to which that memory is not accounted for.
 _DECODED: Final = 3
 _SMALL_BYTES: Final = 16 * 1024
+# Longer responses are not shared by watches, since memory has to be reserved for each.
+_SHARED_BYTES: Final = 60 * 1024
 
 
 class ClientProcessor:
@@ -62,7 +69,7 @@ class ClientProcessor:
     async def pull_routes(self, request: Request) -> Reply:
         """Handle PULL_ROUTES (20001): changed routes of the requested topics; `wait_ms` waits for a change."""
         self._check_ready()
-        namesrv, connection = self._namesrv, request.connection
+        namesrv = self._namesrv
         rules = self._rules(request)
         with self._decoding(request):
             pull = await run_in_steps(pull_in_steps(request.command.body))
@@ -72,24 +79,22 @@ class ClientProcessor:
                 looked_at = namesrv.manager.revisions.revision
                 # Between the second check of the revision and the watch, nothing is awaited: no change is missed.
                 if await self._changed(pull) == [] and looked_at == namesrv.manager.revisions.revision:
-                    with self._watched(connection, len(pull.topics)), contextlib.suppress(TimeoutError):
-                        seconds = min(pull.wait_ms / 1000, self._seconds_left(request), connection.seconds_left)
-                        async with timeout_on(namesrv.clock, seconds):
-                            await namesrv.watchers.wait(pull.topics)
-                    if rules != self._rules(request):
-                        # The access rules changed meanwhile: the response has no routes, and the client's next request
-                        # is judged by the new rules.
-                        nothing = RoutesResponse(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
-                        return Reply(NATIVE.encode(nothing))
-            if len(pull.topics) <= _CHUNK:
-                return await self._routes(request, pull)
-            # One large response is built at a time: several would each hold all of their routes while their peers do
-            # not read.
-            while True:
-                await connection.until_responses_read()
-                async with self._building:
-                    if not (connection.is_write_paused and connection.is_open):
-                        return await self._routes(request, pull)
+                    self._watch(request, pull, rules, looked_at)
+                    return HELD
+            return await self._all_routes(request, pull)
+
+    async def _all_routes(self, request: Request, pull: Pull) -> Reply:
+        """The response to a pull, which may be large."""
+        if len(pull.topics) <= _CHUNK:
+            return await self._routes(request, pull)
+        # One large response is built at a time: several would each hold all of their routes while their peers do not
+        # read.
+        connection = request.connection
+        while True:
+            await connection.until_responses_read()
+            async with self._building:
+                if not (connection.is_write_paused and connection.is_open):
+                    return await self._routes(request, pull)
 
     @contextlib.contextmanager
     def _decoding(self, request: Request) -> Iterator[None]:
@@ -103,14 +108,80 @@ class ClientProcessor:
         finally:
             request.connection.release(size)
 
-    @contextlib.contextmanager
-    def _watched(self, connection: ServerConnection, count: int) -> Iterator[None]:
-        if not connection.reserve(count * _WATCHED_BYTES):
-            raise SystemBusyError(f"no memory for a watch (topics: {count})")
-        try:
-            yield
-        finally:
-            connection.release(count * _WATCHED_BYTES)
+    # -- watches ------------------------------------------------------------------------------------------------------
+
+    def _watch(self, request: Request, pull: Pull, rules: tuple[int, bool], looked_at: int) -> None:
+        """Hold a request until one of its topics changes."""
+        namesrv, connection, command = self._namesrv, request.connection, request.command
+        if not connection.reserve(len(pull.topics) * WATCHED_BYTES):
+            raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
+        # The body is decoded, and its memory is no longer reserved.
+        watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, looked_at)
+        seconds = min(pull.wait_ms / 1000, self._seconds_left(request), connection.seconds_left)
+        watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
+        namesrv.watchers.add(watch)
+        connection.hold(watch)
+
+    def _time_over(self, watch: "RouteWatch") -> None:
+        self._namesrv.watchers.remove(watch)
+        self._end_in_task(watch)
+
+    def cancel_watch(self, watch: "RouteWatch") -> None:
+        """Give up a watch, whose connection ends."""
+        self._namesrv.watchers.remove(watch)
+        watch.release()
+
+    def end_watch(self, watch: "RouteWatch", shared: SharedResponses) -> None:
+        """Respond to a watch that has left the table, since a topic has changed."""
+        namesrv, request = self._namesrv, watch.request
+        if not watch.opaque or (namesrv.guard is not None and watch.rules != self._rules(request)):
+            self._end_in_task(watch)
+            return
+        key = watch.routes, namesrv.views.of_request(request)
+        if key not in shared:
+            shared[key] = self._shared_response(*key)
+        response, revisions = shared[key]
+        if response is None:
+            self._end_in_task(watch)
+            return
+        watch.release()
+        if not watch.pull.observes:
+            self._note_served(request, revisions)
+        request.connection.end_held(watch, response.frame(watch.opaque), RequestCode.PULL_ROUTES, watch.began)
+
+    def _end_in_task(self, watch: "RouteWatch") -> None:
+        watch.release()
+        watch.request.connection.resume(watch, watch.request, self._after(watch))
+
+    def _shared_response(self, watched: WatchedRoutes, view: AddressView | None) -> SharedResponse:
+        """The response to all watches of the same routes; too large a response is left out."""
+        namesrv, revisions = self._namesrv, self._namesrv.manager.revisions
+        changed = revisions.changed_since(watched.topics, watched.since)
+        routes: dict[str, msgspec.Raw] = {}
+        for topic in watched.topics if changed is None else changed:
+            body = namesrv.encoded_routes.native_body(topic, watched.zone, view)
+            routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
+        if sum(map(len, routes.values())) > _SHARED_BYTES:
+            return SharedResponse(None, [])
+        body = self._encoded(revisions.revision, routes, is_full=changed is None, zone=watched.zone)
+        served = [(topic, revisions.last_change(topic)) for topic in routes]
+        return SharedResponse(namesrv.encoded_routes.native_response(body), served)
+
+    async def _after(self, watch: "RouteWatch") -> Reply:
+        """The response to a watch that ends in a task of its own."""
+        if watch.rules != self._rules(watch.request):
+            # The access rules changed meanwhile: the response has no routes, and the client's next request is judged
+            # by the new rules.
+            return Reply(self._encoded(watch.began_at, {}, is_full=False, zone=""))
+        return await self._all_routes(watch.request, watch.pull)
+
+    # -- responses ----------------------------------------------------------------------------------------------------
+
+    def _encoded(self, revision: int, routes: Mapping[str, msgspec.Raw], *, is_full: bool, zone: str) -> bytes:
+        response = RoutesResponse(self._namesrv.boot_id, revision, ready=True, full=is_full, routes=routes)
+        if zone:
+            response.in_zone = True
+        return NATIVE.encode(response)
 
     async def _routes(self, request: Request, pull: Pull) -> Reply:
         namesrv, view = self._namesrv, self._namesrv.views.of_request(request)
@@ -135,10 +206,7 @@ class ClientProcessor:
         if not pull.observes:
             async for part in in_parts(served, _PART):
                 self._note_served(request, part)
-        response = RoutesResponse(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes)
-        if pull.zone:
-            response.in_zone = True
-        return Reply(NATIVE.encode(response))
+        return Reply(self._encoded(revision, routes, is_full=changed is None, zone=pull.zone))
 
     def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:
         log = self._namesrv.heartbeat_log
@@ -177,3 +245,53 @@ class ClientProcessor:
     def _check_ready(self) -> None:
         if not self._namesrv.is_ready():
             raise NotReadyError
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RouteWatch:
+    """A pull that waits for a change of its topics, or for the end of its time."""
+
+    processor: ClientProcessor
+    # without its body
+    request: Request
+    pull: Pull
+    # access rules and revision at which the watch began
+    rules: tuple[int, bool]
+    began_at: int
+    # monotonic time at which the watch began
+    began: float = field(default_factory=time.monotonic)
+    # ends the watch when its time is over
+    timer: Timer | None = None
+    topics: KeysView[str] = field(init=False)
+    # The routes for which watches share a response, and the bytes of the opaque in it; the opaque is empty if the
+    # watch shares none: it has many topics, or is one-way.
+    routes: WatchedRoutes = field(init=False)
+    opaque: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Prepare the response."""
+        command, pull = self.request.command, self.pull
+        self.topics = pull.topics
+        is_small = len(pull.topics) <= FEW_TOPICS
+        self.routes = WatchedRoutes(tuple(pull.topics) if is_small else (), pull.since, pull.zone)
+        if is_small and not command.is_oneway and command.opaque is not None:
+            self.opaque = msgpack.packb(command.opaque)
+
+    def __repr__(self) -> str:
+        return f"<RouteWatch [{len(self.topics)} topics | {self.request.connection!r}]>"
+
+    def end(self, shared: SharedResponses) -> None:
+        """Respond."""
+        self.processor.end_watch(self, shared)
+
+    def cancel(self) -> None:
+        """Give up the watch, since its connection ends."""
+        self.processor.cancel_watch(self)
+
+    def release(self) -> None:
+        """Stop the timer, and release the memory."""
+        if self.timer is not None:
+            self.timer.cancel()
+            # The timer references the watch.
+            self.timer = None
+        self.request.connection.release(len(self.topics) * WATCHED_BYTES)

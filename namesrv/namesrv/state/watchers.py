@@ -1,16 +1,22 @@
-"""The watches: requests (20001) that wait for a change of their topics."""
+"""The watches: requests (20001) that wait for a change of their topics, without a task of their own."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, KeysView
+from collections.abc import Callable, Iterator, KeysView
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-from namesrv.net.steps import BatchSize
+from namesrv.encoded_routes import EncodedResponse
+from namesrv.net.steps import computing_seconds
+from namesrv_remoting.address_views import AddressView
+from namesrv_remoting.bodies.base import parts
 
-# The most watches that are woken in one iteration of the loop, because each of them sends a response.
+# Processor time that ending watches may take before the event loop polls the sockets again, as for other requests.
+SLICE_SECONDS: Final = 0.002
+# The most watches that end in one slice, and between two looks at the clock.
 BATCH: Final = 64
+_UNTIMED: Final = 8
 # A watch with more topics has no entry per topic; its topics are compared with the changed ones, so many in a step.
 FEW_TOPICS: Final = 256
 STEP_TOPICS: Final = 10_000
@@ -19,68 +25,107 @@ STEP_TOPICS: Final = 10_000
 STEP_WATCHES: Final = 2_000
 
 
-class RouteWatchers:
-    """All waiting watches, each represented by a future."""
+class WatchedRoutes(NamedTuple):
+    """What a watch waits for: a change of topics after a revision, as clients in a zone see it."""
 
-    def __init__(self, batch_size: BatchSize | None = None) -> None:
+    topics: tuple[str, ...]
+    since: int
+    zone: str
+
+
+class SharedResponse(NamedTuple):
+    """A response to several watches, complete but for the opaque, and the revisions of its topics."""
+
+    # None if the response is too large to be shared
+    response: EncodedResponse | None
+    revisions: list[tuple[str, int]]
+
+
+# Responses to watches with the same view of addresses, which are valid until the event loop runs other code.
+SharedResponses = dict[tuple[WatchedRoutes, AddressView | None], SharedResponse]
+
+
+class Watch(Protocol):
+    """A request that waits for a change of its topics."""
+
+    @property
+    def topics(self) -> KeysView[str]:
+        """The watched topics."""
+        ...
+
+    def end(self, shared: SharedResponses) -> None:
+        """Respond; the watch is no longer in the table. `shared` has responses to watches that end together."""
+        ...
+
+
+class RouteWatchers:
+    """All waiting watches; a change ends the watches of its topics in order of arrival, a slice at a time."""
+
+    def __init__(self, now: Callable[[], float] = computing_seconds) -> None:
         # topic -> its small watches; the oldest watch is first, here and below
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        # all watches -> their topics
-        self._futures: dict[asyncio.Future[None], KeysView[str]] = {}
+        self._waiting: dict[str, dict[Watch, None]] = {}
+        self._watches: dict[Watch, None] = {}
         # large watches
-        self._large: dict[asyncio.Future[None], None] = {}
-        # small watches of changed topics, to be woken
-        self._due: deque[Iterator[asyncio.Future[None]]] = deque()
+        self._large: dict[Watch, None] = {}
+        # small watches of changed topics, to be ended
+        self._due: deque[Iterator[Watch]] = deque()
         # large watches to be compared with the changed topics
-        self._unchecked: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
-        # watches that are affected, and wait for their batch; each watch once, in order
-        self._woken: dict[asyncio.Future[None], None] = {}
-        self._batch_size = BatchSize(BATCH) if batch_size is None else batch_size
+        self._unchecked: deque[tuple[Watch, AbstractSet[str]]] = deque()
+        # watches that are affected, and wait for their slice; each watch once, in order
+        self._woken: dict[Watch, None] = {}
+        self._now = now
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._watches)
 
     def __repr__(self) -> str:
-        return f"<RouteWatchers [{len(self._futures)} waiting for {len(self._waiting)} topics]>"
+        return f"<RouteWatchers [{len(self._watches)} waiting for {len(self._waiting)} topics]>"
 
-    async def wait(self, topics: KeysView[str]) -> None:
-        """Return when one of the topics has changed; the caller ends the wait by cancelling it."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures[future] = topics
-        entered: AbstractSet[str] = topics
-        if len(topics) > FEW_TOPICS:
-            self._large[future] = None
-            entered = frozenset()
-        for topic in entered:
-            self._waiting.setdefault(topic, {})[future] = None
-        try:
-            await future
-        finally:
-            del self._futures[future]
-            self._large.pop(future, None)
-            for topic in entered:
-                # After a change of the topic, its watches have moved to `_due`.
-                if (waiting := self._waiting.get(topic)) is not None:
-                    waiting.pop(future, None)
-                    if not waiting:
-                        del self._waiting[topic]
+    def add(self, watch: Watch) -> None:
+        """Let a watch wait until one of its topics has changed, or until it is removed."""
+        self._watches[watch] = None
+        if len(watch.topics) > FEW_TOPICS:
+            self._large[watch] = None
+            return
+        for topic in watch.topics:
+            self._waiting.setdefault(topic, {})[watch] = None
+
+    def remove(self, watch: Watch) -> None:
+        """Remove a watch that ends."""
+        del self._watches[watch]
+        if watch in self._large:
+            del self._large[watch]
+            return
+        for topic in watch.topics:
+            # After a change of the topic, its watches have moved to `_due`.
+            if (waiting := self._waiting.get(topic)) is not None:
+                waiting.pop(watch, None)
+                if not waiting:
+                    del self._waiting[topic]
 
     def wake(self, topics: AbstractSet[str] | None) -> None:
-        """Wake the watches of these topics (None: all watches), a batch at a time."""
+        """End the watches of these topics (None: all watches), a slice at a time."""
         was_idle = not self._is_busy()
         if topics is None:
-            self._woken.update(dict.fromkeys(self._futures))
+            self._woken.update(self._watches)
         else:
             # A change may have a hundred thousand topics, of which few have watches.
             self._due.extend(iter(self._waiting.pop(topic)) for topic in self._waiting.keys() & topics)
-            self._unchecked.extend((future, topics) for future in self._large)
+            self._unchecked.extend((watch, topics) for watch in self._large)
         if was_idle and self._is_busy():
-            asyncio.get_running_loop().call_soon(self._release)
+            asyncio.get_running_loop().call_soon(self._run_slice)
 
     def _is_busy(self) -> bool:
         return bool(self._woken or self._due or self._unchecked)
 
-    def _wake_due(self) -> None:
+    def _run_slice(self) -> None:
+        self._collect_due()
+        self._end_woken()
+        self._check_large()
+        if self._is_busy():
+            asyncio.get_running_loop().call_soon(self._run_slice)
+
+    def _collect_due(self) -> None:
         left = STEP_WATCHES
         while self._due and left > 0:
             some = list(islice(self._due[0], left))
@@ -88,27 +133,26 @@ class RouteWatchers:
                 self._due.popleft()
             left -= len(some)
             # Most of these watches have been woken for another topic.
-            self._woken.update((future, None) for future in some if not future.done())
+            self._woken.update((watch, None) for watch in some if watch in self._watches)
 
-    def _release(self) -> None:
-        self._wake_due()
-        woken: list[asyncio.Future[None]] = []
-        for future in list(islice(self._woken, BATCH)):
-            if len(woken) == self._batch_size.count:
+    def _end_woken(self) -> None:
+        shared: SharedResponses = {}
+        ends = self._now() + SLICE_SECONDS
+        for some in parts(list(islice(self._woken, BATCH)), _UNTIMED):
+            for watch in some:
+                del self._woken[watch]
+                if watch in self._watches:
+                    self.remove(watch)
+                    watch.end(shared)
+            if self._now() >= ends:
                 break
-            del self._woken[future]
-            if not future.done():
-                woken.append(future)
-        if woken:
-            self._batch_size.wake(woken)
+
+    def _check_large(self) -> None:
         left = STEP_TOPICS
         while self._unchecked and left > 0:
-            future, changed = self._unchecked.popleft()
-            topics = self._futures.get(future)
-            if topics is None or future in self._woken:
+            watch, changed = self._unchecked.popleft()
+            if watch not in self._watches or watch in self._woken:
                 continue
-            left -= min(len(topics), len(changed))
-            if not topics.isdisjoint(changed):
-                self._woken[future] = None
-        if self._is_busy():
-            asyncio.get_running_loop().call_soon(self._release)
+            left -= min(len(watch.topics), len(changed))
+            if not watch.topics.isdisjoint(changed):
+                self._woken[watch] = None

@@ -11,7 +11,15 @@ import pytest
 
 from tests.support.fake_clock import settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, OTHER, NamesrvPeer, native, native_registration, registration
+from tests.support.namesrv_peer import (
+    MASTER,
+    OTHER,
+    Broker,
+    NamesrvPeer,
+    native,
+    native_registration,
+    registration,
+)
 
 PULL = 20001
 
@@ -115,6 +123,45 @@ async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: N
     await server.clock.advance(0.01)
     found = (await watcher.response_to(opaque)).value
     assert (found["revision"], found["full"], found["routes"]) == (7, False, {})
+
+
+async def test_watches_of_a_topic_share_an_encoded_response(server: InProcess, peer: NamesrvPeer) -> None:
+    """Watches from the same revision are answered in order, each with its opaque; from another, with other routes."""
+    await peer.register(MASTER, registration("T", "U"))
+    await peer.call(216, {"topic": "U"})
+    watchers = [await server.connect() for _ in range(3)]
+    opaques = [await watch(server, watcher, "T", "U", wait_ms=60_000) for watcher in watchers]
+    order = [await watch(server, watchers[0], "T", wait_ms=60_000, since=2) for _ in range(200)]
+    before = server.namesrv.counters.requests["watch"].count
+
+    await peer.call(216, {"topic": "T"})
+
+    for watcher, opaque in zip(watchers, opaques, strict=True):
+        response = await watcher.receive()
+        assert (response.opaque, response.value["routes"], response.value["revision"]) == (opaque, {"T": None}, 3)
+    assert [(await watchers[0].receive()).opaque for _ in order] == order
+    assert server.namesrv.counters.requests["watch"].count == before + 203
+
+
+@pytest.mark.parametrize("topics", [250, 300])
+async def test_watch_that_shares_no_response_is_answered(server: InProcess, peer: NamesrvPeer, topics: int) -> None:
+    """Responses beyond 60 KiB, and watches of many topics, end in tasks of their own."""
+    names = [f"topic-{number}" for number in range(topics)]
+    watcher = await server.connect()
+    used = server.namesrv.budget.used_bytes
+    members = {"topics": names, "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+    opaque = watcher.send_request(PULL, None, native(members), spelling="native")
+    connection = server.connection_of(watcher)
+    await until(lambda: len(server.namesrv.watchers) == 1 == connection.in_flight)
+    assert server.namesrv.budget.used_bytes == used + topics * 512
+
+    await peer.register(Broker("b" * 100), registration(*names))
+
+    response = await watcher.receive()
+    assert (response.opaque, list(response.value["routes"])) == (opaque, names)
+    assert topics == 300 or len(response.body) > 60 * 1024
+    await until(lambda: not connection.in_flight)
+    assert server.namesrv.budget.used_bytes == used
 
 
 async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess, peer: NamesrvPeer) -> None:

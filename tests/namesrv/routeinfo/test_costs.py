@@ -4,7 +4,7 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, KeysView
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
 from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, SharedStep
 from namesrv.settings.model import Settings
+from namesrv.state.watchers import SharedResponses
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.errors import BadRequestError
 from namesrv_runtime.line_files import Retention
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, Spelling
 from tests.support.route_builders import RouteScene, body, key, registration, topic
@@ -58,11 +60,17 @@ async def max_looks_per_step(work: Awaitable[object]) -> int:
     return most
 
 
-async def watching(server: InProcess, topics: list[Topic]) -> asyncio.Task[None]:
-    """A task that waits for a change of these topics."""
-    task = asyncio.create_task(server.namesrv.watchers.wait(dict.fromkeys(topics).keys()))
-    await asyncio.sleep(0)
-    return task
+class Watching:
+    """A watch of these topics."""
+
+    def __init__(self, server: InProcess, topics: list[Topic]) -> None:
+        self.topics: KeysView[str] = dict.fromkeys(topics).keys()
+        self.has_ended = False
+        server.namesrv.watchers.add(self)
+
+    def end(self, shared: SharedResponses) -> None:
+        """Note the end."""
+        self.has_ended = True
 
 
 @pytest.mark.parametrize(
@@ -79,7 +87,7 @@ async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, 
         (connection_id,) = server.namesrv.connections
         manager, responses = server.namesrv.manager, server.namesrv.encoded_routes
         topics = [Topic(f"topic-{number}") for number in range(MANY)]
-        watcher = await watching(server, topics)
+        watcher = Watching(server, topics)
 
         def broker(name: str, addr: str, *names: Any, **fields: Any) -> Registration:
             table = body(*(topic(name, fields.pop("queues", 8)) for name in names))
@@ -91,7 +99,7 @@ async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, 
         first = broker("b1", "m:1", *topics)
         assert await looks(first) <= LOOKS * CHUNK_TOPICS
         assert len(manager.tables.topic_queue_table) == MANY
-        await watcher
+        await until(lambda: watcher.has_ended)
 
         assert await looks(broker("b2", "o:1", *topics)) <= LOOKS * CHUNK_TOPICS
         assert await looks(replace(first, broker_addr="m:2")) <= LOOKS * CHUNK_TOPICS

@@ -2,26 +2,42 @@
 
 import asyncio
 import itertools
+from collections.abc import KeysView
 from operator import length_hint
 
 import pytest
 
-from namesrv.net.steps import BatchSize
-from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, STEP_WATCHES, RouteWatchers
+from namesrv.state.watchers import (
+    BATCH,
+    FEW_TOPICS,
+    SLICE_SECONDS,
+    STEP_TOPICS,
+    STEP_WATCHES,
+    RouteWatchers,
+    SharedResponses,
+)
 from tests.support.fake_clock import settle
 
 
-async def waiting(watchers: RouteWatchers, *topics: str) -> asyncio.Task[None]:
-    """A task that waits for a change of these topics."""
-    task = asyncio.create_task(watchers.wait(dict.fromkeys(topics).keys()))
-    await asyncio.sleep(0)
-    return task
+class Waiting:
+    """A watch that notes its end, in the list of all ended watches."""
+
+    def __init__(self, watchers: RouteWatchers, *topics: str, ended: "list[Waiting] | None" = None) -> None:
+        self.topics: KeysView[str] = dict.fromkeys(topics).keys()
+        self.shared: SharedResponses | None = None
+        self._ended = [] if ended is None else ended
+        watchers.add(self)
+
+    def end(self, shared: SharedResponses) -> None:
+        assert self.shared is None
+        self.shared = shared
+        self._ended.append(self)
 
 
-async def done(*tasks: asyncio.Task[None]) -> list[bool]:
-    """For each task whether it is done, once the loop is idle."""
+async def ended(*watches: Waiting) -> list[bool]:
+    """For each watch whether it has ended, once the loop is idle."""
     await settle()
-    return [task.done() for task in tasks]
+    return [watch.shared is not None for watch in watches]
 
 
 EMPTY = "<RouteWatchers [0 waiting for 0 topics]>"
@@ -35,81 +51,84 @@ async def test_only_watches_of_a_changed_topic_end(others: list[str]) -> None:
     watchers = RouteWatchers()
     watchers.wake({"a"})
     watchers.wake(None)
-    tasks = [await waiting(watchers, *topics, *others) for topics in (("a",), ("b",), ("a", "b"), ("c",))]
+    watches = [Waiting(watchers, *topics, *others) for topics in (("a",), ("b",), ("a", "b"), ("c",))]
     assert len(watchers) == 4
 
     watchers.wake({"a", "x"})
     # a watch that begins after the change
-    late = await waiting(watchers, "a", *others)
+    late = Waiting(watchers, "a", *others)
 
-    assert await done(*tasks, late) == [True, False, True, False, False]
+    assert await ended(*watches, late) == [True, False, True, False, False]
     watchers.wake({"b", "c"})
-    assert await done(*tasks, late) == [True, True, True, True, False]
+    assert await ended(*watches, late) == [True, True, True, True, False]
     watchers.wake(None)
-    assert await done(late) == [True]
+    assert await ended(late) == [True]
     assert repr(watchers) == EMPTY
 
 
 @pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
 @pytest.mark.parametrize("is_woken", [False, True])
-async def test_cancelled_watch_leaves_nothing_behind(others: list[str], *, is_woken: bool) -> None:
-    """A watch may be cancelled at any moment, also between its wake-up and its end; other watches go on."""
+async def test_removed_watch_leaves_nothing_behind(others: list[str], *, is_woken: bool) -> None:
+    """A watch may be removed at any moment, also between a change and its end; other watches go on."""
     watchers = RouteWatchers()
-    patient, impatient = await waiting(watchers, "a", *others), await waiting(watchers, "a", "b", *others)
+    patient, impatient = Waiting(watchers, "a", *others), Waiting(watchers, "a", "b", *others)
     if is_woken:
         watchers.wake({"a"})
 
-    impatient.cancel()
-    assert await done(patient, impatient) == [is_woken, True]
+    watchers.remove(impatient)
+    assert await ended(patient, impatient) == [is_woken, False]
     watchers.wake({"a", "b"})
-    assert await done(patient, impatient) == [True, True]
-    assert (impatient.cancelled(), repr(watchers)) == (True, EMPTY)
+    assert await ended(patient, impatient) == [True, False]
+    assert repr(watchers) == EMPTY
 
 
-async def test_watches_end_in_batches() -> None:
-    """The loop runs between batches, and repeated changes wake no watch twice."""
-    watchers = RouteWatchers()
-    crowd = [await waiting(watchers, "a") for _ in range(5 * BATCH + 1)]
-    crowd.append(await waiting(watchers, "b"))
+async def test_watches_end_in_order_in_batches() -> None:
+    """The loop runs between batches, whose watches share responses, and repeated changes end no watch twice."""
+    watchers, order = RouteWatchers(now=lambda: 0.0), list[Waiting]()
+    crowd = [Waiting(watchers, "a", ended=order) for _ in range(5 * BATCH + 1)]
+    crowd.append(Waiting(watchers, "b", ended=order))
     for _ in range(100):
         watchers.wake({"a"})
     watchers.wake({"b"})
 
-    done_until = [0]
-    while done_until[-1] < len(crowd):
+    ended_until = [0]
+    while ended_until[-1] < len(crowd):
         await asyncio.sleep(0)
-        done_until.append(sum(task.done() for task in crowd))
+        ended_until.append(len(order))
 
-    assert max(later - earlier for earlier, later in itertools.pairwise(done_until)) <= BATCH
+    assert order == crowd
+    assert max(later - earlier for earlier, later in itertools.pairwise(ended_until)) == BATCH
+    assert len({id(watch.shared) for watch in crowd[:BATCH]}) == 1
     assert repr(watchers) == EMPTY
 
 
-async def test_batch_of_ending_watches_fits_two_milliseconds() -> None:
-    """The size of a batch follows the measured cost: four watches at half a millisecond each."""
-    seconds, ended = 0.0, []
-    watchers = RouteWatchers(BatchSize(8, now=lambda: seconds))
+async def test_slice_of_ending_watches_takes_two_milliseconds() -> None:
+    """Watches end until their processor time is used up, which is read after every eighth."""
+    seconds, order = 0.0, list[Waiting]()
+    watchers = RouteWatchers(now=lambda: seconds)
 
-    async def wait() -> None:
-        nonlocal seconds
-        await watchers.wait({"a": None}.keys())
-        seconds += 0.00049
+    class Slow(Waiting):
+        def end(self, shared: SharedResponses) -> None:
+            nonlocal seconds
+            seconds += SLICE_SECONDS / 10
+            super().end(shared)
 
-    crowd = [asyncio.create_task(wait()) for _ in range(20)]
-    await asyncio.sleep(0)
+    crowd = [Slow(watchers, "a", ended=order) for _ in range(40)]
     watchers.wake({"a"})
-    while not all(task.done() for task in crowd):
-        before = sum(task.done() for task in crowd)
+    ends = []
+    while len(order) < len(crowd):
+        before = len(order)
         await asyncio.sleep(0)
-        ended.append(sum(task.done() for task in crowd) - before)
+        ends.append(len(order) - before)
 
-    assert [count for count in ended if count] == [8, 4, 4, 4]
+    assert [count for count in ends if count] == [16, 16, 8]
 
 
 async def test_watches_of_the_same_topics_are_processed_in_chunks() -> None:
     """Many watches, each of many topics that change at once, are processed in chunks."""
     watchers = RouteWatchers()
     topics = MANY[:100]
-    crowd = [await waiting(watchers, *topics) for _ in range(5 * STEP_WATCHES // len(topics))]
+    crowd = [Waiting(watchers, *topics) for _ in range(5 * STEP_WATCHES // len(topics))]
     watchers.wake(dict.fromkeys(topics).keys())
     steps = 0
     while watchers._due:
@@ -119,14 +138,14 @@ async def test_watches_of_the_same_topics_are_processed_in_chunks() -> None:
         assert before - sum(map(length_hint, watchers._due)) <= STEP_WATCHES
     assert steps >= 5
 
-    assert [True] * len(crowd) == await done(*crowd)
+    assert [True] * len(crowd) == await ended(*crowd)
     assert repr(watchers) == EMPTY
 
 
 async def test_watches_of_many_topics_are_checked_in_chunks() -> None:
     """Watches of many topics are compared with a large change in chunks."""
     watchers = RouteWatchers()
-    crowd = [await waiting(watchers, *(f"{number}-{topic}" for topic in MANY)) for number in range(100)]
+    crowd = [Waiting(watchers, *(f"{number}-{topic}" for topic in MANY)) for number in range(100)]
     changed = dict.fromkeys(f"x{number}" for number in range(STEP_TOPICS))
     watchers.wake(changed.keys())
     steps = 0
@@ -138,6 +157,4 @@ async def test_watches_of_many_topics_are_checked_in_chunks() -> None:
     assert steps >= 2
 
     watchers.wake({"99-t0": None}.keys())
-    assert await done(*crowd) == [False] * 99 + [True]
-    for task in crowd:
-        task.cancel()
+    assert await ended(*crowd) == [False] * 99 + [True]
