@@ -48,8 +48,8 @@ MUTATIONS: Final = (
     Mutation(
         "a broker may be silent for 5 s longer",
         "namesrv.routeinfo.eviction",
-        "if live.expires_at() < now]",
-        "if live.expires_at() + 5 < now]",
+        "if (ends := live.expires_at()) < now]",
+        "if (ends := live.expires_at()) + 5 < now]",
     ),
     Mutation(
         "liveness runs on the wall clock",

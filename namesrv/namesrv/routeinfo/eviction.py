@@ -1,5 +1,6 @@
 """Removals of brokers: which brokers are silent, what a leaving broker changes, and the fenced removal itself."""
 
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
@@ -20,8 +21,9 @@ def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo
     A broker may be silent for exactly its expiry; the first instant after that the broker is due. Checking all of ten
     thousand brokers is quicker than keeping their deadlines in order.
     """
-    due = [(key, live) for key, live in tables.broker_live_table.items() if live.expires_at() < now]
-    return sorted(due, key=lambda item: (item[1].expires_at(), item[0]))
+    due = [(ends, key, live) for key, live in tables.broker_live_table.items() if (ends := live.expires_at()) < now]
+    due.sort(key=itemgetter(0, 1))
+    return [(key, live) for _, key, live in due]
 
 
 class Removal(NamedTuple):
