@@ -15,7 +15,8 @@ from namesrv_remoting.codes import SerializeType
 
 # load.c exits 60 s after the time it was given, at the latest.
 _PATIENCE_SECONDS: Final = 75
-WATCHERS: Final = 1_000
+# Requests a second beside notifications, on one connection: a response may take 5 ms before the next one is due.
+_BESIDE_RATE: Final = 200
 # One connection with one request in flight: its longest wait is the longest time for which the server's loop was busy
 # with something else. Other load would keep the loop busy as well.
 PROBE: Final = ("--connections", "1", "--depth", "1")
@@ -38,6 +39,8 @@ class Load:
     failed: int
     # The server's processor time for each response, which does not depend on other processes on its core.
     cpu_us: float
+    # of responses to requests beside notifications; 0 without such requests
+    beside_p99_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,12 @@ class Script:
     change: bytes = b""
     # Bytes that end each connection.
     farewell: bytes = b""
+    # For `watched`: a request that another connection repeats until all watchers are notified.
+    beside: bytes = b""
 
     def items(self) -> bytes:
         """The standard input of load.c."""
-        items = (self.greeting, self.change, self.farewell, *self.requests)
+        items = (self.greeting, self.change, self.farewell, self.beside, *self.requests)
         return b"".join(len(item).to_bytes(4) + item for item in items)
 
     def flags(self) -> list[str]:
@@ -97,9 +102,10 @@ def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, secon
     return load
 
 
-def watched(bench: Bench, server: Server, script: Script) -> Load:
-    """Notify WATCHERS connections of a script's change; latencies count from the change. Raises BenchError."""
-    return run(bench, server, script, "--watch", "--connections", str(WATCHERS))
+def watched(bench: Bench, server: Server, script: Script, watchers: int) -> Load:
+    """Notify connections of a script's change; latencies count from the change. Raises BenchError."""
+    rate = _BESIDE_RATE if script.beside else 0
+    return run(bench, server, script, "--watch", "--connections", str(watchers), "--rate", str(rate))
 
 
 def read_load(line: str, cpu_seconds: float) -> Load:
@@ -115,6 +121,7 @@ def read_load(line: str, cpu_seconds: float) -> Load:
             longest_ms=max(float(report["max_us"]), float(report["oldest_in_flight_us"])) / 1000,
             failed=int(report["failed"]),
             cpu_us=cpu_seconds * 1e6 / int(report["responses"]),
+            beside_p99_ms=float(report["beside_p99_us"]) / 1000,
         )
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise BenchError(f"load printed {line.strip()[:200]!r}: {error!r}") from error
@@ -133,6 +140,11 @@ def p50s(loads: Sequence[Load]) -> list[float]:
 def p99s(loads: Sequence[Load]) -> list[float]:
     """99th percentiles of the latency, round by round, in milliseconds."""
     return [load.p99_ms for load in loads]
+
+
+def beside_p99s(loads: Sequence[Load]) -> list[float]:
+    """99th percentiles of the latency of requests beside notifications, round by round, in milliseconds."""
+    return [load.beside_p99_ms for load in loads]
 
 
 def longests(loads: Sequence[Load]) -> list[float]:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +38,23 @@ class Registry(ABC):
         """Send heartbeats on 200 connections."""
         return run(self._bench, self.server, self._heartbeats(), seconds=seconds)
 
-    def notify(self) -> Load | None:
-        """Notify 1,000 watchers of a change; None for a registry whose clients poll."""
+    def notify(self, watchers: int = 1_000) -> Load | None:
+        """Notify watchers of a change; None for a registry whose clients poll."""
         script = self._watch()
-        return None if script is None else watched(self._bench, self.server, script)
+        return None if script is None else watched(self._bench, self.server, script, watchers)
+
+    def notify_beside_pulls(self, watchers: int) -> Load | None:
+        """Notify watchers of a change while routes are pulled; None if this registry is not measured so."""
+        script, pull = self._watch(), self._pull()
+        return (
+            None
+            if script is None or not pull
+            else watched(self._bench, self.server, replace(script, beside=pull), watchers)
+        )
+
+    def _pull(self) -> bytes:
+        """A request for a connection of its own beside watches; empty for other registries than ours."""
+        return b""
 
     @abstractmethod
     def _fill(self) -> None: ...

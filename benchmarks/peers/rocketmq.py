@@ -104,6 +104,9 @@ class OurNameServer(NameServer):
         change = self._brokers[0].changed(read_queue_nums=4).json_frame()
         return Script([watch], "length", change=change, least_bytes=_LEAST_BYTES)
 
+    def _pull(self) -> bytes:
+        return _ROUTE
+
 
 @contextmanager
 def ours(bench: Bench, *flags: str) -> Iterator[Registry]:

@@ -34,6 +34,7 @@ _NOT_RISING_IN_A_ROW: Final = 3
 # Rounds of registrations before those that count, in which a JVM compiles the code.
 _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
+_WATCHERS: Final = (1_000, 10_000)
 
 T = TypeVar("T", bound=Registry)
 LoadsByPeer = Mapping[str, Sequence[Load]]
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
-    """A NameServer's work on one core: pulls, heartbeats, a change notified to 1,000 watchers, memory."""
+    """A NameServer's work on one core: pulls, heartbeats, memory."""
     others = [OURS_WITH_LOG, *peers.available(bench)]
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
@@ -67,15 +68,10 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
         pipelined = _in_turn(fewer_rounds(bench), "pipelined pulls", name_servers, NameServer.pull_pipelined)
         heartbeats = _in_turn(bench, "heartbeats", running, lambda registry: registry.heartbeat(1))
         loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
-        # The first notification does not count; it also shows which registries have watches.
-        watching = {key: each for key, each in running.items() if each.notify() is not None}
-        notified = _in_turn(bench, "watches", watching, _notified)
     return [
         *_work_figures("pulls", "pulls on 200 connections", pulled, others),
         *_work_figures("pipelined", "50 connections x 8 in flight", pipelined, others),
         *_work_figures("heartbeats", "heartbeats on 200 connections", heartbeats, others),
-        *against("watch.p50", "half of the watchers know", "milliseconds", _each(loads.p50s, notified), others),
-        *against("watch.longest", "all watchers know", "milliseconds", _each(loads.longests, notified), others),
         *against("memory.fresh", "resident at the first response", "megabytes", fresh, others),
         *against("memory.loaded", "resident after all of that", "megabytes", loaded, others),
     ]
@@ -112,11 +108,38 @@ def _in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[
     return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
 
 
-def _notified(registry: Registry) -> Load:
-    load = registry.notify()
+def _known(load: Load | None) -> Load:
     if load is None:
         raise BenchError("a registry without watches")
     return load
+
+
+def measure_watches(peers: Peers, bench: Bench) -> list[Figure]:
+    """A change notified to 1,000 and to 10,000 watchers, and pulls beside it."""
+    others = peers.available(bench)
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        running = started(bench, stack, [OURS, *others])
+        for registry in running.values():
+            registry.seed()
+        # The first notification does not count; it also shows which registries have watches.
+        watching = {key: each for key, each in running.items() if each.notify() is not None}
+        for count in _WATCHERS:
+            many, what = fewer_rounds(bench) if count > _WATCHERS[0] else bench, f"of {count:,} watchers know"
+            notified = _in_turn(many, f"{count:,} watches", watching, lambda each: _known(each.notify(count)))  # noqa: B023
+            figures += against(
+                f"watch.{count}.p50", f"half {what}", "milliseconds", _each(loads.p50s, notified), others
+            )
+            figures += against(f"watch.{count}", f"all {what}", "milliseconds", _each(loads.longests, notified), others)
+            beside = _in_turn(
+                many,
+                "beside pulls",
+                {OURS.key: running[OURS.key]},
+                lambda each: _known(each.notify_beside_pulls(count)),  # noqa: B023
+            )
+            what = f"pulls until all {what}: p99"
+            figures += against(f"watch.{count}.pulls", what, "milliseconds", _each(loads.beside_p99s, beside), [])
+    return figures
 
 
 def _each(read: Callable[[Sequence[Load]], list[float]], by_peer: LoadsByPeer) -> dict[str, list[float]]:
@@ -258,6 +281,7 @@ def measure_scale(peers: Peers, bench: Bench) -> list[Figure]:
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Callable[[Peers, Bench], list[Figure]]]] = {
     "work": measure_work,
+    "watches": measure_watches,
     "two_cores": measure_two_cores,
     "startup": measure_startup,
     "registration": measure_registration,
