@@ -61,7 +61,10 @@ class Health:
         self._acknowledgements = acknowledgements
         # The servers that reported their brokers at the last look, as they were then.
         self._reporting: Sequence[ServerView] = ()
-        self._gone: dict[BrokerKey, Gone] = {}
+        # Brokers that a server removed, and that are not registered with every server again.
+        self._left: dict[BrokerKey, Gone] = {}
+        # Those of them that no reporting server has.
+        self._gone: Sequence[Gone] = ()
         # Address -> routes of a server, and the write queues in them of broker groups with a problem, by broker name.
         self._counted: dict[str, tuple[object, dict[str, Affected]]] = {}
         # Problems that are over, and may still be acknowledged.
@@ -100,7 +103,8 @@ class Health:
 
     def dismiss(self, key: BrokerKey) -> None:
         """Forget a broker that has left."""
-        self._gone.pop(key, None)
+        self._left.pop(key, None)
+        self._gone = [one for one in self._gone if one.key != key]
         self._observed.renew()
 
     async def _forget_ended(self) -> None:
@@ -120,7 +124,7 @@ class Health:
 
     def _judged(self, cluster: Cluster, known_since: Mapping[tuple[Kind, str], float]) -> Report:
         now = self._clock.monotonic()
-        gone = sorted(self._gone.values(), key=lambda one: (-one.left_at, one.key))
+        gone = sorted(self._gone, key=lambda one: (-one.left_at, one.key))
         disagreements = self._compared.disagreements(cluster)
         missing, others = missing_among(disagreements, cluster)
         reports = [report_of(view, now) for view in cluster.servers]
@@ -148,25 +152,26 @@ class Health:
         return shares
 
     def _note_gone(self, cluster: Cluster) -> None:
-        """Remember the brokers that have left all servers since the last look, and forget those that are back."""
+        """Remember the brokers that have left servers since the last look, and forget those that are back."""
         now = self._clock.monotonic()
         reporting = [view for view in cluster.servers if reports_brokers(view)]
         # A server that waits for its brokers after a start says nothing about brokers that it lacks.
         if not any(view.info is None or view.info.ready for view in reporting):
             return
-        present = {key for view in reporting for key in view.brokers}
-        addresses = {view.address for view in reporting}
-        for key in present & self._gone.keys():
-            del self._gone[key]
+        present = [view.brokers.keys() for view in reporting]
+        for key in [key for key in self._left if all(key in brokers for brokers in present)]:
+            del self._left[key]
         # A broker whose servers have all become unreachable may still be there.
-        for view in (before for before in self._reporting if before.address in addresses):
-            for key in sorted(view.brokers.keys() - present):
+        views = {view.address: view for view in reporting}
+        for view in (before for before in self._reporting if before.address in views):
+            for key in sorted(view.brokers.keys() - views[view.address].brokers.keys()):
                 affected = write_shares(view.routes.items(), [key.broker_name]).get(key.broker_name)
                 topics = view.brokers[key].live.topics or 0
-                self._gone[key] = Gone(key, now, _reason(cluster, key), topics, affected)
-        self._gone = {key: one for key, one in self._gone.items() if now - one.left_at < _GONE_SECONDS}
-        while len(self._gone) > _MAX_GONE:
-            del self._gone[next(iter(self._gone))]
+                self._left[key] = Gone(key, now, _reason(cluster, key), topics, affected)
+        self._left = {key: one for key, one in self._left.items() if now - one.left_at < _GONE_SECONDS}
+        while len(self._left) > _MAX_GONE:
+            del self._left[next(iter(self._left))]
+        self._gone = [one for key, one in self._left.items() if not any(key in brokers for brokers in present)]
         self._reporting = reporting
 
 

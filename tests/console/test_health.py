@@ -7,6 +7,7 @@ from tests.support.console import Shown, console
 from tests.support.fake_clock import passing
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, SLAVE, registration
+from tests.support.tcp_proxy import TcpProxy
 
 
 def report(shown: Shown) -> Report:
@@ -97,6 +98,29 @@ async def test_brokers_of_an_unreachable_server_are_not_gone(tmp_path: Path) -> 
         await two.stop()
         await passing(one.clock, lambda: "server_unreachable" in kinds(shown))
         assert list(report(shown).gone) == []
+
+
+async def test_killed_group_is_gone_although_a_hung_server_had_it(tmp_path: Path) -> None:
+    """A server that hangs before it can report a broker's death does not make the broker look alive."""
+    async with (
+        namesrv_in_process(tmp_path / "1") as one,
+        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
+        TcpProxy(two.address) as way,
+        console(one.clock, one.where, way.address) as shown,
+    ):
+        peers = [(server, await server.connect()) for server in (one, two)]
+        for _, peer in peers:
+            await peer.register(MASTER, registration("T", "U"))
+        await passing(one.clock, lambda: report(shown).verdict.agrees and report(shown).verdict.brokers == 1)
+
+        way.stall()
+        for server, peer in peers:
+            await server.hang_up(peer)
+        await passing(one.clock, lambda: kinds(shown) == ["group_gone", "server_frozen"])
+
+        again = await one.connect()
+        await again.register(MASTER, registration("T", "U"))
+        await passing(one.clock, lambda: kinds(shown) == ["server_frozen"])
 
 
 async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_path: Path) -> None:
