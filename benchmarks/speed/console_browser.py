@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +10,7 @@ from typing import Any, Final
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from benchmarks.harness.figures import BenchError, Column, Figure
+from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory
 from benchmarks.harness.wire import Broker, Wire, topics
@@ -23,8 +23,8 @@ _BROKERS: Final = 1_000
 _PATIENCE_SECONDS: Final = 60.0
 # The brokers send few heartbeats, and stay also while a busy machine measures slowly.
 _PATIENT: Final = "--broker-expiry-seconds=86400"
-# Longer than the console's interval of broker reports, so that such a window has the heartbeats of all servers.
-_WINDOW_SECONDS: Final = 2.5
+# Time in which only ages change on the page.
+_IDLE_SECONDS: Final = 2.0
 # Milliseconds from the beginning of a navigation to the first paint with content; null before it.
 _PAINTED: Final = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 _CELLS: Final = "return document.querySelectorAll('.heat .cell').length === arguments[0]"
@@ -105,27 +105,35 @@ def _painted_after(chrome: webdriver.Chrome, console: Server, path: str) -> floa
 
 
 def _patch(chrome: webdriver.Chrome, console: Server, wires: list[Wire], heartbeats: bytes) -> tuple[float, float]:
-    """Milliseconds of processor time of browser and console for a patch, beyond those of a window without one.
+    """Milliseconds of processor time of browser and console for a patch, beyond those of the same time without one.
 
     Each server's report of its heartbeats is a patch of its own if the reports do not arrive together.
     """
-    idle = _busy(chrome, console)
+    idle = _busy(chrome, console, lambda: time.sleep(_IDLE_SECONDS))
     chrome.execute_script(_COUNT_HEARTBEATS)
-    for wire in wires:
-        wire.send(heartbeats)
-        wire.skip(_BROKERS)
-    with_patch = _busy(chrome, console)
-    shown, count = chrome.execute_script("return [window.heartbeats, window.patches]")
-    if shown < _BROKERS * _SERVERS:
-        raise BenchError(f"the heat map shows {shown} of {_BROKERS * _SERVERS} heartbeats")
-    return (with_patch[0] - idle[0]) / count, (with_patch[1] - idle[1]) / count
+
+    def send() -> None:
+        for wire in wires:
+            wire.send(heartbeats)
+            wire.skip(_BROKERS)
+        WebDriverWait(chrome, _PATIENCE_SECONDS, 0.2).until(
+            lambda it: it.execute_script("return window.heartbeats >= arguments[0]", _BROKERS * _SERVERS)
+        )
+
+    busy = _busy(chrome, console, send)
+    patches = chrome.execute_script("return window.patches")
+    browser_ms, console_ms = (
+        (after - before / idle[2] * busy[2]) / patches for before, after in zip(idle[:2], busy[:2], strict=True)
+    )
+    return browser_ms, console_ms
 
 
-def _busy(chrome: webdriver.Chrome, console: Server) -> tuple[float, float]:
-    """Milliseconds of processor time of the browser's main thread and of the console within a window."""
-    before = _task_seconds(chrome), console.cpu_seconds()
-    time.sleep(_WINDOW_SECONDS)
-    return 1000 * (_task_seconds(chrome) - before[0]), 1000 * (console.cpu_seconds() - before[1])
+def _busy(chrome: webdriver.Chrome, console: Server, work: Callable[[], object]) -> tuple[float, float, float]:
+    """Milliseconds of processor time of the browser's main thread and of the console during the work, and seconds."""
+    before = _task_seconds(chrome), console.cpu_seconds(), time.monotonic()
+    work()
+    tasks, cpu, seconds = _task_seconds(chrome), console.cpu_seconds(), time.monotonic()
+    return 1000 * (tasks - before[0]), 1000 * (cpu - before[1]), seconds - before[2]
 
 
 def _task_seconds(chrome: webdriver.Chrome) -> float:
