@@ -295,7 +295,7 @@ ROWS: Final[Mapping[str, Row]] = {
         (*_SIMULATED, "benchmarks/scoreboard/simulated.py"),
         full=1_000_000,
         size=2_000,
-        short=20,
+        short=400,
     ),
     "F15": Row(
         "A disk that is full, read-only, broken or stuck",
@@ -353,7 +353,7 @@ ROWS: Final[Mapping[str, Row]] = {
         _SIMULATED,
         full=100_000,
         size=2_000,
-        short=20,
+        short=400,
     ),
     "M3": Row(
         "The rules of registering, leaving and watching in TLA+",
