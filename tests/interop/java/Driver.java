@@ -105,6 +105,8 @@ public final class Driver {
                 producer.setSendMsgTimeout(Integer.parseInt(value));
             } else if (option.startsWith("retries=")) {
                 producer.setRetryTimesWhenSendFailed(Integer.parseInt(value));
+            } else if (option.startsWith("vip=")) {
+                producer.setVipChannelEnabled(Boolean.parseBoolean(value));
             } else if (!option.startsWith("key=")) {
                 setPoll(producer, option);
             }

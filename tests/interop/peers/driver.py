@@ -59,7 +59,7 @@ class Driver(JavaProcess):
         return {str(entry["body"]) for entry in self.events(event, **fields)}
 
     def start_producer(self, name: str, name_servers: Sequence[str], **settings: int | str) -> None:
-        """Start a producer; settings: poll and timeout (ms), retries, key (`access:secret`)."""
+        """Start a producer; settings: poll and timeout (ms), retries, vip, key (`access:secret`)."""
         self._start("producer", name, ";".join(name_servers), settings=settings)
 
     def start_consumer(
