@@ -44,7 +44,7 @@ needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "cla
 RATE = Figure("pulls.rate", "rate", "times", (0.6, 0.4, 0.55), at_least(0.5), "150,000/s / 270,000/s")
 LINE = (
     '{"responses":200000,"responses_per_second":100000,"p50_us":900.0,"p99_us":2100.0,"p999_us":3000.0,'
-    '"max_us":4000.0,"oldest_in_flight_us":12.0,"failed":3}\n'
+    '"max_us":4000.0,"oldest_in_flight_us":12.0,"failed":3,"beside_p99_us":500.0,"beside_max_us":700.0}\n'
 )
 LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"http":["127.0.0.1:80"],"ready":true}\n'
 
@@ -168,7 +168,14 @@ def test_settings_of_other_servers_are_not_inherited(monkeypatch: pytest.MonkeyP
 
 def test_line_of_load_is_read() -> None:
     """The server's processor time is shared among the responses; a request without one may have waited longest."""
-    found: dict[str, Any] = {"responses": 200_000, "per_second": 100_000, "p50_ms": 0.9, "p99_ms": 2.1, "p999_ms": 3}
+    found: dict[str, Any] = {
+        "responses": 200_000,
+        "per_second": 100_000,
+        "p50_ms": 0.9,
+        "p99_ms": 2.1,
+        "p999_ms": 3,
+        "beside_p99_ms": 0.5,
+    }
     waiting = LINE.replace('"oldest_in_flight_us":12.0', '"oldest_in_flight_us":90000.0')
 
     assert read_load(LINE, cpu_seconds=1.8) == Load(**found, longest_ms=4, failed=3, cpu_us=9.0)
