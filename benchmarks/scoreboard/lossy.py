@@ -65,7 +65,7 @@ def packet_loss(seconds: int) -> list[Figure]:
     if done.returncode:
         raise BenchError(f"brokers and clients ended with {done.returncode}: {done.stderr[-1000:]}")
     report = json.loads(done.stdout.splitlines()[-1])
-    # Brokers unregister at the end, which is no eviction.
+    # Brokers unregister at the end, which is not an eviction.
     ended = report.pop("until")
     evicted = [
         entry["reason"]

@@ -23,7 +23,7 @@ _HERD: Final = 2_000
 _HERD_PATIENCE: Final = 10.0
 # of an attack
 _SECONDS: Final = 10.0
-# an HTTP request, a frame that is longer than allowed, one of 16 MiB that never ends, a header that is no JSON
+# an HTTP request, a frame that is longer than allowed, one of 16 MiB that never ends, a header that is not JSON
 _GARBAGE: Final = (
     b"GET / HTTP/1.1\r\n\r\n",
     b"\xff" * 64,

@@ -151,7 +151,7 @@ async def remove_write_permission(stage: Stage) -> None:
 
 
 async def split_list(stage: Stage) -> None:
-    """Return when a broker of the first server is no longer expected to register with the second one."""
+    """Return when a broker of the first server is not expected to register with the second one any more."""
     await stage.register(OTHER, stage.servers[0])
     await stage.clock.advance(REGISTERING_SECONDS)
 

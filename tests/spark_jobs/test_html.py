@@ -293,7 +293,7 @@ def test_false_evictions_of_key_figures_and_replay_are_told_apart() -> None:
 
 
 def test_rare_percentiles_are_shown_beside_the_others() -> None:
-    """Key figures, the table of the curves and other settings have the p99.9, which is no point of the curves."""
+    """Key figures, the table of the curves and other settings have the p99.9, which the curves do not have."""
     summary, charts = sample_summary(), sample_charts()
     summary["registry"]["all"]["p999"], summary["client"]["all"]["p999"] = 131_000, 162_000
     rows = [{**row, "registry": {**row["registry"], "p999": 143_000}} for row in charts["what_if"][:1]]

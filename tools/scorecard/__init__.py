@@ -14,7 +14,7 @@ _GO: Final = Path(__file__).parent
 # The score of each check, of 10, with the reason for a lower one.
 SCORES: Final[Mapping[str, int]] = {
     "Binary-Artifacts": 10,
-    # -1: there is no workflow of a forge.
+    # -1: the project has no workflow of a forge.
     "Dangerous-Workflow": -1,
     "Fuzzing": 10,
     # 10 needs a file name that contains the licence's.

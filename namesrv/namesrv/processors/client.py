@@ -115,7 +115,7 @@ class ClientProcessor:
         namesrv, connection, command = self._namesrv, request.connection, request.command
         if not connection.reserve(len(pull.topics) * WATCHED_BYTES):
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
-        # The body is decoded, and its memory is no longer reserved.
+        # The body is decoded, and its memory is released.
         watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, looked_at)
         seconds = min(pull.wait_ms / 1000, self._seconds_left(request), connection.seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))

@@ -54,7 +54,7 @@ class Watch(Protocol):
         ...
 
     def end(self, shared: SharedResponses) -> None:
-        """Respond; the watch is no longer in the table. `shared` has responses to watches that end together."""
+        """Respond; the watch has left the table. `shared` has responses to watches that end together."""
         ...
 
 

@@ -98,7 +98,7 @@ class Explained:
     route: TopicRouteData | None = None
     # The broker groups in the route.
     report: Server | None = None
-    # The reason why there is no route; empty if it is unknown.
+    # The reason why the topic has no route; empty if it is unknown.
     why: str = ""
 
     def absence(self, topic: str) -> list[str]:
