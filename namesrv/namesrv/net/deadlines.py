@@ -9,8 +9,8 @@ from namesrv_remoting.errors import RemoteProtocolError
 NEVER: Final = float("inf")
 # The age of a client's connection at its end, as a part of the limit: clients that connected together leave one by one.
 _AGE_FACTORS: Final = (0.8, 1.2)
-# The connection of a client is closed for its age when nothing was received for this time. RocketMQ's clients send
-# requests in bursts: the route of the next topic, or of TBW102, is requested as soon as a response has arrived.
+# The connection of a client is closed for its age only after nothing was received for this time. RocketMQ's clients
+# send requests in bursts: the route of the next topic, or of TBW102, is requested as soon as a response has arrived.
 _QUIET_SECONDS: Final = 0.2
 
 
@@ -41,7 +41,7 @@ class Deadlines:
         self.frame_ends = NEVER
         # seconds by which `frame_ends` may still be extended
         self._spare_seconds = 0.0
-        # time since which the server lets the connection wait for its share of the event loop; NEVER while it reads
+        # time since which the connection waits for its share of the event loop; NEVER while it does not wait
         self.waiting_since = NEVER
         # time at which the peer has to have read its responses
         self.write_ends = NEVER
@@ -77,15 +77,15 @@ class Deadlines:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server lets the connection wait, so that it reads nothing from the peer."""
+        """Whether the connection waits for its share of the event loop, and so reads nothing from the peer."""
         return self.waiting_since != NEVER
 
     def wait_began(self, now: float) -> None:
-        """The server stops reading until the connection has a share of the event loop again."""
+        """Note that the server does not read until the connection has a share of the event loop again."""
         self.waiting_since = now
 
     def wait_ended(self, now: float) -> None:
-        """Extend the deadline by the wait, during which the server did not read."""
+        """Extend the deadline of the frame by the wait, during which the server did not read."""
         self.extend(now - self.waiting_since)
         self.waiting_since = NEVER
 
@@ -122,7 +122,7 @@ class Deadlines:
         return self._opened + most * self._age_factor - now if most else NEVER
 
     def is_quiet(self, now: float) -> bool:
-        """Whether the next request is not to be expected at once."""
+        """True if nothing was received for a moment: a burst of requests is over."""
         return self.last_read + _QUIET_SECONDS <= now
 
     # -- responses ---------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Reply:
 
 Handler = Callable[[Request], Awaitable[Reply]]
 SUCCESS: Final = Reply()
-# The result of a handler that has passed the request to `ServerConnection.hold`, and responds later.
+# A handler returns this object, which is compared by identity, after `ServerConnection.hold`: the response comes later.
 HELD: Final = Reply(remark="held")
 
 
@@ -81,7 +81,7 @@ class Dispatcher:
         return await self.respond(request, self._handle(request))
 
     async def respond(self, request: Request, pending: Awaitable[Reply]) -> Response:
-        """Encode the response to a request whose reply is pending, or the error in its place."""
+        """Await the reply of a handler, and encode the response with it, or with the error that the handler raised."""
         command = request.command
         code: int = ResponseCode.SUCCESS
         closes = False
@@ -106,7 +106,7 @@ class Dispatcher:
         return Response(data, closes, reserved)
 
     def note_answered(self, request_code: int, code: int, began: float) -> None:
-        """Count a response to a request that came at `began` on the monotonic clock."""
+        """Count a response, and the time since `began` on the monotonic clock."""
         # All unknown codes are counted as -1, so that peers cannot grow the table.
         counted = request_code if request_code in self.handlers else -1
         self.answered[counted, code] = self.answered.get((counted, code), 0) + 1

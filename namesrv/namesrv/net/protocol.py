@@ -101,11 +101,11 @@ class RequestHandler(Protocol):
         ...
 
     async def respond(self, request: Request, pending: Awaitable[Any]) -> Response:
-        """The response to a request whose reply is pending."""
+        """Await the reply of a handler, and return the response with it; empty if the handler holds the request."""
         ...
 
     def note_answered(self, request_code: int, code: int, began: float) -> None:
-        """Count a response to a request that came at `began` on the monotonic clock."""
+        """Count a response, and the time since `began` on the monotonic clock."""
         ...
 
     def is_admitted(self, request: Request) -> bool | None:
@@ -762,7 +762,7 @@ class ServerConnection(asyncio.Protocol):
             self.write(response.data)
         # `write` has already charged the part that the socket did not accept at once.
         self._memory.release(response.reserved_bytes)
-        # A watch that has ended for the connection's age would be repeated at once.
+        # A client repeats its watch at once, so that its connection is never quiet: it is closed for its age here.
         if response.closes or (may_wait and self.in_flight == 1 and self._is_due_to_close()):
             self.close()
 
@@ -773,16 +773,16 @@ class ServerConnection(asyncio.Protocol):
         self._queue.hold(held)
 
     def end_held(self, held: HeldRequest, data: bytes, request_code: int, began: float) -> None:
-        """Send the encoded success response to a held request, which came at `began` on the monotonic clock."""
+        """Send the encoded success response to a request that is held since `began` on the monotonic clock."""
         self._owner.handler.note_answered(request_code, ResponseCode.SUCCESS, began)
         self._queue.drop(held)
         self.write(data)
         if self._transport is not None and not self._transport.is_reading():
-            # There is room for another request.
+            # Reading may have been paused because too many requests were in flight.
             self._throttle()
 
     def resume(self, held: HeldRequest, request: Request, pending: Awaitable[Any]) -> None:
-        """Answer a held request with a reply that is pending."""
+        """Answer a held request in a task, which awaits the pending reply."""
         self._queue.resume(held, self._answer_held(request, pending))
 
     async def _answer_held(self, request: Request, pending: Awaitable[Any]) -> None:

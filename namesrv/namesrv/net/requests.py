@@ -19,18 +19,20 @@ class HeldRequest(Protocol):
     """A request that waits for its response without a task."""
 
     def cancel(self) -> None:
-        """Give up the request, since its connection ends."""
+        """Give up the request without a response, since its connection ends."""
         ...
 
 
 class RequestQueue(Generic[R]):
     """Answers requests in order, in one task that runs while the queue has requests.
 
-    Requests that may take long run in tasks of their own, and do not delay later requests. The charge of a request is
-    the memory that is charged to the peer for the request. `answer` answers a request and releases the charge that it
-    gets; `ended` is called after each request. The charge of a request with a task of its own is passed to `ended` (and
-    0 to `answer`), since a cancelled task may never have run; the charge of any other request is passed to `answer`.
-    A held request waits for its response without a task, and is in flight until it is dropped.
+    Requests that may take long run in tasks of their own, and do not delay later requests. A held request waits for its
+    response without a task, and is in flight until it is dropped.
+
+    The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
+    `ended` is called when that is over; both release the charge that they get. `answer` gets the charge of a request in
+    the queue, and `ended` gets 0. For a request with a task of its own `ended` gets the charge, and `answer` gets 0:
+    `answer` never runs if the task is cancelled before its first step. `ended` is not called for a dropped request.
     """
 
     __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_held", "_queue", "_tasks")
@@ -63,14 +65,15 @@ class RequestQueue(Generic[R]):
 
     @property
     def is_answering(self) -> bool:
-        """Whether requests are left in the queue; held ones and those with tasks do not count."""
+        """Whether requests are left in the queue; held requests and requests with tasks do not count."""
         return bool(self._queue)
 
     def has_room(self, requests: int, charged_bytes: int) -> bool:
-        """True if less than these amounts are in flight and charged, and the queue is shorter than one batch.
+        """True if another request may be decoded.
 
-        Requests beyond those that are answered together would only wait. As undecoded bytes they take less memory, and
-        the garbage collector does not traverse them.
+        Fewer than `requests` must be in flight, and the queue must be charged less than `charged_bytes` and be shorter
+        than one batch. Requests beyond a batch would only wait; as undecoded bytes they take less memory, and the
+        garbage collector does not traverse them.
         """
         is_short = len(self._queue or ()) < _ANSWERED_TOGETHER
         return is_short and self.in_flight < requests and self._charged_bytes < charged_bytes
@@ -93,12 +96,12 @@ class RequestQueue(Generic[R]):
         self._held.add(held)
 
     def drop(self, held: HeldRequest) -> None:
-        """Forget a held request, whose response is sent."""
+        """Count a held request as in flight no longer; its response is sent next, or a task takes the request over."""
         if self._held is not None:
             self._held.discard(held)
 
     def resume(self, held: HeldRequest, answering: Coroutine[None, None, None]) -> None:
-        """Answer a held request in a task of its own."""
+        """Drop a held request, and run this coroutine, which answers the request, in a task."""
         self.drop(held)
         self._start(answering, 0)
 
@@ -110,7 +113,7 @@ class RequestQueue(Generic[R]):
         task.add_done_callback(partial(self._concurrent_ended, charge))
 
     def cancel_concurrent(self) -> None:
-        """Cancel the held requests, and those that have tasks of their own."""
+        """Cancel the held requests, and the requests that have tasks of their own."""
         for task in self._concurrent or ():
             task.cancel()
         while self._held:

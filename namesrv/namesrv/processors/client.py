@@ -37,7 +37,7 @@ WATCHED_BYTES: Final = 512
 # Memory of a decoded request as a multiple of its size, and the size up to which that memory is not accounted for.
 _DECODED: Final = 3
 _SMALL_BYTES: Final = 16 * 1024
-# Longer responses are not shared by watches, since memory has to be reserved for each.
+# Watches do not share longer responses, since memory has to be reserved for each response.
 _SHARED_BYTES: Final = 60 * 1024
 
 
@@ -58,7 +58,7 @@ class ClientProcessor:
         self._check_ready()
         view = self._namesrv.views.of_request(request)
         route = self._namesrv.encoded_routes.inputs.route(header.topic, header.zone(), view)
-        # A response without a route is logged as well: the client learns from it that the last broker is gone.
+        # A response without a route is logged as well, since it removes the last broker from the client's view.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
             reason = no_route_reason(self._namesrv, header.topic, view)
@@ -76,19 +76,19 @@ class ClientProcessor:
             if request.check_topics is not None:
                 await request.check_topics(pull.topics)
             if pull.wait_ms and not namesrv.is_draining:
-                looked_at = namesrv.manager.revisions.revision
-                # Between the second check of the revision and the watch, nothing is awaited: no change is missed.
-                if await self._changed(pull) == [] and looked_at == namesrv.manager.revisions.revision:
-                    self._watch(request, pull, rules, looked_at)
+                revision = namesrv.manager.revisions.revision
+                # Nothing is awaited between the second look at the revision and `_watch`, so no change is missed.
+                if await self._changed(pull) == [] and revision == namesrv.manager.revisions.revision:
+                    self._watch(request, pull, rules, revision)
                     return HELD
             return await self._all_routes(request, pull)
 
     async def _all_routes(self, request: Request, pull: Pull) -> Reply:
-        """The response to a pull, which may be large."""
+        """The response to a pull without a further wait; responses to many topics are built one at a time."""
         if len(pull.topics) <= _CHUNK:
             return await self._routes(request, pull)
-        # One large response is built at a time: several would each hold all of their routes while their peers do not
-        # read.
+        # Of several large responses that are built together, each would keep all of its routes in memory while its peer
+        # does not read.
         connection = request.connection
         while True:
             await connection.until_responses_read()
@@ -98,7 +98,7 @@ class ClientProcessor:
 
     @contextlib.contextmanager
     def _decoding(self, request: Request) -> Iterator[None]:
-        """Reserve memory for a large decoded request until its response is made."""
+        """Reserve memory for a large decoded request until its response is made, or the request is held."""
         size = len(request.command.body)
         size = size * _DECODED if size > _SMALL_BYTES else 0
         if size and not request.connection.reserve(size):
@@ -110,13 +110,13 @@ class ClientProcessor:
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def _watch(self, request: Request, pull: Pull, rules: tuple[int, bool], looked_at: int) -> None:
+    def _watch(self, request: Request, pull: Pull, rules: tuple[int, bool], revision: int) -> None:
         """Hold a request until one of its topics changes."""
         namesrv, connection, command = self._namesrv, request.connection, request.command
         if not connection.reserve(len(pull.topics) * WATCHED_BYTES):
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
-        # The body is decoded, and its memory is released.
-        watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, looked_at)
+        # The watch keeps the decoded pull only; `_decoding` releases the memory of the body.
+        watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, revision)
         seconds = min(pull.wait_ms / 1000, self._seconds_left(request), connection.seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
         namesrv.watchers.add(watch)
@@ -132,7 +132,7 @@ class ClientProcessor:
         watch.release()
 
     def end_watch(self, watch: "RouteWatch", shared: SharedResponses) -> None:
-        """Respond to a watch that has left the table, since a topic has changed."""
+        """Respond to a watch that has left the table, since a topic has changed or all watches end."""
         namesrv, request = self._namesrv, watch.request
         if not watch.opaque or (namesrv.guard is not None and watch.rules != self._rules(request)):
             self._end_in_task(watch)
@@ -154,7 +154,7 @@ class ClientProcessor:
         watch.request.connection.resume(watch, watch.request, self._after(watch))
 
     def _shared_response(self, watched: WatchedRoutes, view: AddressView | None) -> SharedResponse:
-        """The response to all watches of the same routes; too large a response is left out."""
+        """The response to all watches of the same routes; its `response` is None if it is too large to be shared."""
         namesrv, revisions = self._namesrv, self._namesrv.manager.revisions
         changed = revisions.changed_since(watched.topics, watched.since)
         routes: dict[str, msgspec.Raw] = {}
@@ -168,11 +168,11 @@ class ClientProcessor:
         return SharedResponse(namesrv.encoded_routes.native_response(body), served)
 
     async def _after(self, watch: "RouteWatch") -> Reply:
-        """The response to a watch that ends in a task of its own."""
+        """The reply to a watch that ends in a task of its own."""
         if watch.rules != self._rules(watch.request):
-            # The access rules changed meanwhile: the response has no routes, and the client's next request is judged
-            # by the new rules.
-            return Reply(self._encoded(watch.began_at, {}, is_full=False, zone=""))
+            # The access rules changed during the wait: the response has no routes, and the access guard judges the
+            # client's next request by the new rules.
+            return Reply(self._encoded(watch.revision, {}, is_full=False, zone=""))
         return await self._all_routes(watch.request, watch.pull)
 
     # -- responses ----------------------------------------------------------------------------------------------------
@@ -252,15 +252,15 @@ class RouteWatch:
     """A pull that waits for a change of its topics, or for the end of its time."""
 
     processor: ClientProcessor
-    # without its body
+    # the pull as it was received, but without its body
     request: Request
     pull: Pull
-    # access rules and revision at which the watch began
+    # value of `ClientProcessor._rules`, and revision of the routes, when the watch began
     rules: tuple[int, bool]
-    began_at: int
+    revision: int
     # monotonic time at which the watch began
     began: float = field(default_factory=time.monotonic)
-    # ends the watch when its time is over
+    # ends the watch when its time is over; None after the end
     timer: Timer | None = None
     topics: KeysView[str] = field(init=False)
     # The routes for which watches share a response, and the bytes of the opaque in it; the opaque is empty if the
@@ -269,7 +269,7 @@ class RouteWatch:
     opaque: bytes = b""
 
     def __post_init__(self) -> None:
-        """Prepare the response."""
+        """Prepare the key by which the response is shared, and the encoded opaque."""
         command, pull = self.request.command, self.pull
         self.topics = pull.topics
         is_small = len(pull.topics) <= FEW_TOPICS
@@ -281,7 +281,7 @@ class RouteWatch:
         return f"<RouteWatch [{len(self.topics)} topics | {self.request.connection!r}]>"
 
     def end(self, shared: SharedResponses) -> None:
-        """Respond."""
+        """Respond, since a topic has changed or all watches end."""
         self.processor.end_watch(self, shared)
 
     def cancel(self) -> None:
@@ -289,9 +289,9 @@ class RouteWatch:
         self.processor.cancel_watch(self)
 
     def release(self) -> None:
-        """Stop the timer, and release the memory."""
+        """Stop the timer, and release the memory that is reserved for the watch."""
         if self.timer is not None:
             self.timer.cancel()
-            # The timer references the watch.
+            # The timer references the watch: without the cycle the watch is freed at once.
             self.timer = None
         self.request.connection.release(len(self.topics) * WATCHED_BYTES)

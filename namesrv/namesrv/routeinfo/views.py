@@ -1,4 +1,4 @@
-"""Views of the route tables, as responses need them."""
+"""Routes and lists of names for responses, made from the route tables."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from namesrv_remoting.zones import ZoneFallback
 
 @dataclass(slots=True)
 class RouteInputs:
-    """Everything by which a server makes routes. A request adds its topic, zone and address view.
+    """Everything from which a server makes routes, but for a request's topic, zone and address view.
 
-    Cached responses follow a change of each input:
+    No cached response is used after a change of its inputs:
 
     - `tables`: every topic whose route changes gets a new row, which is part of a response's key.
     - `options`, `zone_fallback`: all responses are dropped (`RouteInfoManager.routes_may_differ`).
@@ -30,9 +30,10 @@ class RouteInputs:
     zone_fallback: ZoneFallback
 
     def route(self, topic: str, zone_name: str = "", view: AddressView | None = None) -> TopicRouteData | None:
-        """Return the route of a topic for a client in a zone (empty: none); None without a route.
+        """Return the route of a topic for a client in a zone (empty: in no zone); None without a route.
 
-        The view (None: addresses as registered) comes first: brokers that it hides do not count for the zone.
+        The view (None: addresses as registered) is applied before the zone: brokers that the view hides do not count
+        when the zone's brokers are chosen.
         """
         route = self._registered(topic)
         if route is not None and view is not None:
@@ -42,7 +43,7 @@ class RouteInputs:
         return route
 
     def follow_zones(self, zone_fallback: ZoneFallback) -> None:
-        """Use other rules for zones from now on."""
+        """Use other rules for zones from now on; the caller drops the cached responses."""
         self.zone_fallback = zone_fallback
 
     def _registered(self, topic: str) -> TopicRouteData | None:

@@ -12,21 +12,23 @@ from namesrv.net.steps import computing_seconds
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.base import parts
 
-# Processor time that ending watches may take before the event loop polls the sockets again, as for other requests.
+# Processor time for ending watches in one slice, after which the event loop polls the sockets again.
 SLICE_SECONDS: Final = 0.002
-# The most watches that end in one slice, and between two looks at the clock.
+# The most watches that end in one slice.
 BATCH: Final = 64
+# Watches that end between two looks at the clock.
 _UNTIMED: Final = 8
-# A watch with more topics has no entry per topic; its topics are compared with the changed ones, so many in a step.
+# A watch with more topics is large: it has no entry per topic, and each change is compared with its topics.
 FEW_TOPICS: Final = 256
+# The most topics of large watches that are compared in one slice.
 STEP_TOPICS: Final = 10_000
-# The most watches that are collected in one step: watches of the same hundred topics are found a hundred times when all
-# of these topics change.
+# The most entries of changed topics that are read in one slice: a watch of a hundred topics is found a hundred times
+# when all of these topics change.
 STEP_WATCHES: Final = 2_000
 
 
 class WatchedRoutes(NamedTuple):
-    """What a watch waits for: a change of topics after a revision, as clients in a zone see it."""
+    """The topics of a watch, the revision after which a change of a topic ends the watch, and the client's zone."""
 
     topics: tuple[str, ...]
     since: int
@@ -34,14 +36,14 @@ class WatchedRoutes(NamedTuple):
 
 
 class SharedResponse(NamedTuple):
-    """A response to several watches, complete but for the opaque, and the revisions of its topics."""
+    """A response to several watches, complete but for the opaque, and the revision of the last change of each topic."""
 
     # None if the response is too large to be shared
     response: EncodedResponse | None
     revisions: list[tuple[str, int]]
 
 
-# Responses to watches with the same view of addresses, which are valid until the event loop runs other code.
+# Responses by the watched routes and the client's address view; valid until the event loop runs other code.
 SharedResponses = dict[tuple[WatchedRoutes, AddressView | None], SharedResponse]
 
 
@@ -54,24 +56,25 @@ class Watch(Protocol):
         ...
 
     def end(self, shared: SharedResponses) -> None:
-        """Respond; the watch has left the table. `shared` has responses to watches that end together."""
+        """Respond to a watch that was removed. `shared` has responses to earlier watches of the slice; add to it."""
         ...
 
 
 class RouteWatchers:
-    """All waiting watches; a change ends the watches of its topics in order of arrival, a slice at a time."""
+    """All waiting watches. A change ends the watches of its topics, slice by slice; of each topic the oldest first."""
 
     def __init__(self, now: Callable[[], float] = computing_seconds) -> None:
-        # topic -> its small watches; the oldest watch is first, here and below
+        # topic -> its small watches (at most FEW_TOPICS topics each); the oldest watch is first, here and below
         self._waiting: dict[str, dict[Watch, None]] = {}
+        # all watches
         self._watches: dict[Watch, None] = {}
         # large watches
         self._large: dict[Watch, None] = {}
-        # small watches of changed topics, to be ended
+        # small watches of each changed topic, not yet moved to `_woken`
         self._due: deque[Iterator[Watch]] = deque()
         # large watches to be compared with the changed topics
         self._unchecked: deque[tuple[Watch, AbstractSet[str]]] = deque()
-        # watches that are affected, and wait for their slice; each watch once, in order
+        # watches to be ended, each watch once, in order; some may have been removed meanwhile
         self._woken: dict[Watch, None] = {}
         self._now = now
 
@@ -91,7 +94,7 @@ class RouteWatchers:
             self._waiting.setdefault(topic, {})[watch] = None
 
     def remove(self, watch: Watch) -> None:
-        """Remove a watch that ends."""
+        """Remove a watch, whose response the caller sends or gives up. Raises KeyError if it was removed before."""
         del self._watches[watch]
         if watch in self._large:
             del self._large[watch]
@@ -132,7 +135,7 @@ class RouteWatchers:
             if not some:
                 self._due.popleft()
             left -= len(some)
-            # Most of these watches have been woken for another topic.
+            # Watches of several changed topics are found again, and may have ended since.
             self._woken.update((watch, None) for watch in some if watch in self._watches)
 
     def _end_woken(self) -> None:
