@@ -18,7 +18,7 @@ from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteDat
 from namesrv_remoting.typed_toml import FileError, read_toml
 
 MAX_VIEWS: Final = 64
-# the listener of the daemon's `listen-port`; further ones have the names that the setting `listeners` gives them
+# the name of the listener of the daemon's `listen-port`; the setting `listeners` names further listeners
 DEFAULT_LISTENER: Final = "default"
 _EXAMPLE: Final = "{host}:{port+20000}, {broker_name}-{broker_id}.mq.example.com:{port}, 203.0.113.7:30911"
 # {host}, {port}, {port+20000}, {port-2}
@@ -42,7 +42,7 @@ class BrokerIdentity(NamedTuple):
     broker_id: int
 
 
-# Returns the addresses that the broker with these names advertises, if it is registered at this address.
+# Returns the addresses that the broker with these names advertises, if the broker is registered at this address.
 AdvertisedOf = Callable[[BrokerIdentity, str], AdvertisedAddresses]
 
 
@@ -102,9 +102,10 @@ class AddressView:
         )
 
     def address(self, broker: BrokerIdentity, registered: str, advertised: Mapping[str, str]) -> str | None:
-        """The address of a broker in this view; None if it is left out.
+        """The address of a broker in this view; None if the broker is left out.
 
-        `advertised` are the addresses that the broker itself says, by view. A rule of the file overrules them.
+        `advertised` are the addresses that the broker advertises, by view. The first rule that matches the broker wins
+        over them, even if the result is None.
         """
         for rule in self.rules:
             if rule.matches(broker, registered):
@@ -151,7 +152,7 @@ class AddressView:
         return shown
 
     def _filter_servers(self, route: TopicRouteData, advertised_of: AdvertisedOf) -> Mapping[str, Sequence[str]]:
-        """The filter servers by the broker's address in this view; the servers have no rules of their own."""
+        """The filter servers by the broker's address in this view; their own addresses stay as registered."""
         servers = route.filter_server_table
         if not servers:
             return {}
@@ -166,7 +167,7 @@ class AddressView:
 
 @dataclass(frozen=True, slots=True)
 class AddressViews:
-    """All views of a file, in order: the first one that is for a peer counts. Files with the same text are equal."""
+    """All views of a file; a peer gets the first view that is for it. Views of files with the same text are equal."""
 
     text: str = ""
     views: tuple[AddressView, ...] = field(default=(), compare=False)
@@ -177,7 +178,7 @@ class AddressViews:
         return any(view.accounts is not None for view in self.views)
 
     def view_of(self, viewer: Viewer) -> AddressView | None:
-        """The view of a peer; None if it sees addresses as they are registered."""
+        """The view of a peer; None if the peer gets addresses as they are registered."""
         return next((view for view in self.views if view.is_for(viewer)), None)
 
 

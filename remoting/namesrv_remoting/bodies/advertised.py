@@ -1,4 +1,4 @@
-"""The addresses that a native broker advertises, by address view: how peers on other networks reach the broker."""
+"""Addresses that a native broker advertises for each address view: peers on other networks reach the broker there."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,25 +7,25 @@ import msgspec
 
 from namesrv_remoting.addresses import is_endpoint
 
-# A broker is on a handful of networks; the server keeps these addresses for every live broker.
+# Limits, since the server keeps these addresses for every live broker; a broker is on a handful of networks.
 MAX_ADVERTISED_VIEWS: Final = 16
 MAX_VIEW_CHARACTERS: Final = 255
 
 
 class AdvertisedAddresses(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """View -> the broker's address in it, and view -> the address of its HA server; as the broker itself says."""
+    """A broker's addresses and the addresses of its HA server, by the name of the view, as the broker sent them."""
 
     broker_addr: Mapping[str, str] = {}
     ha_server_addr: Mapping[str, str] = {}
 
     @property
     def addresses(self) -> list[str]:
-        """All addresses."""
+        """The addresses of the broker, then those of the HA server."""
         return [*self.broker_addr.values(), *self.ha_server_addr.values()]
 
     @property
     def views(self) -> list[str]:
-        """The names of the views, in order."""
+        """The sorted names of the views with an address."""
         return sorted({*self.broker_addr, *self.ha_server_addr})
 
 
@@ -33,7 +33,7 @@ NOTHING_ADVERTISED: Final = AdvertisedAddresses()
 
 
 def check_advertised(addresses: Mapping[str, str]) -> None:
-    """Check addresses by the names of their views. Raises ValueError with the view and the value."""
+    """Check a mapping of view names to addresses. Raises ValueError with the problem."""
     if len(addresses) > MAX_ADVERTISED_VIEWS:
         raise ValueError(f"{len(addresses)} views, limit {MAX_ADVERTISED_VIEWS}")
     for view, address in addresses.items():
