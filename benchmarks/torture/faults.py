@@ -19,18 +19,18 @@ _SICK: Final = 0
 _NAME: Final = "ns1"
 _HOUR: Final = 3600
 _HERD: Final = 2_000
-# The process that speaks for all of them needs seconds for so many connections.
+# Longest wait of a client in the herd: this one process opens all connections, which takes seconds.
 _HERD_PATIENCE: Final = 10.0
-# of an attack
+# duration of an attack
 _SECONDS: Final = 10.0
-# an HTTP request, a frame that is longer than allowed, one of 16 MiB that never ends, a header that is not JSON
+# an HTTP request, a frame longer than allowed, a frame of 16 MiB that never ends, a header that is not JSON
 _GARBAGE: Final = (
     b"GET / HTTP/1.1\r\n\r\n",
     b"\xff" * 64,
     b"\x01\x00\x00\x00\x00\x00\x00\x40" + bytes(1 << 16),
     b"\x00\x00\x00\x0c\x00\x00\x00\x08{{{{{{{{",
 )
-# A supervisor starts a killed server again after this time.
+# A killed server is started again after this time, as by a supervisor.
 _RESTART_SECONDS: Final = 3.0
 
 
@@ -62,7 +62,7 @@ def stop(seconds: float) -> "Inflict":
 
 
 def clock(seconds: int) -> "Inflict":
-    """The wall clock of one server jumps, just after a broker has fallen silent."""
+    """The wall clock of one server jumps, just after one broker was killed and another has fallen silent."""
 
     async def inflict(world: World) -> None:
         await _upheaval(world)
@@ -73,7 +73,7 @@ def clock(seconds: int) -> "Inflict":
 
 
 def dropping(*rules: str) -> "Inflict":
-    """The switch drops packets for longer than a broker's expiry."""
+    """The switch drops the packets that one of the rules matches, for longer than a broker's expiry."""
 
     async def inflict(world: World) -> None:
         world.fleet.drop(*rules)
@@ -84,7 +84,10 @@ def dropping(*rules: str) -> "Inflict":
 
 
 async def disk(world: World) -> None:
-    """The disks of all servers are full; meanwhile one server is killed and started again."""
+    """The disks of all servers are full while one server is killed and started again.
+
+    A server that does not start on a full disk is started once more when the disks have space.
+    """
     files = [world.fleet.fill_disk(number) for number in range(len(world.probes))]
     await asyncio.to_thread(world.fleet.kill, _SICK)
     await asyncio.gather(_upheaval(world), asyncio.sleep(_RESTART_SECONDS))
@@ -100,7 +103,7 @@ async def disk(world: World) -> None:
 
 
 async def late_unregister(world: World) -> None:
-    """All brokers restart at once; the old process unregisters after the new one has registered."""
+    """All brokers restart at once, three times; the old process unregisters after the new process has registered."""
     for _ in range(3):
         await asyncio.gather(*(broker.restart(is_late=True) for broker in world.brokers))
         await asyncio.sleep(0.5)
@@ -114,7 +117,10 @@ async def restarts(world: World) -> None:
 
 
 async def increment(world: World) -> None:
-    """A server restarts, and the first that it gets of each broker is one changed topic with the new DataVersion."""
+    """A server restarts, and each broker registers one changed topic alone, under a new DataVersion.
+
+    The broker's next full registration has the same DataVersion, although the server lacks the other topic.
+    """
     await asyncio.to_thread(world.fleet.kill, _SICK)
     await world.start_again(_SICK)
     await asyncio.gather(*(broker.change(TOPIC) for broker in world.brokers))
@@ -143,7 +149,7 @@ async def slow_readers(world: World) -> None:
 
 
 async def hostile(world: World) -> None:
-    """One peer registers 100,000 topics, and opens 1,000 connections with bytes that are no request, in 10 s."""
+    """One peer registers 100,000 topics, and sends garbage over 1,000 connections, for 10 s."""
     topics = wire.topics("forged-%d", 10_000)
     await asyncio.gather(
         *(_sent(world, wire.Broker(f"forged-{n}", f"10.9.9.{n}:1", topics).json_frame(), _SECONDS) for n in range(10)),
@@ -152,7 +158,7 @@ async def hostile(world: World) -> None:
 
 
 async def _sent(world: World, data: bytes, seconds: float) -> None:
-    """Send to the sick server, and then keep the connection open until the time is over."""
+    """Send data from the hostile host to the sick server without reading, and keep the connection open meanwhile."""
     source, ends_at = world.network.hosts["hostile"], asyncio.get_running_loop().time() + seconds
     with new_socket(source, source.address) as peer, contextlib.suppress(*LOST):
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

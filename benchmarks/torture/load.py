@@ -30,14 +30,15 @@ from tests.netns.network import Host
 TOPIC: Final = "orders"
 QUEUES: Final = 8
 ROUTE: Final = wire.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC, "acceptStandardJsonOnly": "true"})
-# Clients pull often, so that each is also a sample; Java's wait 30 s.
+# Clients pull often, so that each pull also samples the routes; Java's clients pull every 30 s.
 _PULL_SECONDS: Final = 0.2
 _PROBE_SECONDS: Final = 0.1
-# longest wait for a connection and a response: of probes, and of brokers
+# longest wait of probes, and of brokers, for a connection and a response together
 _PROBE_PATIENCE: Final = 1.0
 _BROKER_PATIENCE: Final = 3.0
 # A broker that falls silent waits this long for responses to its last registration.
 _LAST_SECONDS: Final = 0.3
+# most bytes of one read
 _AT_ONCE: Final = 1 << 16
 _CLONE_NEWNET: Final = 0x40000000
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -52,7 +53,7 @@ Place = tuple[Host, str]
 
 @contextlib.contextmanager
 def inside(host: Host) -> Iterator[None]:
-    """Sockets that this thread makes belong to the host's network, until the block ends."""
+    """Context in which new sockets of this thread belong to the host's network; nothing may be awaited in it."""
     there = Path("/run/netns", host.namespace)
     with Path("/proc/thread-self/ns/net").open("rb") as ours, there.open("rb") as theirs:
         _enter(theirs.fileno())
@@ -89,7 +90,7 @@ class Session:
         self._socket: socket.socket | None = None
 
     async def request(self, frame: bytes) -> RemotingCommand:
-        """Send a request and return its response; one of LOST closes the connection."""
+        """Send a request and return its response; any failure closes the connection. Raises one of LOST."""
         async with self._lock:
             try:
                 async with asyncio.timeout(self._patience):
@@ -146,9 +147,9 @@ class Broker:
     def __init__(self, number: int, host: Host, source: str, servers: Sequence[str], times: Times) -> None:
         self.name = f"broker-{number}"
         self.queues = QUEUES
-        # when its last start was complete: registered with every reachable server; None before
+        # time at which the last start was complete: the broker has tried each server; None before
         self.registered_at: float | None = None
-        # when it was killed or stopped; None while it lives
+        # time at which the broker was killed or fell silent; None while the broker lives
         self.died_at: float | None = None
         # server -> time of the first registration of this life that the server acknowledged
         self.acknowledged: dict[str, float] = {}
@@ -156,7 +157,7 @@ class Broker:
         self._place = (host, source)
         self._times = times
         self._counter = 1
-        # True while the broker starts no periodic registration
+        # True from the time at which the broker begins no further periodic registration
         self._is_paused = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -187,7 +188,7 @@ class Broker:
         return wire.Broker(self.name, self._address, topics, counter=self._counter, expiry_ms=expiry_ms).json_frame()
 
     def is_registered_before(self, now: float) -> bool:
-        """True when the broker's last start was complete before that time."""
+        """True if the broker's last start was complete before `now`."""
         return self.registered_at is not None and self.registered_at < now
 
     @property
@@ -203,7 +204,7 @@ class Broker:
             await asyncio.gather(*(self._register(server, frame) for server in self.sessions))
 
     def die(self) -> None:
-        """End, and with it all connections."""
+        """Die: all registrations end, and all connections close."""
         self._rest()
         self.died_at = time.monotonic()
         _close(self.sessions)
@@ -217,7 +218,10 @@ class Broker:
         self._tasks += last
 
     async def restart(self, *, is_late: bool) -> None:
-        """A new process registers; the old one's connections close before, or (late) unregister and close after it."""
+        """A new process registers; the connections of the old process close before.
+
+        If the restart is late, the old process unregisters and closes its connections after the new registration.
+        """
         self._is_paused = True
         if is_late:
             # The last registration of the old process must not arrive after the first of the new one.
@@ -257,22 +261,22 @@ class Pulls:
     """Results of all clients."""
 
     count: int = 0
-    # without a route
+    # pulls without a route
     failed: int = 0
     # routes that lacked a live broker
     wrong: int = 0
-    # longest time after the death of a broker at which a route still had it
+    # longest time after the death of a broker at which a route still contained the broker
     dead_seconds: float = 0.0
 
 
 class Client:
-    """Pulls TOPIC from one server; when a connection dies or a response takes too long, from the next one."""
+    """Pulls TOPIC from one server, and from the next server after a closed connection or a late response."""
 
     def __init__(self, place: Place, servers: Sequence[str], brokers: Sequence[Broker], patience: float = 1.0) -> None:
         self.place = place
-        # in the order of their use
+        # addresses of the servers, in the order of their use
         self.servers = servers
-        # the session in use, and those of the next servers
+        # sessions with the servers; the first session is in use
         self._sessions = [Session(*place, server, patience) for server in servers]
         self._brokers = brokers
 
@@ -324,18 +328,18 @@ class Probe:
         self._server = host.address
         self._session = Session(host, host.address, host.address, _PROBE_PATIENCE)
         self._brokers = brokers
-        # live brokers that were removed, and how long one was missing
+        # number of live brokers that were removed, and the longest time for which one was missing
         self.evicted = 0
         self.longest_missing = 0.0
-        # since when the table has every live broker with its queues; None while it does not
+        # time since which the table has every live broker with its queues; None while a broker or queue is missing
         self.true_since: float | None = None
-        # when the last look began
+        # time at which the last look with a response began
         self.looked_at = 0.0
-        # what it showed, for messages
+        # brokers or error of the last look, for messages
         self._last = ""
         # True while the table has a dead broker
         self.has_dead = False
-        # broker -> since when it is missing
+        # name of a missing broker -> time since which the broker is missing
         self._missing: dict[str, float] = {}
 
     def __repr__(self) -> str:
@@ -357,7 +361,7 @@ class Probe:
             await asyncio.sleep(_PROBE_SECONDS)
 
     def look(self, view: View | None, began: float) -> None:
-        """Compare a table with the brokers; None is the error of a server that is not ready."""
+        """Compare a table with the brokers; `view` is None if the server responded with an error."""
         living = [each for each in self._brokers if each.died_at is None]
         self.has_dead = view is not None and any(each.name in view for each in self._brokers if each.died_at)
         is_true = view is not None and all(view.get(each.name) == each.queues for each in living)
@@ -367,7 +371,7 @@ class Probe:
                 self._note(each, began, is_missing=each.name not in view)
 
     def _note(self, broker: Broker, now: float, *, is_missing: bool) -> None:
-        """Count a broker whose acknowledged registration is missing."""
+        """Count a broker that is missing although the server acknowledged its registration, and note for how long."""
         if is_missing and broker.acknowledged.get(self._server, now) < now:
             self.evicted += broker.name not in self._missing
             self._missing.setdefault(broker.name, now)
@@ -377,7 +381,7 @@ class Probe:
             self._missing.pop(broker.name, None)
 
     def forget(self) -> None:
-        """The server has lost its table, so that missing brokers are no evictions until they register again."""
+        """Forget acknowledged registrations, since the server has lost its table: missing brokers are not evicted."""
         self._missing.clear()
         for each in self._brokers:
             each.acknowledged.pop(self._server, None)

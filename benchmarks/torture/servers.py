@@ -20,11 +20,11 @@ class Times:
     """The times of a world, in seconds."""
 
     expiry: float
-    # brokers register again after this time
+    # time from one registration of a broker to the next
     registration: float
-    # between two scans for silent brokers
+    # time between two scans for silent brokers
     scan: float
-    # A restarted server of ours waits for missing brokers for so long.
+    # longest time for which a restarted server of ours waits for missing brokers
     readiness: float
 
 
@@ -33,7 +33,7 @@ FAST: Final = Times(10.0, 2.5, 0.5, 45 / 12)
 # RocketMQ's defaults: brokers expire after 120 s
 REAL: Final = Times(120.0, 30.0, 5.0, 45.0)
 
-# home and address of a server, and the times -> its command
+# home directory and address of a server, and the times of its world -> the command that starts the server
 Command = Callable[[Path, str, Times], list[str]]
 
 
@@ -66,7 +66,7 @@ def _rust(bench: Bench) -> Command:
 
     def command(home: Path, address: str, times: Times) -> list[str]:
         settings = home / "namesrv.toml"
-        # Without TLS it only listens on loopback addresses unless the second line allows others.
+        # Without TLS rocketmq-rust listens on loopback addresses only, unless the second line allows other addresses.
         settings.write_text(
             f"scanNotActiveBrokerInterval = {times.scan * 1000:.0f}\nallowInsecurePublicListener = true\n"
             f'rocketmqHome = "{home}"\nkvConfigPath = "{home}/kv.json"\nconfigStorePath = "{home}/store.properties"\n',
@@ -78,7 +78,7 @@ def _rust(bench: Bench) -> Command:
     return command
 
 
-# name -> its label, and a function that fetches it and returns its command. Raises AbsentError.
+# name of a server -> its label, and a function that fetches the program and returns its command. Raises AbsentError.
 PEERS: Final[Mapping[str, tuple[str, Callable[[Bench], Command]]]] = {
     "ours": ("ours", _ours),
     "apache": (f"Apache's {rocketmq.APACHE_VERSIONS[-1]}", _apache),

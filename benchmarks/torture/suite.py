@@ -1,4 +1,4 @@
-"""Torture: the same world and the same faults for our NameServer and for others (`make torture`)."""
+"""Torture: the same world and the same faults for our NameServer and for other NameServers (`make torture`)."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ from benchmarks.torture.servers import PEERS, Command
 from benchmarks.torture.world import world
 from tests.netns.network import why_not
 
-# Tables that are not the truth so long after a fault stay wrong, in expiries.
+# The wait after a fault, in expiries, until all tables are the truth; tables that need longer count as never true.
 _PATIENCE: Final = 4
 HEADINGS: Final = (
     *("fault", "server", "live brokers evicted (longest)", "dead ones served"),
@@ -32,16 +32,17 @@ HEADINGS: Final = (
 class Cell:
     """What a fault did to a server's world."""
 
-    # live brokers that a server removed, and for how long one was missing
+    # live brokers that a server removed, and the longest time for which one was missing
     evicted: int
     missing_seconds: float
+    # as in `Pulls`
     dead_seconds: float
     pulls: int
     failed: int
     wrong: int
-    # from the end of the fault; None: longer than we waited
+    # time from the end of the fault until all tables were the truth; None if the wait was over before
     true_seconds: float | None
-    # largest resident memory of a server
+    # largest resident memory of one server
     megabytes: float
     conditions: Mapping[str, Any]
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
                 is_complete = False
                 continue
             cells.setdefault(fault, {})[name] = cell
-            # after each cell, so that an interrupted run keeps the others
+            # Written after each cell, so that an interrupted run keeps the cells before.
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps(cells, indent=1, default=asdict) + "\n", encoding="utf-8")
     print(table(cells))
@@ -131,7 +132,7 @@ def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
 
 
 def _harm(cell: Cell) -> tuple[Any, ...]:
-    """Sorts cells: evictions and wrong routes harm most, then tables that stay wrong, failed pulls and dead brokers."""
+    """Key that sorts cells: tables that stay wrong harm most, then evictions and wrong routes, then failed pulls."""
     late = cell.true_seconds is None
     return late, cell.evicted + cell.wrong, cell.failed, cell.dead_seconds, cell.true_seconds or 0.0, cell.megabytes
 

@@ -1,4 +1,4 @@
-"""The world that is tortured: three NameServers, twenty brokers and fifty clients on hosts (network namespaces)."""
+"""The tortured world: three NameServers, twenty brokers and fifty clients on hosts, which are network namespaces."""
 
 import asyncio
 import contextlib
@@ -27,13 +27,13 @@ _BROKERS: Final = 20
 _CLIENTS: Final = 50
 _LOOK_SECONDS: Final = 0.05
 _DISK_BYTES: Final = 64 << 20
-# longer than a server of ours waits between two snapshots of its brokers (5 s)
+# longer than the time between two snapshots of a server of ours (5 s)
 _SETTLING_SECONDS: Final = 6.0
 _COMMAND_SECONDS: Final = 60
 
 
 class Fleet:
-    """The servers, numbered from 0, and what can be done to them."""
+    """The servers, numbered from 0, with methods for the faults of a server, its disk, clock and network."""
 
     def __init__(self, bench: Bench, command: Command, times: Times, root: Path, network: Network) -> None:
         self.times = times
@@ -43,9 +43,9 @@ class Fleet:
         self._command = command
         self._root = root
         self._network = network
-        # ends a server
+        # for each server a stack whose end ends the server
         self._ends = [ExitStack() for _ in SERVERS]
-        # unmounts small disks
+        # a stack whose end unmounts the small disks
         self._disks = ExitStack()
         self._clock = str(program("clock.so"))
 
@@ -54,7 +54,7 @@ class Fleet:
         return self._network.hosts[f"ns{number + 1}"]
 
     def start(self, number: int) -> None:
-        """Start a server that does not run, and return when it responds. Raises BenchError."""
+        """Start a server that does not run, and return when the server responds. Raises BenchError."""
         host, home = self.host(number), self._root / str(number)
         home.mkdir(exist_ok=True)
         clock = home / "clock"
@@ -81,12 +81,12 @@ class Fleet:
             self.peak_bytes = max(self.peak_bytes, self.servers[number].status_bytes("VmHWM"))
 
     def move_clock(self, number: int, seconds: int) -> None:
-        """Move the wall clock of a server, relative to ours."""
+        """Set the wall clock of a server to this many seconds after (or before) the clock of the machine."""
         with (self._root / str(number) / "clock").open("r+b") as file:
             file.write(struct.pack("q", seconds))
 
     def drop(self, *rules: str) -> None:
-        """Drop the packets that one of the rules matches, on the switch; without rules forward all."""
+        """Let the switch drop the packets that one of these rules matches, in place of earlier rules."""
         lines = "\n".join(f"{rule} drop" for rule in rules)
         table = f"table bridge torture {{\nchain forward {{\ntype filter hook forward priority 0;\n{lines}\n}}\n}}\n"
         flushed = "table bridge torture\ndelete table bridge torture\n"
@@ -94,7 +94,7 @@ class Fleet:
         subprocess.run(command, input=flushed + table, text=True, check=True, timeout=_COMMAND_SECONDS)
 
     def limit_disks(self) -> None:
-        """Give each server a small disk of its own; servers must not run."""
+        """Give each server a small disk of its own; to be called before the servers start."""
         for number in range(len(SERVERS)):
             home = self._root / str(number)
             home.mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ class World:
         self._tasks: list[asyncio.Task[Any]] = []
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run in the background until the world ends."""
+        """Run a coroutine in the background until the world ends."""
         self._tasks.append(asyncio.create_task(work))
 
     async def begin(self) -> None:
@@ -156,7 +156,10 @@ class World:
             raise BenchError(f"pulls fail before the fault: {self.pulls}")
 
     async def become_true(self, patience: float) -> float | None:
-        """Wait until all tables are the truth; return the time for which the last one was not, or None."""
+        """Wait until all tables are the truth: every live broker with its queues, and no dead broker.
+
+        Return the seconds from the call until the last table had all live brokers; None if `patience` was too short.
+        """
         began = time.monotonic()
         while time.monotonic() < began + patience:
             since = [probe.true_since for probe in self.probes]
@@ -167,7 +170,10 @@ class World:
         return None
 
     async def start_again(self, number: int) -> None:
-        """Start a killed server, and restart the clients that began with it, since clients in use never return."""
+        """Start a killed server, and let the clients whose first server it is use it again.
+
+        A client changes servers only when a request fails, and so would not return.
+        """
         self.probes[number].forget()
         await asyncio.to_thread(self.fleet.start, number)
         for client in self.clients:
@@ -175,7 +181,7 @@ class World:
                 client.restart()
 
     async def end(self) -> None:
-        """End all background work. Raises what ended one of its tasks."""
+        """End all background tasks. Raises the error of a task that failed."""
         for number in self.fleet.servers:
             self.fleet.note_memory(number)
         broken = [task.exception() for task in self._tasks if task.done()]
