@@ -1,7 +1,7 @@
 """The page of the scoreboard, which also stores the measurements: one line for each row that was ever measured.
 
-A row is green if its target was met in full and neither the files that it is about nor its promise have changed since;
-yellow if less was run than the target needs, or one of them has changed; red if the target was missed.
+A row is green if its target was met in full, and neither the target nor the files of the row have changed since; yellow
+if less was run than the target needs, or the target or a file has changed; red if the target was missed.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ class Record:
         return GREEN if self.files == digest(row) else "yellow: its files have changed"
 
     def is_outdated(self, row: Row, size: int) -> bool:
-        """True if a run of this size can change the colour."""
+        """True if the row is red, was run shorter than this size, or has other files or another target now."""
         ran = row.full if self.run == _IN_FULL else int(self.run.partition(" of ")[0].replace(",", ""))
         return self.result(row).startswith(RED) or ran < size or self.files != digest(row)
 
@@ -136,7 +136,7 @@ def format_figure(figure: Figure) -> str:
 
 
 def _are_met(figures: str) -> bool:
-    """The same for figures on the page, whose values are rounded."""
+    """True if the figures on the page, whose values are rounded, meet their targets, and at least one has a target."""
     values = [
         (float(value.replace(",", "")), sign, float(bound.replace(",", "")))
         for value, sign, bound in _VALUE_AND_TARGET.findall(figures)
@@ -145,7 +145,7 @@ def _are_met(figures: str) -> bool:
 
 
 def digest(row: Row) -> str:
-    """A digest of the row's target, and of the files that it is about."""
+    """A digest of the row's target, and of the files that the row is about."""
     sha256 = hashlib.sha256(f"{row.target}\0{row.full}".encode())
     for name in row.files:
         sha256.update(_digest(ROOT / name))
@@ -194,7 +194,7 @@ def results(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> dict[str
 
 
 def exaggerations(rows: Mapping[str, Row], page: str) -> list[str]:
-    """The claims of a page that its records do not support on the current files."""
+    """The results on a page that are better than its records on the current files, and a wrong count of results."""
     claimed, colours = claims(page), results(rows, records(page))
     wrong = [
         f"{name} is {claimed[name]}; it is {colour}"

@@ -99,7 +99,7 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
 
 
 def histories(count: int) -> list[Figure]:
-    """The state machine of the tables, with a profile of tests/conftest.py: 20,000 histories, or 200."""
+    """Test the tables against a model with 20,000 histories, or with 200 if `count` is less (tests/conftest.py)."""
     profile = "long" if count >= 20_000 else "full"
     return passing(["tests/namesrv/routeinfo/test_state_machine.py"], [f"--hypothesis-profile={profile}"])(count)
 

@@ -56,12 +56,15 @@ def _checked(path: Path) -> int:
 
 
 def _size(row: page.Row, options: argparse.Namespace) -> int:
-    """How much of a row is measured."""
+    """The size of a row's run, as the options choose it."""
     return (options.in_full and row.full) or (options.short and row.short) or row.size or row.full
 
 
 def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str]:
-    """The rows whose colour a run may change; prints them, and those that run only when they are named."""
+    """The rows to be run, since a run may change their colour or `--all` was given.
+
+    Prints these rows, and the rows that take long, which are left out unless they are named.
+    """
     records = page.read(options.page)
     colours = page.results(ROWS, records)
     outdated = [
@@ -80,7 +83,7 @@ def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str
 def _measured(name: str, size: int, path: Path) -> bool:
     """Measure a row and write it to the page; False if it could not be measured."""
     row, conditions, began = ROWS[name], Conditions.now(), time.monotonic()
-    # A file that changes meanwhile makes the row yellow.
+    # The digest is made before the run, so that a file that changes during the run makes the row yellow.
     files = page.digest(row)
     try:
         figures = row.measure(size)
