@@ -1,7 +1,7 @@
 """Writes the provenance of a build in SLSA's format, and the digests of all files: the last step of a build.
 
-The statement is of in-toto, version 1 (https://slsa.dev/provenance/v1). It is not signed itself: SHA256SUMS contains
-its digest, and the release's signature covers SHA256SUMS.
+The provenance is an in-toto statement, version 1, with SLSA's predicate (https://slsa.dev/provenance/v1). The statement
+is not signed itself: SHA256SUMS contains its digest, and the release's signature covers SHA256SUMS.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any, Final
 from tools.dist import ROOT, read_project, source_date_epoch
 
 SUMS: Final = "SHA256SUMS"
-# Identifiers, as the format requires; nothing is served there.
+# The format requires identifiers in the form of URLs; no server answers there.
 _BUILDER: Final = "https://namesrv.invalid/builders/make-dist"
 _BUILD_TYPE: Final = "https://namesrv.invalid/build-types/make-dist/v1"
 # Each file pins all packages of a step by version and hash.
@@ -49,7 +49,7 @@ def statement(subjects: Mapping[str, str], commit: str, version: str) -> dict[st
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write both files for a directory of built files."""
+    """Write the provenance and SHA256SUMS of the built files into their directory."""
     options = argparse.ArgumentParser(prog="python -m tools.provenance", description=__doc__)
     options.add_argument("directory", type=Path, help="where the built files are")
     directory: Path = options.parse_args(argv).directory

@@ -34,8 +34,8 @@ _CONNECTIONS_SECONDS: Final = 5.0
 _APACHE_SECONDS: Final = 2.0
 _APACHE_ROUTES_SECONDS: Final = 30.0
 _APACHE_TOPICS: Final = 500
-# Each request rests for 20 times its duration, so that it takes at most a twentieth of the server's time. The requests
-# that show failures (events, brokers) rest for a second at most, since a busy machine makes any request slow.
+# Requests for routes rest for 20 times their duration, so that they take at most a twentieth of the server's time. All
+# other requests, among them those that show failures, rest for a second at most: a busy machine makes any request slow.
 _REST: Final = 20
 MOST_REST_SECONDS: Final = 1.0
 # A refused request is sent again after this time.

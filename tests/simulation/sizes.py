@@ -25,7 +25,7 @@ BROKERS: Final[tuple[Place, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Intervals and timeouts of a run."""
+    """Intervals and timeouts of a run, in seconds."""
 
     heartbeat: float
     expiry: float
@@ -39,7 +39,7 @@ class Times:
     drain: float
     # time in which a response has to be read
     unread: float
-    # factor for the times of faults and puts
+    # factor for the times of faults and of the operator's puts
     pace: float
     # time in which all processes start, and in which they stop
     start: float = 2.0
@@ -84,7 +84,7 @@ def _default(settings: type[BaseModel], name: str) -> float:
     return float(settings.model_fields[name].default)
 
 
-# the default settings
+# times of the default settings
 DEFAULTS: Final = Times(
     heartbeat=_default(AgentSettings, "heartbeat_seconds"),
     expiry=_default(Settings, "broker_expiry_seconds"),
@@ -102,13 +102,13 @@ DEFAULTS: Final = Times(
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The machines of a run, besides an operator's."""
+    """The times, the machines (beside the operator's) and the number of faults of a run."""
 
     times: Times
     servers: tuple[str, ...]
     brokers: tuple[Place, ...]
     clients: tuple[str, ...]
-    # the operator puts keys
+    # True if the operator puts keys into the KV configuration
     puts_keys: bool
     most_faults: int
 
@@ -131,7 +131,7 @@ LARGE: Final = Size(SHORT, _numbered("ns", 3), BROKERS, _numbered("client", 5), 
 
 
 def small(chosen: random.Random) -> Size:
-    """Draw the machines of a small run."""
+    """Draw the size of a small run."""
     names = chosen.sample(sorted({name for name, _, _ in BROKERS}), chosen.choice([1, 2]))
     return Size(
         SHORTEST,

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any, Final
 
 _GO: Final = Path(__file__).parent
-# The score of each check, of 10, with the reason for a lower one.
+# The expected score of each check, of 10, with the reason for a lower one.
 SCORES: Final[Mapping[str, int]] = {
     "Binary-Artifacts": 10,
     # -1: the project has no workflow of a forge.
     "Dangerous-Workflow": -1,
     "Fuzzing": 10,
-    # 10 needs a file name that contains the licence's.
+    # 10 needs the name of the licence in the name of its file.
     "License": 9,
-    # The images install with --no-index from a directory into which pip's hashes let only locked packages.
+    # The images install with --no-index, without hashes, from a directory that contains only packages which pip has
+    # checked against the hashes of the locks.
     "Pinned-Dependencies": 7,
-    # 10 needs an address for reports, which a project without a forge does not have.
+    # 10 needs an address for reports of vulnerabilities, which a project without a forge does not have.
     "Security-Policy": 4,
 }
 

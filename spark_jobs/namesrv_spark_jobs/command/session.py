@@ -114,7 +114,7 @@ def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
-    """True if the session is that of a Spark Connect server; `SPARK_REMOTE` is Spark's own name for its address."""
+    """True if Spark's own variable `SPARK_REMOTE` has the address of a Spark Connect server, which has the session."""
     return bool(environ.get("SPARK_REMOTE"))
 
 
@@ -122,7 +122,7 @@ def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
 def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = False) -> Iterator["SparkSession"]:
     """Context with a session, stopped at its end unless it existed before.
 
-    Raises UsageError without pyspark, Java or a master.
+    Raises UsageError without pyspark, Java or a master, or with a master beside a Spark Connect server.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415  # half a gigabyte, installed with the extra only
 
@@ -188,8 +188,11 @@ def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -
 
 
 def _set(session: "SparkSession", conf: Mapping[str, str]) -> None:
-    """Set those settings that spark-submit did not set, as far as they can be changed in a running session."""
-    # a client of Spark Connect has no sparkContext, and cannot learn what the server's own spark-submit has set
+    """Set the settings that spark-submit did not set, as far as they can be changed in a running session.
+
+    In a session of a Spark Connect server all settings are set that can be changed.
+    """
+    # A client of Spark Connect has no sparkContext, and cannot find out what the server's own spark-submit has set.
     submitted = None if is_remote() else session.sparkContext.getConf()
     for key, value in {**_ALWAYS, **conf}.items():
         is_set = submitted is not None and submitted.contains(key)
