@@ -34,9 +34,10 @@ _CONNECTIONS_SECONDS: Final = 5.0
 _APACHE_SECONDS: Final = 2.0
 _APACHE_ROUTES_SECONDS: Final = 30.0
 _APACHE_TOPICS: Final = 500
-# Requests for routes rest for 20 times their duration, so that they take at most a twentieth of the server's time. All
-# other requests, among them those that show failures, rest for a second at most: a busy machine makes any request slow.
+# Requests rest for 20 times their duration, so that they take at most a twentieth of the server's time. Those that show
+# failures rest for a second at most: a busy machine makes any request slow.
 _REST: Final = 20
+_SHOW_FAILURES: Final = frozenset({"events", "brokers"})
 MOST_REST_SECONDS: Final = 1.0
 # A refused request is sent again after this time.
 _REFUSED_SECONDS: Final = 5.0
@@ -96,7 +97,7 @@ class _Timetable:
         """Note that a request, which began at `began`, has just been answered."""
         now = self.clock.monotonic()
         rest = _REST * (now - began)
-        self._rested[name] = now + (rest if name == "routes" else min(rest, MOST_REST_SECONDS))
+        self._rested[name] = now + (min(rest, MOST_REST_SECONDS) if name in _SHOW_FAILURES else rest)
         self._due[name] = max(began + seconds, self._rested[name])
 
     def refused(self, name: str) -> None:
