@@ -78,14 +78,16 @@ class Dispatcher:
 
     async def answer(self, request: Request) -> Response:
         """Run guard and handler, and encode the response or the error; a held request has no response yet."""
-        return await self.respond(request, self._handle(request))
+        return await self.respond(request, self._handle(request), time.monotonic())
 
-    async def respond(self, request: Request, pending: Awaitable[Reply]) -> Response:
-        """Await the reply of a handler, and encode the response with it, or with the error that the handler raised."""
+    async def respond(self, request: Request, pending: Awaitable[Reply], began: float) -> Response:
+        """Await the reply of a handler, and encode the response with it, or with the error that the handler raised.
+
+        `began` is the monotonic time at which the dispatcher got the request.
+        """
         command = request.command
         code: int = ResponseCode.SUCCESS
         closes = False
-        began = time.monotonic()
         try:
             reply = await pending
             if reply is HELD:

@@ -100,7 +100,7 @@ class RequestHandler(Protocol):
         """The response to a request; empty if a handler holds the request."""
         ...
 
-    async def respond(self, request: Request, pending: Awaitable[Any]) -> Response:
+    async def respond(self, request: Request, pending: Awaitable[Any], began: float) -> Response:
         """Await the reply of a handler, and return the response with it; empty if the handler holds the request."""
         ...
 
@@ -781,12 +781,12 @@ class ServerConnection(asyncio.Protocol):
             # Reading may have been paused because too many requests were in flight.
             self._throttle()
 
-    def resume(self, held: HeldRequest, request: Request, pending: Awaitable[Any]) -> None:
-        """Answer a held request in a task, which awaits the pending reply."""
-        self._queue.resume(held, self._answer_held(request, pending))
+    def resume(self, held: HeldRequest, request: Request, pending: Awaitable[Any], began: float) -> None:
+        """Answer a request that is held since `began` in a task, which awaits the pending reply."""
+        self._queue.resume(held, self._answer_held(request, pending, began))
 
-    async def _answer_held(self, request: Request, pending: Awaitable[Any]) -> None:
-        self._send_response(await self._owner.handler.respond(request, pending), may_wait=True)
+    async def _answer_held(self, request: Request, pending: Awaitable[Any], began: float) -> None:
+        self._send_response(await self._owner.handler.respond(request, pending, began), may_wait=True)
 
 
 def _no_memory(size: int) -> str:

@@ -122,11 +122,14 @@ class RouteWatchers:
         return bool(self._woken or self._due or self._unchecked)
 
     def _run_slice(self) -> None:
-        self._collect_due()
-        self._end_woken()
-        self._check_large()
-        if self._is_busy():
-            asyncio.get_running_loop().call_soon(self._run_slice)
+        try:
+            self._collect_due()
+            self._end_woken()
+            self._check_large()
+        finally:
+            # The other watches end even if one of them raises an error.
+            if self._is_busy():
+                asyncio.get_running_loop().call_soon(self._run_slice)
 
     def _collect_due(self) -> None:
         left = STEP_WATCHES

@@ -102,6 +102,19 @@ async def test_watches_end_in_order_in_batches() -> None:
     assert repr(watchers) == EMPTY
 
 
+async def test_watch_with_an_error_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop reports the error, and the other watches end."""
+    watchers = RouteWatchers()
+    broken, other = Waiting(watchers, "a"), Waiting(watchers, "a")
+    broken.shared = {}
+
+    watchers.wake({"a"})
+
+    assert await ended(other) == [True]
+    assert "AssertionError" in caplog.text
+    assert repr(watchers) == EMPTY
+
+
 async def test_slice_of_ending_watches_takes_two_milliseconds() -> None:
     """Watches end until their processor time is used up, which is read after every eighth."""
     seconds, order = 0.0, list[Waiting]()
