@@ -202,7 +202,7 @@ def exaggerations(rows: Mapping[str, Row], page: str) -> list[str]:
         if _rank(claimed[name]) < _rank(colour)
     ]
     counts = summary(rows, claimed)
-    return wrong if counts in page else [*wrong, f"its rows are not those of its table: {counts}"]
+    return wrong if counts in page else [*wrong, f"it counts other colours than those of its rows: {counts}"]
 
 
 def _rank(result: str) -> int:

@@ -203,10 +203,10 @@ async def world(bench: Bench, command: Command, times: Times, *, has_small_disks
             for last in range(first, first + count):
                 ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
         fleet = Fleet(bench, command, times, Path(root), network)
-        if has_small_disks:
-            fleet.limit_disks()
         made = World(fleet, network)
         try:
+            if has_small_disks:
+                fleet.limit_disks()
             await made.begin()
             yield made
         finally:

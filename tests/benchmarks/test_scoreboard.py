@@ -92,7 +92,7 @@ COUNTED: Final = f"0 of {len(ROWS)} rows are green, 1 yellow, 0 red, {len(ROWS) 
             "| yellow |",
             "D1 is yellow; it is **red**: the figures miss their targets",
         ),
-        (OLD, "\n0 of", "\n9 of", f"its rows are not those of its table: {COUNTED}"),
+        (OLD, "\n0 of", "\n9 of", f"it counts other colours than those of its rows: {COUNTED}"),
     ],
 )
 def test_check_fails_when_the_page_claims_more_than_its_records(
