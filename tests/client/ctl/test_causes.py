@@ -63,7 +63,7 @@ class World:
         key, zone = self.key, self.ext.get("__ZONE_NAME")
         env = {} if key is None else {"NAMESRV_ACCESS_KEY": key.access_key, "NAMESRV_SECRET_KEY": key.secret}
         command = ("explain", "T") if zone is None else ("route", "T", "--zone", zone, "--explain")
-        return await ctl(*at(*self.servers), *command, env=env)
+        return await ctl(*at(*self.servers), "--timeout", "1m", *command, env=env)
 
 
 class Cause(NamedTuple):
