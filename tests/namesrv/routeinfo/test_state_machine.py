@@ -295,7 +295,10 @@ class RouteMachine(RuleBasedStateMachine):
     def catch_up(self, operation: Operation) -> None:
         """Remove from the model what the operation removed from the tables, which must still have been allowed."""
         for key in list(operation.leaving):
-            if key not in self.manager.tables.broker_live_table:
+            if key not in self.model.live_brokers:
+                # Another operation has removed it.
+                del operation.leaving[key]
+            elif key not in self.manager.tables.broker_live_table:
                 assert operation.may_remove(self, key), f"late removal of {key}"
                 self.model.remove(key, unregistered=isinstance(operation, Unregister))
                 del operation.leaving[key]
