@@ -27,8 +27,6 @@ from tests.support.peer import Broker, Peer
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 MASTER, SLAVE = 0, 1
-# A failure is on the page within this time after it can be known; opening the page anew measures the machine's share.
-MOST_SECONDS: Final = 3.0
 # A hung broker is silent after 5 s, and evicted after 10 s.
 SILENT_SECONDS: Final = 5.0
 QUICK: Final = ("--broker-expiry-seconds=10", "--scan-interval-seconds=0.5", "--wait-for-service-seconds=0")
@@ -270,7 +268,11 @@ WELL: Final = "return document.querySelector('#verdict.good') && document.queryS
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_failure_is_seen_at_a_glance(opened: webdriver.Chrome, stage: Stage, name: str) -> None:
-    """Verdict, title, icon and colour of an open page name the failure in time, and nothing on it contradicts them."""
+    """Verdict, title, icon and colour of an open page name the failure, and nothing on it contradicts them.
+
+    The time until then is printed beside that of opening the page, which is the machine's share; test_promptness.py
+    asserts the bound of 3 s on a fake clock.
+    """
     failure = FAILURES[name]
     show(opened, stage.url)
     shown(opened, WELL)
@@ -293,5 +295,4 @@ def test_failure_is_seen_at_a_glance(opened: webdriver.Chrome, stage: Stage, nam
         assert failure.words in " ".join(problems.split())
         contradicting = "return [...document.querySelectorAll(arguments[0])].map((one) => one.outerHTML)"
         assert opened.execute_script(contradicting, failure.contradiction) == []
-    assert took <= MOST_SECONDS + opening
     assert console(opened) == []
