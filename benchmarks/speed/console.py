@@ -118,12 +118,16 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[tuple[float, float]]:
-    """Delays of changes of queues: of the event on an open overview, and of the queues on an open topic page."""
-    with _stream(console, "/") as overview, _stream(console, f"/topic?name={broker.topics[0].topic_name}") as topic:
-        for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
-            _until(lambda: _is_quiet(console))
-            broker = broker.changed(number)
-            frame = broker.json_frame()
+    """Delays of changes of queues: of the event on an open overview, and of the queues on an open topic page.
+
+    Each round opens both pages anew, since the console closes pages that are not read for ten seconds.
+    """
+    page = f"/topic?name={broker.topics[0].topic_name}"
+    for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
+        _until(lambda: _is_quiet(console))
+        broker = broker.changed(number)
+        frame = broker.json_frame()
+        with _stream(console, "/") as overview, _stream(console, page) as topic:
             is_event, is_route = _event_after(time.time()), _queues_of(number)
             began = time.perf_counter()
             wires[0].success(frame)
@@ -131,8 +135,8 @@ def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) ->
             event = time.perf_counter() - began
             _read_until(topic, is_route)
             yield event, time.perf_counter() - began
-            for wire in wires[1:]:
-                wire.success(frame)
+        for wire in wires[1:]:
+            wire.success(frame)
 
 
 def _is_quiet(console: Server) -> bool:
