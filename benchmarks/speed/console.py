@@ -15,15 +15,11 @@ from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Broker, Wire, topics
 from benchmarks.speed import console_browser
-from benchmarks.speed.console_process import console_of
+from benchmarks.speed.console_process import PATIENCE_SECONDS, PATIENT, SERVERS, console_of
 
-_SERVERS: Final = 3
 _BROKERS: Final = 100
 _TOPICS: Final = 10_000
 _NAME: Final = "topic-of-some-length-%d"
-_PATIENCE_SECONDS: Final = 60.0
-# The brokers send no heartbeats, and stay also while a busy machine measures slowly.
-_PATIENT: Final = "--broker-expiry-seconds=86400"
 # More processor time than the console needs in half a second in which only ages change.
 _QUIET_SECONDS: Final = 0.1
 # how long a server is observed while nothing changes
@@ -43,9 +39,9 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     column = Column(f"console.{name}", where)
     add = column.add
     with ExitStack() as stack:
-        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG, _PATIENT)) for _ in range(_SERVERS)]
+        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG, PATIENT)) for _ in range(SERVERS)]
         wires = [stack.enter_context(Wire(server)) for server in servers]
-        bench.progress(f"console: {_BROKERS} brokers register {_TOPICS:,} topics, {where}, on {_SERVERS} servers")
+        bench.progress(f"console: {_BROKERS} brokers register {_TOPICS:,} topics, {where}, on {SERVERS} servers")
         brokers = [_broker(number, spread) for number in range(_BROKERS)]
         for broker in brokers:
             frame = broker.json_frame()
@@ -95,7 +91,7 @@ def _broker(number: int, spread: int) -> Broker:
 
 def _page(console: Server, path: str) -> tuple[float, str]:
     """Seconds until the whole page has come, and the page."""
-    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=_PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=PATIENCE_SECONDS)
     began = time.perf_counter()
     connection.request("GET", path)
     response = connection.getresponse()
@@ -110,11 +106,11 @@ def _page(console: Server, path: str) -> tuple[float, str]:
 def _is_complete(console: Server) -> bool:
     """True once the console knows every topic of every server."""
     _, page = _page(console, "/diff.json")
-    return [server["topics"] for server in json.loads(page)["servers"]] == [_TOPICS] * _SERVERS
+    return [server["topics"] for server in json.loads(page)["servers"]] == [_TOPICS] * SERVERS
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    until("the console is done", condition, _PATIENCE_SECONDS, 0.2)
+    until("the console is done", condition, PATIENCE_SECONDS, 0.2)
 
 
 def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[tuple[float, float]]:
@@ -156,7 +152,7 @@ def _queues_of(number: int) -> Callable[[Any], bool]:
 
 @contextmanager
 def _stream(console: Server, page: str) -> Iterator[http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=_PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=PATIENCE_SECONDS)
     connection.request("GET", f"/live?{urlencode({'of': page})}")
     yield connection.getresponse()
     connection.close()

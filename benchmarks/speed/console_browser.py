@@ -14,15 +14,11 @@ from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory
 from benchmarks.harness.wire import Broker, Wire, topics
-from benchmarks.speed.console_process import console_of
+from benchmarks.speed.console_process import PATIENCE_SECONDS, PATIENT, SERVERS, console_of
 from tests.support.browser import browser, show
 
 PAGES: Final = ("/", "/brokers", "/topics", "/topology")
-_SERVERS: Final = 3
 _BROKERS: Final = 1_000
-_PATIENCE_SECONDS: Final = 60.0
-# The brokers send few heartbeats, and stay also while a busy machine measures slowly.
-_PATIENT: Final = "--broker-expiry-seconds=86400"
 # Time in which only ages change on the page.
 _IDLE_SECONDS: Final = 2.0
 # Milliseconds from the beginning of a navigation to the first paint with content; null before it.
@@ -68,16 +64,16 @@ def heat_map(bench: Bench) -> list[Figure]:
         Broker(f"broker-{at}", f"10.1.{at // 250}.{at % 250}:10911", topics(f"t{at}-%d", 2)) for at in range(_BROKERS)
     ]
     with ExitStack() as stack:
-        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG, _PATIENT)) for _ in range(_SERVERS)]
+        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG, PATIENT)) for _ in range(SERVERS)]
         wires = [stack.enter_context(Wire(server)) for server in servers]
-        bench.progress(f"console: {_BROKERS:,} brokers on {_SERVERS} servers in the heat map")
+        bench.progress(f"console: {_BROKERS:,} brokers on {SERVERS} servers in the heat map")
         for wire in wires:
             for broker in every:
                 wire.success(broker.json_frame())
         console = stack.enter_context(console_of(bench, servers))
         chrome = stack.enter_context(opened())
         show(chrome, f"http://127.0.0.1:{console.port}/", size=(1440, 900))
-        WebDriverWait(chrome, _PATIENCE_SECONDS).until(lambda it: it.execute_script(_CELLS, _BROKERS * _SERVERS))
+        WebDriverWait(chrome, PATIENCE_SECONDS).until(lambda it: it.execute_script(_CELLS, _BROKERS * SERVERS))
         heartbeats = b"".join(broker.heartbeat() for broker in every)
         patches = [_patch(chrome, console, wires, heartbeats) for _ in range(bench.effort.rounds)]
         column.add(
@@ -101,7 +97,7 @@ def heat_map(bench: Bench) -> list[Figure]:
 def _painted_after(chrome: webdriver.Chrome, console: Server, path: str) -> float:
     chrome.get("about:blank")
     show(chrome, f"http://127.0.0.1:{console.port}{path}", size=(1440, 900))
-    return float(WebDriverWait(chrome, _PATIENCE_SECONDS, 0.05).until(lambda it: it.execute_script(_PAINTED)))
+    return float(WebDriverWait(chrome, PATIENCE_SECONDS, 0.05).until(lambda it: it.execute_script(_PAINTED)))
 
 
 def _patch(chrome: webdriver.Chrome, console: Server, wires: list[Wire], heartbeats: bytes) -> tuple[float, float]:
@@ -116,8 +112,8 @@ def _patch(chrome: webdriver.Chrome, console: Server, wires: list[Wire], heartbe
         for wire in wires:
             wire.send(heartbeats)
             wire.skip(_BROKERS)
-        WebDriverWait(chrome, _PATIENCE_SECONDS, 0.2).until(
-            lambda it: it.execute_script("return window.heartbeats >= arguments[0]", _BROKERS * _SERVERS)
+        WebDriverWait(chrome, PATIENCE_SECONDS, 0.2).until(
+            lambda it: it.execute_script("return window.heartbeats >= arguments[0]", _BROKERS * SERVERS)
         )
 
     busy = _busy(chrome, console, send)
