@@ -184,14 +184,14 @@ class AccessGuard:
                     readable.append(topic)
         return readable
 
-    def check_advertised(self, request: Request, addresses: Iterable[str]) -> None:
+    def check_advertised(self, request: Request, addresses: Sequence[str]) -> None:
         """Refuse a registration that advertises an address at which the account could not register the broker.
 
         Raises AccessRefusedError.
         """
         account = self.file.accounts.get(request.account)
-        if account is None:
-            # The rules are only observed, and the missing account is noted already.
+        if account is None or not addresses:
+            # Without an account the rules are only observed, and the missing account is noted already.
             return
         (needed,) = permissions_needed(request.command, ())
         wanted = (needed._replace(address=address) for address in addresses)

@@ -83,10 +83,11 @@ def _why_revoked(file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, ip
         return f"account {account.name} may not be used from {ip}"
     if account.is_expired(now):
         return f"account {account.name} expired at {account.expires}"
-    if not account.may_for_some_topic(_registration(key, live, None)):
+    needed = _registration(key, live, None)
+    if not account.may_for_some_topic(needed):
         return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for broker {live.broker_name}"
     for address in live.advertised.addresses:
-        if not account.may_for_some_topic(_registration(key, live, None)._replace(address=address)):
+        if not account.may_for_some_topic(needed._replace(address=address)):
             return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for advertised address {address}"
     return None
 
