@@ -1,6 +1,6 @@
 """The reference, against numbers written by hand: edges of the definitions in docs/staleness.md.
 
-The rest is proven by the report, which finds the same in another way, by logs of known truth and by a real run.
+The rest is proven by the report, which finds the same in another way, and by logs of known truth.
 """
 
 from typing import Any
