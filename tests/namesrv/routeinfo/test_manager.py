@@ -12,7 +12,6 @@ from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
     Fenced,
-    MinBrokerIdChanged,
     OverQuota,
     Registered,
     RouteChanged,
@@ -28,7 +27,7 @@ from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
-from namesrv_remoting.errors import BadRequestError, SystemError_
+from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.requests import AccessClass
 from tests.support.fake_clock import FakeClock
 from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
@@ -106,28 +105,6 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     assert scene.manager.scans == 1
 
 
-async def test_smaller_id_is_reported() -> None:
-    """Another smallest id of a group is an effect for its members (905)."""
-    scene = RouteScene(notify_min_broker_id_changed=True)
-    await scene.register(SLAVE, MASTER)
-    await scene.close(1)
-
-    assert [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)] == [
-        MinBrokerIdChanged("b1", 0, "m:1", ("s:1",), ha_broker_addr="m:2"),
-        MinBrokerIdChanged("b1", 1, "s:1", ("s:1",), offline_broker_addr="m:1"),
-    ]
-
-
-async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
-    """A refused registration changes no table, effect or revision, and frees the lock."""
-    with pytest.raises(SystemError_):
-        await scene.manager.register(registration("b1", 0, "m:1", "only"))
-
-    assert repr(scene.tables) == "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>"
-    assert (scene.effects, scene.manager.revisions.revision, scene.manager.membership) == ([], 0, 0)
-    await scene.register(MASTER)
-
-
 async def test_effects_of_operators(scene: RouteScene) -> None:
     """Operators' changes are effects only where something changes; responses count all topics."""
     await scene.register(MASTER, replace(OTHER, cluster_name="c2"))
@@ -183,22 +160,6 @@ async def test_connection_of_a_broker(scene: RouteScene) -> None:
     assert (after.connection_id, after.state, after.data_version) == (2, {"depth": 1}, DataVersion(2))
     await scene.close(2)
     assert live(scene, M).connection_id == 0
-    assert violations(scene.tables) == []
-
-
-@pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
-async def test_broker_falls_back_to_an_older_live_connection(
-    scene: RouteScene, silent_for: float, left: list[BrokerAddrInfo]
-) -> None:
-    """When a stranger's connection closes, the broker stays on its own one, if that was used within its expiry."""
-    await scene.register(MASTER, replace(MASTER, connection_id=5))
-    scene.pass_time(silent_for)
-    scene.manager.touch(M, 5)
-
-    await scene.close(5)
-
-    assert list(scene.tables.broker_live_table) == left
-    assert [live(scene, broker).connection_id for broker in left] == [1 for _ in left]
     assert violations(scene.tables) == []
 
 

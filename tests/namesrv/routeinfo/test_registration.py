@@ -23,7 +23,6 @@ from namesrv_remoting.requests import AccessClass
 from tests.support.route_builders import ROOMY, body, register, registration, rules, tables_of, topic
 from tests.support.route_model import facts_of
 from tests.support.steps import finished, steps_and_result
-from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1", ha_server_addr="m:2", enable_acting_master=True)
 SLAVE = registration("b1", 1, "s:1", ha_server_addr="s:2", enable_acting_master=True)
@@ -87,29 +86,6 @@ def test_rows_share_the_string_of_the_broker_name() -> None:
     names = [queues.broker_name for row in tables.topic_queue_table.values() for queues in row.queues]
     assert len(names) == 3
     assert {id(tables.broker_addr_table["b1"].broker_name)} == {*map(id, names)}
-
-
-@pytest.mark.parametrize(
-    ("known", "accepted"),
-    [
-        (replace(MASTER, body=body("t1", "t2", state_version=3)), from_another_address(state_version=3)),
-        (replace(MASTER, body=body("t1", "t2", data_version=None)), from_another_address(data_version=None)),
-        # state versions are compared between addresses only: a broker that lost its disk starts again
-        (replace(MASTER, body=body("t1", "t2", state_version=3)), MASTER),
-        (replace(MASTER, body=body("t1", "t2", state_version=3)), replace(from_another_address(), cluster_name="c2")),
-        (MASTER, registration("b1", 0, "m:1", "t3")),
-        (MASTER, replace(SLAVE, body=body())),
-        (native("t2", registration_seq=5), native("t1", registration_seq=5)),
-        # another process of the broker starts its own sequence
-        (native("t2", registration_seq=5), native("t1", agent_id="other", registration_seq=1)),
-    ],
-)
-def test_registrations_that_are_accepted(known: Registration, accepted: Registration) -> None:
-    """Each of these differs in one detail from a refused registration."""
-    tables = tables_of(known, accepted)
-
-    assert accepted.body.data_version == tables.broker_live_table[accepted.key].data_version
-    assert violations(tables) == []
 
 
 FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="team-a")

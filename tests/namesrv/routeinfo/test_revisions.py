@@ -33,32 +33,6 @@ class ChangingTopics:
         return self.revisions.changed(RowChanges(rows, [steps], made=[row], gone=[*gone]))
 
 
-def test_every_change_has_a_revision() -> None:
-    """Revisions count from 1; revision 0 is before any change."""
-    table = ChangingTopics()
-    revisions = table.revisions
-    assert (revisions.revision, revisions.last_change("a")) == (0, 0)
-    assert revisions.changed_since(TOPICS, 0) == []
-
-    assert [table.change({"a"}), revisions.everything_changed(), table.change({"b"}, {"c"})] == [1, 2, 3]
-    assert [revisions.revision, *map(revisions.last_change, TOPICS)] == [3, 1, 3, 3]
-
-
-@pytest.mark.parametrize("has_route", [True, False])
-@pytest.mark.parametrize(
-    ("since", "changed"), [(0, None), (1, None), (2, ["a", "b"]), (3, ["a"]), (4, []), (5, None), (-1, None)]
-)
-def test_changes_since_a_revision(since: int, changed: list[str] | None, *, has_route: bool) -> None:
-    """Changed topics are listed in the requested order; before a change of everything the result is None."""
-    table = ChangingTopics()
-    table.change({"a"})
-    table.revisions.everything_changed()
-    for topics in ({"b", "x"}, {"a", "y"}):
-        table.change(*((topics, ()) if has_route else ((), topics)))
-
-    assert table.revisions.changed_since(TOPICS, since) == changed
-
-
 def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
     """Removed topics are entered in chunks later, but count at once, and newer changes override them.
 
@@ -81,16 +55,6 @@ def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
     assert revisions._gone.keys() == CROWD
     assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= STEP_TOPICS
     assert steps_and_result(revisions.settle())[0] == 0
-
-
-def test_topics_with_routes_leave_the_removed_ones() -> None:
-    """Topics of a broker are entered when they are removed, and dropped when they have routes again."""
-    table = ChangingTopics()
-    for number in (2, 4, 6):
-        table.change(TOPICS)
-        assert not table.revisions._gone
-        table.change((), TOPICS)
-        assert dict.fromkeys(TOPICS, number) == table.revisions._gone
 
 
 def test_cancelled_settling_begins_again() -> None:

@@ -142,14 +142,3 @@ def test_oldest_responses_are_dropped_at_the_limit() -> None:
     assert (cache.encoded, next(reversed(tables.topic_queue_table))) == (100, "t99")
     assert (cache.ask("t99")["queueDatas"][0]["readQueueNums"], cache.encoded) == (99, 100)
     assert (cache.ask("t0")["queueDatas"][0]["readQueueNums"], cache.encoded) == (0, 101)
-
-
-def test_clear_empties_the_cache() -> None:
-    """A changed option may change every response, so the cache is cleared as a whole."""
-    cache = CountedCache(tables_of(registration("b1", 0, "m:1", zone_name="z1")))
-    cache.ask("t1")
-    cache.find_for("t1", "z1", None)
-
-    cache.clear()
-
-    assert (repr(cache), cache.held()) == ("<RouteCache [0 responses | 0 bytes]>", 0)

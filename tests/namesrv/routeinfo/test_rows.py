@@ -1,23 +1,17 @@
 """Shared rows of topics, and steps from row to row: the invariants of `namesrv.routeinfo.rows`."""
 
-from itertools import chain
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.routeinfo import rows
 from namesrv.routeinfo.rows import (
-    QueueStep,
     RowChanges,
     StepsOfRows,
     TopicRow,
     difference,
     place_in,
-    queue_step,
-    queues_in,
     queues_of,
-    renewal_of_rows,
     row_with,
     shared_steps,
 )
@@ -53,22 +47,6 @@ def test_difference_of_long_rows_is_short() -> None:
 # five topics at most, each with one of three rows or none, before and after
 row_numbers = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5)
 ROWS = (None, *(TopicRow((queue_data("b1", number),)) for number in (1, 2, 3)))
-
-
-@given(row_numbers)
-def test_each_topic_is_in_one_shared_step(numbers: list[tuple[int, int]]) -> None:
-    """A step has all topics with the same row before and after, in their order, and no other topic."""
-    topics = [f"t{number}" for number in range(len(numbers))]
-    befores, afters = ([ROWS[pair[side]] for pair in numbers] for side in (0, 1))
-
-    steps = shared_steps(topics, befores, afters)
-
-    pairs = [(id(step.before), id(step.after)) for step in steps]
-    assert len(set(pairs)) == len(pairs)
-    assert sorted(chain.from_iterable(step.topics for step in steps)) == topics
-    assert all(list(step.topics) == sorted(step.topics) for step in steps)
-    found = {topic: (step.before, step.after) for step in steps for topic in step.topics}
-    assert found == dict(zip(topics, zip(befores, afters, strict=True), strict=True))
 
 
 @given(row_numbers)
@@ -133,41 +111,3 @@ def test_number_of_known_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         sizes.append(repr(steps))
 
     assert sizes == [f"<StepsOfRows [{number} steps]>" for number in (1, 2, 0, 1)]
-
-
-def test_renewed_rows_have_the_same_queues() -> None:
-    """Topics that shared a row share the renewed one with the same queues; no row stays no row."""
-    renewal, row = renewal_of_rows(), TopicRow((queue_data("b1"),), revision=7)
-
-    after = renewal.after(row, None)
-
-    assert after is not row
-    assert after is renewal.after(row, None)
-    assert (queues_of(after), renewal.after(None, None)) == (row.queues, None)
-
-
-@given(rows_of_names, rows_of_names)
-def test_queue_step_has_the_changes_of_the_indexes(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
-    """A queue step has the added and removed brokers, and the change of the number of queues."""
-    names_before, names_after = ({queues.broker_name for queues in row} for row in (before, after))
-
-    step = queue_step(TopicRow(before), TopicRow(after) if after else None)
-
-    more = sum(queues.read_queue_nums for queues in after) - sum(queues.read_queue_nums for queues in before)
-    assert step == QueueStep(frozenset(names_after - names_before), frozenset(names_before - names_after), more)
-    assert queues_in(after) - queues_in(before) == more
-
-
-@given(rows_of_names, st.sampled_from("abcdefgh"), st.none() | st.integers(1, 2))
-def test_row_with_other_queues_stays_in_order(before: tuple[QueueData, ...], name: str, wanted: int | None) -> None:
-    """The queues of one broker are replaced, added or removed; an empty row is None, an unchanged one is the same."""
-    row = TopicRow(before) if before else None
-    queues = None if wanted is None else QueueData(name, wanted, 1, 6)
-
-    after = row_with(row, name, queues)
-
-    expected = {each.broker_name: each for each in before} | {name: queues}
-    left = tuple(expected[each] for each in sorted(expected) if expected[each] is not None)
-    assert queues_of(after) == left
-    assert (after is None) is (not left)
-    assert (after is row) is (left == before)

@@ -12,20 +12,13 @@ from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from tests.support.route_builders import apply, body, key, queue_data, register, registration, remove, tables_of
+from tests.support.route_builders import apply, key, queue_data, register, registration, remove, tables_of
 from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1")
 SLAVE = registration("b1", 1, "s:1")
 OTHER = registration("b2", 0, "o:1", "t2", "t3")
 MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1", epoch=1)
-
-
-def test_topics_with_the_same_queues_share_one_row() -> None:
-    """Topics of one broker with equal queues share one row."""
-    tables = tables_of(MASTER, replace(OTHER, body=body("t1", "t2")), SLAVE)
-
-    assert tables.topic_queue_table["t1"] is tables.topic_queue_table["t2"]
 
 
 def test_topic_has_one_string_for_all_brokers() -> None:
@@ -47,24 +40,6 @@ def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> No
 
     assert system_topics(tables) == (["b1", "b2", "c1"], "s:1")
     assert system_topics(RouteTables()) == ([], None)
-
-
-def test_last_broker_leaves_empty_tables() -> None:
-    """The removal of the last broker drops topics, group, cluster, filter servers, mappings and digest."""
-    tables = tables_of(
-        registration("b1", 0, "m:1", body=body("t1", "t2", filter_servers=("f:1",), mappings={"t1": MAPPING}))
-    )
-    tables.digests[key("m:1")] = b"digest"
-
-    remove(tables, key("m:1"))
-
-    empty = RouteTables()
-    # bounded leftovers, counters, and objects whose fields are compared
-    others = {"revisions", "names", "membership", "ownership_changes", "topics", "connections"}
-    for held, expected in ((tables, empty), (tables.topics, empty.topics), (tables.connections, empty.connections)):
-        for name, value in vars(held).items():
-            assert name in others or value == getattr(expected, name), name
-    assert violations(tables) == []
 
 
 @pytest.mark.parametrize(
@@ -114,23 +89,6 @@ def test_names_of_removed_topics_are_bounded() -> None:
         register(tables, registration("b9", 0, "x:1", *names))
         remove(tables, key("x:1"))
         assert len(tables.topics.names) <= 2 + SPARE_NAMES + len(names)
-    assert violations(tables) == []
-
-
-def test_removed_filter_servers_affect_the_topics_of_the_group() -> None:
-    """A slave's filter servers are in all routes of its group."""
-    tables = tables_of(MASTER, replace(SLAVE, body=body(filter_servers=("f:1",))))
-    changes = Changes(dropped=[key("s:1")], groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})})
-
-    assert apply(tables, changes).rows.keys() == {"t1", "t2"}
-
-
-def test_removal_of_an_unknown_broker_changes_nothing() -> None:
-    """A change that drops an unknown broker leaves the tables as they are."""
-    tables = tables_of(MASTER)
-    apply(tables, Changes(dropped=[key("unknown:1")]))
-
-    assert [key("m:1")] == list(tables.broker_live_table)
     assert violations(tables) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.rows import TopicRow, queues_in, row_with
+from namesrv.routeinfo.rows import queues_in, row_with
 from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
 from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo
 from tests.support.route_builders import queue_data
@@ -118,15 +118,3 @@ def test_moved_broker_renews_its_topics(moved: tuple[str, ...], renewed: set[str
     assert [row.queues for row in table.rows.values()] == [row.queues for row in before.values()]
     assert table.rows["t1"] is table.rows["t2"]
     assert repr(table) == "<TopicTable [3 topics | 3 routes | 3 queues]>"
-
-
-def test_renewal_ignores_unknown_topics() -> None:
-    """Names without a route get no row."""
-    table = TopicTable()
-    table.apply(finished(table.prepare({"t1": TopicRow((queue_data("a", 1),))}, {}, ())))
-    before = table.rows["t1"]
-
-    changes = table.renew(["t1", "unknown", "t1"])
-
-    assert list(changes.rows) == ["t1"]
-    assert table.rows["t1"] is changes.rows["t1"] is not before
