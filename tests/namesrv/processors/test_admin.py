@@ -137,26 +137,6 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     assert [queues] == (await peer.call(105, {"topic": "new"})).java_value["queueDatas"]
 
 
-@pytest.mark.parametrize(
-    ("spelling", "body", "reason"),
-    [
-        ("json", b"", None),
-        ("native", native({}), None),
-        ("binary", b'{"queueDatas":5}', "Expected `array | null`, got `int` - at `$.queueDatas`"),
-        ("native", b'{"queueDatas":[]}', "Expected `object`, got `int`"),
-    ],
-)
-async def test_topic_without_queues_changes_nothing(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str | None
-) -> None:
-    """A missing or empty list of queues gives success; a malformed body is refused with the reason."""
-    response = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
-
-    refused = (1, f"body of TopicRouteData cannot be read: {reason}")
-    assert ((0, None) if reason is None else refused) == response.outcome
-    assert server.events() == []
-
-
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """The lists have all topics, those of a cluster, names of clusters and brokers, or topics by their first flags."""
     for code in (206, 304, 311, 312, 313):

@@ -19,7 +19,6 @@ from tests.support.namesrv_peer import (
     native_registration,
     registration,
 )
-from tests.support.spelling import JSON, NATIVE
 from tests.support.table_invariants import violations
 
 
@@ -29,37 +28,6 @@ def is_empty(server: InProcess) -> bool:
     known = (tables.cluster_addr_table, tables.broker_addr_table, tables.broker_live_table, tables.topic_queue_table)
     assert violations(tables) == []
     return not any(known)
-
-
-async def test_registration_of_a_master_has_an_empty_response(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling
-) -> None:
-    """The response has neither fields nor body; a binary request is answered in JSON."""
-    response = await peer.register(MASTER, spelling=spelling)
-
-    assert response.outcome == (0, None)
-    assert (
-        response.serialize_type,
-        response.fields,
-        response.body,
-    ) == (NATIVE if spelling == "native" else JSON, {}, b"")
-    tables = server.namesrv.manager.tables
-    assert tables.cluster_addr_table == {"cluster-1": {"broker-a"}}
-    assert tables.broker_addr_table["broker-a"].broker_addrs == {0: "10.0.0.1:10911"}
-    assert tables.topic_queue_table.keys() == {"T", "U"}
-
-
-async def test_bytes_of_the_response_to_a_master(peer: NamesrvPeer) -> None:
-    """The response has an empty extFields object, as Java writes for a header class whose fields are all null."""
-    peer.send_request(103, MASTER.ext, registration("T", "U"))
-
-    received = await peer.receive_bytes()
-
-    header = (
-        b'{"code":0,"extFields":{},"flag":1,"language":"PYTHON","opaque":1,"serializeTypeCurrentRPC":"JSON",'
-        b'"version":479}'
-    )
-    assert struct.pack(">II", 4 + len(header), len(header)) + header == received
 
 
 async def test_registration_response_has_the_order_configuration(

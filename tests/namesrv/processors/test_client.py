@@ -16,7 +16,6 @@ from tests.support.namesrv_peer import (
     NamesrvPeer,
     Spelling,
     native,
-    native_registration,
     registration,
     topic_config,
 )
@@ -70,16 +69,6 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
     assert (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome == (1, "field topic is missing")
     if spelling != "binary":  # the binary header cannot tell empty from absent
         assert (await peer.call(105, {"topic": ""}, spelling=spelling)).outcome == (1, "field topic is empty")
-
-
-@pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_topic_may_have_any_name(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Topics may be named like JSON words or numbers, and with characters that need escapes."""
-    names = ["null", "true", "5", '"', "\\", "é", "\u4e3b\u9898", "\U0001f600", "a b", "{}"]
-    body = native_registration(*names) if spelling == "native" else registration(*names)
-    await peer.register(MASTER, body, spelling=spelling)
-    for name in names:
-        assert (await peer.call(105, {"topic": name}, spelling=spelling)).outcome == (0, None), name
 
 
 async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from namesrv import version
-from namesrv.processors import processors
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until
@@ -30,8 +29,6 @@ LIST_CONNECTIONS, LIST_BROKERS = RequestCode.LIST_CONNECTIONS, RequestCode.LIST_
 WHO_AM_I, LIST_SETTINGS = RequestCode.WHO_AM_I, RequestCode.LIST_SETTINGS
 LIST_KV_NAMESPACES = RequestCode.LIST_KV_NAMESPACES
 EXTENSIONS = [code for code, kind in REQUESTS.items() if kind.is_extension]
-# requests that have a body and no header fields
-WITH_A_BODY = [PULL_ROUTES, *(code for code in EXTENSIONS if REQUESTS[code].body and not REQUESTS[code].header)]
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
@@ -47,15 +44,6 @@ async def test_extensions_need_the_native_protocol(peer: NamesrvPeer, spelling: 
     for code in EXTENSIONS:
         response = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported but with serialize type 77") == response.outcome
-
-
-@pytest.mark.parametrize("code", WITH_A_BODY)
-async def test_malformed_body_is_refused(peer: NamesrvPeer, code: int) -> None:
-    """A body of a wrong type gets code 1 with the reason."""
-    response = await peer.call(code, None, b"[]", spelling="native")
-
-    assert response.code == 1
-    assert str(response.remark).endswith(" cannot be read: Expected `object`, got `int`")
 
 
 @pytest.mark.settings(nameserver_name="ns-1")
@@ -166,25 +154,6 @@ async def test_connections_are_listed(server: InProcess) -> None:
     assert [admin.address] == await peers("admin")
     assert len(await peers(None)) == 4
     assert await peers("stranger") == []
-
-
-async def test_role_follows_from_the_requests(server: InProcess) -> None:
-    """A route request makes a client of a tool, and a heartbeat makes a broker, on both paths."""
-    broker, fast, dispatched, known, unknown = [await server.connect() for _ in range(5)]
-    await broker.register(MASTER)
-    for peer, topic in ((fast, "T"), (dispatched, "absent")):
-        await peer.call(106)
-        assert server.connection_of(peer).peer.role == "admin"
-        await peer.call(105, {"topic": topic})
-        assert server.connection_of(peer).peer.role == "client"
-    await known.call(904, MASTER.ext)
-    await unknown.call(904, Broker("broker-z").ext)
-    assert [server.connection_of(one).peer.role for one in (known, unknown)] == ["broker", "broker"]
-
-    # watches have a class of their own in the metrics
-    _, kinds = processors(server.namesrv)
-    assert set(kinds.values()) == {"broker", "client", "admin", "watch"}
-    assert tuple(kinds[code] for code in (103, 105, 106, 20001)) == ("broker", "client", "admin", "watch")
 
 
 @pytest.mark.settings(proxy_protocol="optional")

@@ -1,23 +1,12 @@
 """Settings of a running server that an operator changes (318) and lists (319)."""
 
-import asyncio
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from namesrv.context import Namesrv
-from namesrv.processors.live_settings import apply_update
-from namesrv.server.controller import NamesrvController
 from namesrv.settings.apache_properties import JAVA_NAMES, translate
-from namesrv.settings.model import Settings
-from namesrv_remoting.bodies.properties import format_properties, parse_properties
-from namesrv_remoting.errors import ResponseError
+from namesrv_remoting.bodies.properties import parse_properties
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
 
@@ -33,54 +22,18 @@ ALLOWED = {
 }
 ON = ("return_order_topic_config_to_broker", "enable_topic_list", "enable_all_topic_list")
 DEFAULTS = {name: name in ON for name in ALLOWED.values()}
-BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
-TRUTH = {"true": True, "false": False}
 
 
-def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
-    """A NameServer without a listening socket."""
-    return NamesrvController(Settings(**{"data_dir": Path(data_dir), "admin_enabled": True, **overrides}))._build(
-        asyncio.ensure_future
-    )
+@pytest.mark.settings(admin_enabled=True)
+@pytest.mark.parametrize("key", ALLOWED)
+async def test_allowed_setting_changes_alone(server: InProcess, peer: NamesrvPeer, key: str) -> None:
+    """Each setting of the allow-list changes by its name in mqadmin, and no other one with it."""
+    name = ALLOWED[key]
+    value = not DEFAULTS[name]
 
+    assert (await peer.call(318, None, f"{key}={value}".encode())).outcome == (0, None)
 
-booleans = st.sampled_from(["true", "false", "TRUE", " False ", "True"])
-texts = st.one_of(st.sampled_from(["", "yes", "1", "0", "on", "null", "10000", "/tmp/x"]), st.text(max_size=5))
-unknown = st.sampled_from(["key", "order_message_enable", "ordermessageenable", "listen-port", "clusterTest", ""])
-
-
-@given(
-    allowed=st.dictionaries(st.sampled_from(sorted(ALLOWED)), booleans),
-    others=st.dictionaries(unknown, texts),
-    refused=st.one_of(
-        st.just({}),
-        st.dictionaries(st.sampled_from(sorted(set(JAVA_NAMES.values()) - set(ALLOWED))), booleans | texts, max_size=1),
-        st.dictionaries(st.sampled_from(BLACK_LIST), booleans | texts, max_size=1),
-        st.dictionaries(st.sampled_from(sorted(ALLOWED)), texts.filter(lambda text: text.strip().lower() not in TRUTH)),
-    ),
-    order=st.permutations(range(3)),
-)
-def test_exactly_the_allow_list_changes(
-    allowed: dict[str, str], others: dict[str, str], refused: dict[str, str], order: list[int]
-) -> None:
-    """Only allowed settings change, and none if one of the update is refused; unknown keys are ignored."""
-    parts = [allowed, others, refused]
-    properties: dict[str, str] = {}
-    for number in order:
-        properties |= parts[number]
-    properties |= refused
-    with TemporaryDirectory() as data_dir:
-        namesrv = stopped(data_dir)
-        before = dict(namesrv.settings)
-
-        with pytest.raises(ResponseError) if refused else nullcontext():
-            apply_update(namesrv, format_properties(properties).encode())
-
-        changed = {} if refused else {ALLOWED[key]: TRUTH[text.strip().lower()] for key, text in allowed.items()}
-        assert DEFAULTS | changed == asdict(namesrv.live)
-        assert dict(namesrv.settings) == before
-        # and no file was written
-        assert list(Path(data_dir).iterdir()) == []
+    assert asdict(server.namesrv.live) == DEFAULTS | {name: value}
 
 
 async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
@@ -150,18 +103,6 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
         # paths of files are not shown
         assert str(tmp_path) not in shown
         assert not [name for name in parse_properties(shown) if "Dir" in name or "Path" in name]
-
-
-def test_changed_and_unknown_settings_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A changed setting and an unknown key have a log line each; an unchanged setting has none."""
-    namesrv = stopped(tmp_path)
-
-    apply_update(namesrv, b"enableTopicList=false\nenableAllTopicList=true\nunknownKey=1")
-
-    assert [(record.msg, vars(record)["fields"]) for record in caplog.records] == [
-        ("setting_unknown", {"key": "unknownKey"}),
-        ("setting_changed", {"setting": "enable_topic_list", "value": False}),
-    ]
 
 
 @pytest.mark.settings(admin_enabled=True)

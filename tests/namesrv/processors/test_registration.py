@@ -4,7 +4,6 @@ Native registrations state what RocketMQ leaves open. Java's brokers send their 
 unchanged.
 """
 
-import zlib
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from namesrv_remoting.codes import STALE_FIELD
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
-    OTHER,
-    SLAVE,
     NamesrvPeer,
     Spelling,
     native_registration,
@@ -41,17 +38,6 @@ async def kinds(server: InProcess) -> list[str]:
     return found
 
 
-async def test_full_registration_with_one_topic_or_none(server: InProcess, peer: NamesrvPeer) -> None:
-    """A native registration of kind full is the whole table, with one topic or with an empty body."""
-    response = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
-    assert (*response.outcome, response.fields) == (0, None, {})
-    assert topics(server) == {"T"}
-
-    assert (await peer.register(MASTER, b"", spelling="native", **FULL)).code == 0
-    assert topics(server) == set()
-    assert MASTER.name in server.namesrv.manager.tables.broker_addr_table
-
-
 async def test_full_registration_drops_topics_and_a_delta_keeps_them(server: InProcess, peer: NamesrvPeer) -> None:
     """A delta adds, changes and deletes topics, and differs from a full registration with the same body."""
     await peer.register(MASTER, native_registration("S", "T", "U", "V"), spelling="native", **FULL)
@@ -67,16 +53,6 @@ async def test_full_registration_drops_topics_and_a_delta_keeps_them(server: InP
     assert await kinds(server) == ["full", "full", "delta", "full", "delta", "delta"]
 
 
-async def test_delta_that_does_not_match_gets_query_not_found(server: InProcess, peer: NamesrvPeer) -> None:
-    """A delta for another broker changes nothing; QUERY_NOT_FOUND asks for a full registration."""
-    await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
-
-    response = await peer.register(OTHER, native_registration("U"), spelling="native", **DELTA)
-
-    assert response.outcome == (22, "broker broker-b at 10.0.0.3:10911 is not registered")
-    assert topics(server) == {"T"}
-
-
 async def test_kind_is_ignored_in_other_serializations(server: InProcess, peer: NamesrvPeer) -> None:
     """A RocketMQ registration may be a part of the table, so it drops no topic with any kind."""
     await peer.register(MASTER, registration("T", "U"))
@@ -87,36 +63,6 @@ async def test_kind_is_ignored_in_other_serializations(server: InProcess, peer: 
     await peer.register(MASTER, registration("W", counter=3), kind="delta")
     assert topics(server) == {"T", "U", "V", "W"}
     assert await kinds(server) == ["full", "full", "full"]
-
-
-async def test_native_registration_may_be_compressed(server: InProcess, peer: NamesrvPeer) -> None:
-    """A compressed native body needs the field `compressed` in its header."""
-    body = zlib.compress(native_registration(*(f"topic-{n}" for n in range(1000))))
-    assert (await peer.register(MASTER, body, spelling="native", compressed="true", **FULL)).code == 0
-    assert len(topics(server)) == 1000
-    assert (await peer.register(MASTER, body, spelling="native", compressed="false", **FULL)).code == 1
-
-
-async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer: NamesrvPeer) -> None:
-    """Fields of a native header may be strings, integers or booleans."""
-    ext: dict[str, Any] = {"heartbeatTimeoutMillis": 10_000, "enableActingMaster": True, "registrationSeq": 1}
-    response = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
-
-    assert response.outcome == (0, None)
-    (live,) = server.namesrv.manager.tables.broker_live_table.values()
-    assert (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native) == (10.0, 1, "agent-1", True)
-
-
-async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
-    """An unchanged registration with the next sequence fences an older unregistration."""
-    for number in ("1", "2"):
-        await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=number)
-    assert await kinds(server) == ["full", "unchanged"]
-
-    stale = {**MASTER.ext, "agentId": "agent-1", "registrationSeq": "1"}
-    await peer.call(104, stale, spelling="native")
-
-    assert topics(server) == {"T"}
 
 
 async def test_unchanged_registration_counts_as_heartbeat(
@@ -134,20 +80,6 @@ async def test_unchanged_registration_counts_as_heartbeat(
     assert revision == server.namesrv.manager.revisions.revision
     await server.clock.advance(110)
     assert len(server.namesrv.manager.tables.broker_live_table) == 1
-
-
-async def test_unchanged_registration_of_a_slave_gets_the_current_master(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling
-) -> None:
-    """Each response to a slave has the address and HA address of the current master of its group."""
-    assert (await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)).fields == {}
-    await peer.register(MASTER, haServerAddr="ha", spelling=spelling)
-
-    for _ in range(2):
-        response = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
-        assert response.fields == {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"}
-    # processed in full once, because the group has changed
-    assert await kinds(server) == ["full", "full", "full", "unchanged"]
 
 
 @pytest.mark.parametrize(
@@ -189,14 +121,6 @@ async def test_refused_registration_is_not_remembered(server: InProcess, peer: N
         assert (await peer.register(MASTER, registration("T"))).code == 1
 
     assert await kinds(server) == []
-
-
-async def test_same_body_in_another_serialization_is_processed(server: InProcess, peer: NamesrvPeer) -> None:
-    """An empty body is valid in JSON and natively, and drops topics only natively."""
-    await peer.register(MASTER, b"", spelling="json")
-    await peer.register(MASTER, b"", spelling="native")
-
-    assert await kinds(server) == ["full", "full"]
 
 
 async def test_forged_sequence_does_not_lock_out_the_agent(server: InProcess, peer: NamesrvPeer) -> None:
