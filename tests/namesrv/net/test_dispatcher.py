@@ -15,7 +15,6 @@ from namesrv_remoting.errors import (
     OtherResponseError,
     QueryNotFoundError,
     SystemError_,
-    TopicNotExistError,
 )
 from tests.support import spelling
 from tests.support.fake_clock import FakeClock
@@ -141,13 +140,3 @@ async def test_cancelled_handler_sends_no_response() -> None:
     with pytest.raises(asyncio.CancelledError):
         await response_to(dispatcher)
     assert dispatcher.answered == {}
-
-
-async def test_responses_are_timed() -> None:
-    """Every response is timed, errors included; unknown codes share the number -1."""
-    timed: list[tuple[int, float]] = []
-    dispatcher = dispatcher_of(TopicNotExistError("no"), timed=lambda code, seconds: timed.append((code, seconds)))
-    for code in (KNOWN, 4711):
-        await response_to(dispatcher, code=code)
-
-    assert [code for code, seconds in timed if seconds > 0] == [KNOWN, -1]

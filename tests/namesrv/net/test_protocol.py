@@ -1,8 +1,6 @@
 """One connection answers all its requests, in any pieces."""
 
-import asyncio
 import logging
-from functools import partial
 
 import pytest
 
@@ -11,7 +9,7 @@ from namesrv.net.peer import Peer
 from namesrv.net.protocol import ServerConnection
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
-from tests.support.serving import ECHO, FAIL, Feed, Gate, Serving, every_feeding, serving
+from tests.support.serving import ECHO, FAIL, Feed, Gate, every_feeding, serving
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, binary_frame, cut, json_frame, native_frame
 
 SPELLINGS = {JSON: json_frame, BINARY: binary_frame, NATIVE: native_frame}
@@ -75,25 +73,6 @@ async def test_concurrent_requests_are_answered_out_of_order() -> None:
             gates[opaque].open()
             assert opaque == (await peer.receive()).opaque
         assert served.connection_of(peer).in_flight == 0
-
-
-async def test_pipelined_requests_yield_to_other_tasks() -> None:
-    """Eight requests whose handlers never wait run back to back; then other tasks run."""
-    turns: list[str] = []
-
-    async def note(request: Request) -> Reply:
-        turns.append("pipelined")
-        return Reply()
-
-    async with serving({10: note}) as served:
-        peer = await served.connect()
-        peer.send(b"".join(json_frame(10, opaque) for opaque in range(100)))
-        while turns.count("pipelined") < 100:
-            await asyncio.sleep(0)
-            turns.append("other")
-
-    first, last = turns.index("pipelined"), len(turns) - turns[::-1].index("pipelined")
-    assert turns[first:last].count("other") >= 12
 
 
 @every_feeding
@@ -164,39 +143,3 @@ async def test_fast_path_sees_every_frame_first(feed: Feed) -> None:
         assert {b"fast", b"dispatched", b"left", b"fast, too"} == bodies
         assert sent == fast_path.seen
         assert ((connection := served.connection_of(peer)).peer.requests, connection.peer.serialize_type) == (5, JSON)
-
-
-async def test_frames_in_separate_reads_are_answered() -> None:
-    """Frames in one or two reads are answered by the fast path or the dispatcher, and every byte is counted."""
-
-    def response(_: ServerConnection, frame: bytes) -> bytes | None:
-        return (
-            cut(JSON, b'{"code":0,"opaque":0}', b"fast") if b"known" in frame else b"" if b"silent" in frame else None
-        )
-
-    known, silent, new, long = (
-        SPELLINGS[JSON](ECHO, 1, None, body) for body in (b"known", b"silent", b"new", b"known" * 200)
-    )
-    async with serving(fast_path=response) as served:
-        peer = await served.connect()
-
-        async def ask(*pieces: bytes) -> bytes:
-            for piece in pieces:
-                before = served.server.bytes_received
-                peer.send(piece)
-                await until(partial(_is_received, served, before + len(piece)))
-            return (await peer.receive()).body
-
-        assert [
-            await ask(known),
-            await ask(silent, new),
-            await ask(long),
-            await ask(known[:20], known[20:]),
-        ] == [b"fast", b"new", b"fast", b"fast"]
-        connection = served.connection_of(peer)
-        assert (connection.peer.requests, connection.peer.serialize_type) == (5, JSON)
-        assert len(known + silent + new + long + known) == served.server.bytes_received
-
-
-def _is_received(served: Serving, size: int) -> bool:
-    return size == served.server.bytes_received

@@ -136,19 +136,6 @@ async def test_pipelined_frames_stay_undecoded() -> None:
     assert max(in_flight) <= 40 * 8
 
 
-async def test_pipelining_peer_that_reads_gets_every_response() -> None:
-    """The responses exceed the write buffer many times, and the peer is not closed, since it reads."""
-    async with serving(write_buffer_bytes=MEBIBYTE, fast_path=fast_response) as served:
-        peer = await served.connect()
-        asked = requests(2000)
-        peer.send(asked)
-
-        assert list(range(1, 2001)) == [(await peer.receive()).opaque for _ in range(2000)]
-        assert served.listener.refused == []
-        # bytes of a delayed request are counted once
-        assert len(asked) == served.server.bytes_received
-
-
 @pytest.mark.parametrize(
     ("asked", "fast"),
     # a late frame behind them does not keep the connection open

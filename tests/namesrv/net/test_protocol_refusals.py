@@ -10,7 +10,7 @@ import pytest
 from namesrv.net.protocol import ServerConnection
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer
-from tests.support.serving import ECHO, LARGE, Feed, Gate, byte_by_byte, serving, whole
+from tests.support.serving import ECHO, LARGE, Gate, serving
 from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, native_frame
 
 LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}
@@ -28,34 +28,10 @@ GARBAGE = {
     ),
 }
 
-every_garbage = pytest.mark.parametrize(
-    ("garbage", "reason", "message"), list(GARBAGE.values()), ids=[name.replace(" ", "-") for name in GARBAGE]
-)
-
-
-async def with_good_frames_after(peer: RawPeer, data: bytes) -> None:
-    """Send the data and good frames in one write."""
-    peer.send(data + json_frame(ECHO, 9) * 3)
-
 
 def pulls(connection: ServerConnection, frame: bytes) -> bytes | None:
     """A fast path that answers JSON route requests."""
     return cut(JSON, b'{"code":0,"opaque":0}') if b'"code":105' in frame else None
-
-
-@pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_after])
-@every_garbage
-async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason: str, message: str) -> None:
-    """Garbage gets no response, the listener reports the refusal once, and other connections go on."""
-    async with serving(**LIMITS) as served:
-        peer, other = await served.connect(), await served.connect()
-        await feed(peer, garbage)
-
-        assert await peer.at_end()
-        await until(lambda: served.listener.closed)
-        assert served.listener.refused == [(1, reason, message)]
-        assert served.listener.closed == [(1, "closed")]
-        assert (await other.ask(json_frame(ECHO))).opaque == 1
 
 
 @pytest.mark.parametrize(

@@ -47,31 +47,6 @@ def test_header_is_read(header: bytes, source: tuple[str, int] | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "stream", [b"\x00\x00\x00\x06\x00\x00\x00\x02{}", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"x"]
-)
-def test_stream_without_a_header_has_size_0(stream: bytes) -> None:
-    """The first byte that cannot begin a header decides, so that a frame never waits for twelve bytes."""
-    assert read(stream) == ProxyHeader(0, None)
-
-
-@pytest.mark.parametrize(
-    ("stream", "differs_at"), [(b"PROXX TCP4 ", 5), (b"\r\n\r\n\x00\r\nQUIX\n", 11), (b"POST /", 2)]
-)
-def test_first_different_byte_ends_the_wait_for_a_header(stream: bytes, differs_at: int) -> None:
-    """The reader waits only as long as the bytes may become a header."""
-    assert None is read_proxy_header(stream[: differs_at - 1])
-    assert read_proxy_header(stream[:differs_at]) == ProxyHeader(0, None)
-
-
-@pytest.mark.parametrize(
-    "stream", [b"", b"P", b"PROXY", b"PROXY TCP4 1.2.3.4 5.6.7.8 1111 2222\r", SIGNATURE, V2_TCP4[:-1]]
-)
-def test_incomplete_header_needs_more_bytes(stream: bytes) -> None:
-    """An incomplete header gives None."""
-    assert None is read_proxy_header(stream)
-
-
-@pytest.mark.parametrize(
     ("header", "error"),
     [
         (b"PROXY TCP4 1.2.3.4 5.6.7.8 1111\r\n", "version 1 line"),

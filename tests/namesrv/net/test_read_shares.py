@@ -65,24 +65,6 @@ async def test_connections_of_one_address_divide_its_share() -> None:
     assert max(counts[1:]) <= 256
 
 
-async def test_delayed_frames_are_answered_in_order() -> None:
-    """Requests are answered in order although some wait for the next iteration while further ones are read."""
-    seen: list[int] = []
-
-    async def note(request: Request) -> Reply:
-        seen.append(request.command.opaque or 0)
-        return Reply()
-
-    async with serving({10: note}) as served:
-        peer = await served.connect()
-        for begin in range(0, 2_000, 400):
-            peer.send(b"".join(json_frame(10, begin + number) for number in range(400)))
-            await asyncio.sleep(0)
-        answered = [(await peer.receive()).opaque for _ in range(2_000)]
-
-    assert seen == answered == list(range(2_000))
-
-
 async def test_bytes_after_garbage_use_the_read_share() -> None:
     """Until its last response is sent, a refused connection drops one read in each iteration."""
     async with serving(fast_path=answer_oneway) as served:

@@ -92,19 +92,6 @@ async def test_bodies_of_any_size_pass(ca: Authority, mode: str, size: int) -> N
         assert body == await echo(client_of(served, ca), body)
 
 
-async def test_permissive_mode_serves_tls_and_plain_text(ca: Authority) -> None:
-    """The first byte of a connection decides whether it is TLS."""
-    async with serving(tls=tls(ca, "permissive")) as served:
-        assert await echo(client_of(served, ca)) == b"hello"
-        assert await echo(client_of(served, None)) == b"hello"
-        assert served.server.tls.handshakes["TLSv1.3"] == 1
-        async with client_of(served, ca) as client:
-            await client.invoke(ECHO, timeout_seconds=10.0)
-            assert served.server.tls.open_connections == 1
-        await until(lambda: not served.server.connections)
-        assert served.server.tls.open_connections == 0
-
-
 @pytest.mark.parametrize(
     ("sent", "opaque"),
     [
@@ -622,17 +609,6 @@ async def test_proxy_header_does_not_extend_the_handshake(ca: Authority, iterati
         await served.clock.advance(2)
 
         assert served.listener.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
-
-
-async def test_handshake_deadline_of_0_seconds_is_off(ca: Authority) -> None:
-    """As for every other deadline, 0 means unlimited."""
-    async with serving(tls=tls(ca), tls_handshake_seconds=0) as served:
-        peer, side = await served.connect(), Side(trusting(ca))
-        await served.clock.advance(100)
-        peer.send(side.hello())
-        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
-
-        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
 
 
 def _wait(event: threading.Event) -> None:
