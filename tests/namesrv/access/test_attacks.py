@@ -1,4 +1,4 @@
-"""Requests of an account with narrowed rules; test_narrowed has any sequence of them."""
+"""Requests of an account with narrowed rules."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -65,11 +65,3 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
     assert (changed, min(changed, 20)) == (routes["topics"], len(routes["named"]))
     for each in routes["named"]:
         assert ([], min(queues, 10)) == (each["before"], len(each["after"]))
-
-
-def test_registration_without_a_change_has_no_line() -> None:
-    """A registration whose live entry and rows equal those before it has an empty line."""
-    again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
-    rows = [TopicRow((QueueData("b", 8, 8, 6),), revision) for revision in (1, 2)]
-    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 2, [[SharedStep(["T"], *rows)]]), again])
-    assert AuditLines("ns", "0a").line(Item(1.0, 1.0, change)) == b""

@@ -118,21 +118,6 @@ async def test_refusals_and_connections_name_the_account(server: InProcess, capl
     assert repr(guard) == "<AccessGuard [enforces | 3 accounts | 1 refused]>"
 
 
-@pytest.mark.parametrize(
-    ("bound", "reason"), [('networks = ["10.0.0.0/8"]', "network"), ("expires = 2001-01-01T00:00:00Z", "expired")]
-)
-async def test_refusal_names_the_account_outside_its_networks_or_expired(
-    server: InProcess, access: Path, bound: str, reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The log names the account although it is not valid here, so that an operator sees whose clients are refused."""
-    access.write_text(f"{BROKERS}{bound}\n")
-    await server.reloader(f"--access={access}").reload()
-
-    assert (await ask(await server.connect(), 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
-    [event] = logged(caplog, "access_refused")
-    assert ("brokers", reason) == (event["account"], event["reason"])
-
-
 async def test_log_lines_of_refusals_are_limited(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """The log has twenty refusals a second, then a line with the number of the others."""
     peer = await server.connect()
@@ -515,17 +500,6 @@ async def test_order_configuration_is_limited_to_permitted_topics(
     assert (response.outcome, response.value) == ((0, None), {"table": expected})
 
 
-@pytest.mark.settings(listen_host="0.0.0.0")
-async def test_reload_that_opens_the_server_logs_a_warning_once(
-    server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Two reloads to observe mode log `open_to_the_network` once."""
-    assert not logged(caplog, "open_to_the_network")
-    for _ in range(2):
-        await server.reloader(f"--access={access}", "--access-mode=observe").reload()
-    assert len(logged(caplog, "open_to_the_network")) == 1
-
-
 # -- start ------------------------------------------------------------------------------------------------------------
 
 
@@ -699,17 +673,6 @@ async def test_connections_of_strangers_do_not_displace_the_brokers_own(open_ser
 
     assert (await strangers[-2].register(USURPER)).code == NO_PERMISSION
     assert (await peer.register(BROKER)).code == 0
-
-
-@pytest.mark.settings(takeover="warn")
-async def test_warn_mode_reports_an_unregistration_by_a_stranger(open_server: InProcess) -> None:
-    """The server removes the broker and records the event with `refused` false."""
-    peer, other = await open_server.connect(), await open_server.connect()
-    await peer.register(BROKER)
-
-    assert (await other.call(104, BROKER.ext)).code == 0
-    assert [each["refused"] for each in open_server.events("takeover_attempted")] == [False]
-    assert not open_server.namesrv.manager.tables.broker_live_table
 
 
 @pytest.mark.settings(takeover="warn")

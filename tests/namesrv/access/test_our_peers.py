@@ -10,7 +10,7 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_client import RouteUnavailableError
 from namesrv_remoting.access import parse_access_file
-from tests.support.agents import brokers, queues, running
+from tests.support.agents import brokers, running
 from tests.support.fake_clock import passing
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.route_clients import INFO, PULL, request_count, route_client
@@ -37,29 +37,6 @@ async def guarded(tmp_path: Path) -> AsyncIterator[InProcess]:
     access.write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
         yield server
-
-
-def refusals(server: InProcess) -> dict[tuple[str, str, str], int]:
-    """Refused requests: class, reason, outcome -> count."""
-    guard = server.namesrv.guard
-    assert guard is not None
-    return dict(guard.refusals)
-
-
-@BOTH
-async def test_signing_agent_and_client_are_served(guarded: InProcess, protocol: str) -> None:
-    """The server refuses none of a registration, heartbeats, a changed topic, route requests and an unregistration."""
-    clock, where = guarded.clock, guarded.where
-    async with running(clock, where, protocol=protocol, **BROKER) as agent:
-        assert await agent.registered() == 1
-        before = guarded.heartbeats
-        await passing(clock, lambda: guarded.heartbeats >= before + 2)
-        async with route_client(clock, where, protocol=protocol, **READER) as client:
-            assert [broker.broker_name for broker in (await client.route("orders")).data.broker_datas] == ["broker-a"]
-        await agent.delete_topic("bills")
-        await passing(clock, lambda: protocol == "rocketmq" or queues(guarded, "bills") is None)
-    assert brokers(guarded) == {}
-    assert refusals(guarded) == {}
 
 
 @pytest.mark.parametrize(
