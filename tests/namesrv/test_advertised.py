@@ -1,6 +1,5 @@
 """Addresses that native brokers advertise for address views, in every response that has addresses of brokers."""
 
-import json
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -82,18 +81,6 @@ async def test_routes_have_the_address_that_the_broker_advertises(server: InProc
     assert await shown(inside, spelling) == {"0": MASTER.addr, "1": SLAVE.addr}
     assert await shown(outside, spelling) == {"0": "203.0.113.7:30911", "1": "203.0.113.7:30911"}
     assert await shown(partner, spelling) == {"0": "broker-a.partner.example.com:10911", "1": "203.0.113.8:10911"}
-
-
-async def test_clusters_and_member_groups_have_advertised_addresses(server: InProcess) -> None:
-    """106 and 901, as 105."""
-    outside = await server.connect(source="127.0.0.2")
-    await advertise(outside, MASTER)
-
-    clusters = json.loads((await outside.call(106)).body)
-    group = json.loads((await outside.call(901, {"clusterName": "cluster-1", "brokerName": "broker-a"})).body)
-
-    assert clusters["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {"0": "203.0.113.7:30911"}
-    assert group["brokerMemberGroup"]["brokerAddrs"] == {"0": "203.0.113.7:30911"}
 
 
 async def test_slave_gets_the_advertised_addresses_of_its_master(server: InProcess) -> None:

@@ -337,13 +337,6 @@ def test_damaged_file_is_set_aside(
     assert reason in vars(record)["fields"]["reason"]
 
 
-@given(st.binary(max_size=100))
-def test_random_bytes_are_damage(noise: bytes) -> None:
-    """Random bytes raise an error of damage, and no other exception."""
-    with pytest.raises((ValueError, RecursionError)):
-        decode(noise)
-
-
 def test_damaged_file_that_cannot_be_set_aside_ends_the_start(tmp_path: Path) -> None:
     """The start fails, because the first write would overwrite the damaged file."""
     path = tmp_path / ("k" * 250)

@@ -2,16 +2,9 @@
 
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import namesrv
-from namesrv import version
-
-
-def test_version_is_that_of_the_distribution() -> None:
-    """The version is that of the installed distribution."""
-    assert metadata.version("namesrv") == version()
 
 
 def test_version_without_a_distribution() -> None:

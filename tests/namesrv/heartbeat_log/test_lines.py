@@ -103,20 +103,6 @@ def test_routes_can_be_read_from_any_file(steps: list[tuple[str, Routes, Groups]
                 } == reader.routes[topic]
 
 
-def test_topics_with_the_same_difference_share_one_entry() -> None:
-    """The line has only what changed, once for all topics with the same change."""
-    lines = new_lines()
-    alone = dict.fromkeys(NAMES, frozenset({0}))
-    first = {"T": frozenset("a"), "U": frozenset("a"), "V": frozenset("ab")}
-    then = {"T": frozenset("ac"), "U": frozenset("ac"), "V": frozenset("bc")}
-    lines.line(at(published(1, ({}, alone), (first, alone))))
-    line = json.loads(lines.line(at(published(2, (first, alone), (then, alone)))))
-
-    c = {"name": "c", "master": True, "ids": [0]}
-    assert [{"topics": ["T", "U"], "set": [c]}, {"topics": ["V"], "set": [c], "unset": ["a"]}] == line["changes"]
-    assert (line["v"], line["revision"], line["event"]) == (2, 2, "route")
-
-
 @pytest.mark.parametrize("name", ["\x9b2J", "\u202etxt", "a\u2028b", "\ud800", "\x1b[2J\x7f", "名前", "\U000e0001"])
 def test_names_are_written_as_printable_ascii(name: str) -> None:
     """Any name of a peer is one line of printable ASCII, which decodes to the same name."""

@@ -123,25 +123,6 @@ async def test_late_event_loop_has_a_line(tmp_path: Path) -> None:
     assert only(late, "mono_ms", "late_ms") == [START_MS + 60_500, 59_500]
 
 
-async def test_route_line_lists_the_brokers(tmp_path: Path) -> None:
-    """A route line has the brokers in order with their ids, or none, and the revision of the change."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER, registration("T", "U"))
-        await peer.register(SLAVE, registration("T", "U"))
-        await peer.call(UNREGISTER, BROKER.ext)
-        await peer.call(UNREGISTER, SLAVE.ext)
-    routes = [line for line in by_topic(log_of(tmp_path), "route") if line["topic"] == "T"]
-
-    assert [line["brokers"] for line in routes] == [
-        [{"name": "broker-a", "master": True, "ids": [0]}],
-        [{"name": "broker-a", "master": True, "ids": [0, 1]}],
-        [{"name": "broker-a", "master": False, "ids": [1]}],
-        [],
-    ]
-    assert sorted({line["revision"] for line in routes}) == [line["revision"] for line in routes]
-
-
 async def test_size_of_route_lines_is_linear_in_brokers(tmp_path: Path) -> None:
     """Each registration writes only its own change, not all brokers of the topic."""
     async with namesrv_in_process(tmp_path) as server:
@@ -259,32 +240,6 @@ async def test_pulls_are_counted_by_the_revision_that_was_served(tmp_path: Path)
 
     first, second = (line["revision"] for line in by_topic(lines, "route") if line["topic"] == "T")
     assert [(first, 1), (second, 2)] == [(line["revision"], line["count"]) for line in by_topic(lines, "pulls")]
-
-
-async def test_empty_directory_turns_the_log_off(tmp_path: Path) -> None:
-    """An empty `heartbeat_log_dir` starts no log and writes no file."""
-    async with namesrv_in_process(tmp_path, heartbeat_log_dir="") as server:
-        peer = await server.connect()
-        await peer.register(BROKER)
-        assert await pull(peer, "T") == 0
-
-        assert server.namesrv.heartbeat_log is None
-    assert not (tmp_path / "heartbeats").exists()
-
-
-async def test_served_topics_share_the_strings_of_the_tables(tmp_path: Path) -> None:
-    """Connections record served topics by the tables' own strings, since a client may pull hundreds of thousands."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER)
-        # the dispatcher answers the first request
-        for _ in range(2):
-            await pull(peer, "T")
-        (connection,) = server.namesrv.connections.values()
-        own = server.namesrv.manager.tables.topics.names["T"]
-
-        assert [own] == list(connection.peer.served)
-        assert own is next(iter(connection.peer.served))
 
 
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

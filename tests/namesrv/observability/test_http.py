@@ -91,18 +91,6 @@ async def read_response(peer: RawPeer) -> tuple[bytes, bytes]:
     return lines[0], await peer.reader.readexactly(length)
 
 
-async def test_connection_is_kept_alive() -> None:
-    """A connection serves one request after another; it is closed after the first of several pipelined requests."""
-    async with serving() as site:
-        peer = await site.connect()
-        for query in (b"1", b"2"):
-            peer.send(b"GET /page?" + query + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (b"HTTP/1.1 200 OK", b"page " + query + b"\n") == await read_response(peer)
-        peer.send(b"".join(b"GET /page?%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(3, 6)))
-        assert (await read_response(peer))[1] == b"page 3\n"
-        assert await peer.at_end()
-
-
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -125,20 +113,6 @@ async def test_error_statuses(request_: bytes, status: bytes, caplog: pytest.Log
     # faulty requests are counted, and only a bug of the server is logged
     assert [bool(caplog.records)] == [b"bug" in request_]
     assert bool(site.counts) == (b"400" in status)
-
-
-async def test_garbage_after_a_request_logs_no_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The garbage arrives while the response to the request before it is in work."""
-    async with serving() as site:
-        peer = await site.connect()
-        peer.send(b"GET /wait?1 HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: site.requested)
-        peer.send(b"\x00" * 20_000)
-        site.go.set()
-        await peer.reader.read()
-    assert caplog.records == []
 
 
 async def test_slow_request_is_closed() -> None:

@@ -11,7 +11,6 @@ from typing import TypeVar
 import pytest
 
 from namesrv import version
-from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import count_brokers, count_connections, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
 from tests.support.fake_clock import until
@@ -310,17 +309,6 @@ async def test_age_and_size_of_the_snapshot(tmp_path: Path) -> None:
         assert _snapshot(await scrape(server))[0] == 20.0
 
 
-async def test_metrics_of_the_heartbeat_log(tmp_path: Path) -> None:
-    """Queue and losses are exported only when the server has a heartbeat log."""
-    async with namesrv_in_process(tmp_path / "with", heartbeat_log_dir=str(tmp_path / "log")) as server:
-        assert isinstance(server.namesrv.heartbeat_log, HeartbeatLog)
-        metrics = await scrape(server)
-        names = {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total", "nameserver_log_lines_lost_total"}
-        assert names <= metrics.names
-    async with namesrv_in_process(tmp_path / "without", heartbeat_log_dir="") as server:
-        assert [name for name in (await scrape(server)).names if "eventlog" in name] == []
-
-
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_http_requests_by_path_and_status(server: InProcess) -> None:
     """HTTP requests are counted by path and status; unknown paths are counted together."""
@@ -362,18 +350,6 @@ async def test_scrape_yields_to_the_loop(server: InProcess) -> None:
     assert metrics("nameserver_table_bytes") == 1000 * 2048 + 1000 * 600
     assert (brokers["live"], connections["json", "broker"]) == (1000, 100)
     assert max(of_brokers, of_connections) < MAX_CALLS
-
-
-async def test_requests_are_answered_during_a_scrape(server: InProcess, peer: NamesrvPeer) -> None:
-    """A scrape yields to the event loop between metric families, so requests are answered meanwhile."""
-    await peer.register(Broker())
-    work = asyncio.ensure_future(exposition(server.namesrv, server.controller.server))
-    answered = 0
-    while not work.done():
-        await peer.call(105, {"topic": "T"})
-        answered += 1
-
-    assert answered > 10
 
 
 async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:

@@ -2,30 +2,15 @@
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 
 import pytest
 
 from namesrv.observability.pages import FRESH_SECONDS, liveness, readiness
-from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from tests.support.http_peer import Scrape, ask
+from tests.support.http_peer import Scrape
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
 from tests.support.raw_peer import RawPeer
-
-
-@pytest.mark.parametrize(
-    ("query", "lines"),
-    [("", 1), ("?verbose", 6), ("?verbose=1", 6), ("?x&verbose", 6), ("?verbos", 1), ("?x=verbose", 1)],
-)
-@pytest.mark.settings(http_listen="127.0.0.1:0")
-async def test_verbose_query_parameter(server: InProcess, query: str, lines: int) -> None:
-    """`verbose` counts with or without a value, alone or among other parameters."""
-    (address,) = server.controller.http_addresses
-    response = await asyncio.to_thread(ask, address, f"/readyz{query}")
-
-    assert (response.status, response.text.count("\n")) == (200, lines)
 
 
 @pytest.mark.parametrize(
@@ -100,22 +85,6 @@ async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> No
     addresses, server.namesrv.addresses = server.namesrv.addresses, []
     assert [str(check) for check in readiness(server.namesrv) if not check.is_ok] == ["[-] listening: not yet"]
     server.namesrv.addresses = addresses
-
-
-async def test_http_port_closes_with_the_server(tmp_path: Path) -> None:
-    """A stopped server frees its HTTP port and stops measuring lag."""
-    async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:
-        ((host, port),) = server.controller.http_addresses
-    with pytest.raises(ConnectionError):
-        await asyncio.to_thread(ask, (host, port), "/livez")
-    lag = server.namesrv.counters.lag
-    before = lag.count
-    time.sleep(LAG_INTERVAL_SECONDS)
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert lag.count == before
-    async with namesrv_in_process(tmp_path / "2", http_listen=f"{host}:{port}"):
-        assert (await asyncio.to_thread(ask, (host, port), "/livez")).status == 200
 
 
 @pytest.mark.parametrize("iterations", [5, 20, 40])

@@ -107,25 +107,6 @@ async def test_fenced_removals_and_smallest_ids_are_logged(server: InProcess, ca
 
 
 @pytest.mark.settings(admin_enabled=True)
-async def test_log_shows_the_reason_of_a_changed_write_permission(
-    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Log and recent events have the reason of a removed and of a restored write permission."""
-    caplog.set_level(logging.INFO)
-    await peer.register(BROKER, native_registration("T"), spelling="native")
-    await peer.call(205, {"brokerName": BROKER.name})
-    await peer.call(104, BROKER.ext)
-
-    shown = logged(caplog, "write_permission_changed")
-
-    assert shown == [
-        {"broker_name": "broker-a", "removed": True, "reason": "operator"},
-        {"broker_name": "broker-a", "removed": False, "reason": "unregistered"},
-    ]
-    assert remembered(server).count("write_permission") == 2
-
-
-@pytest.mark.settings(admin_enabled=True)
 async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer: NamesrvPeer) -> None:
     """A route event names twenty topics and counts all; one for a changed setting has neither topics nor broker."""
     names = [f"topic-{n}" for n in range(50)]

@@ -5,8 +5,6 @@ import re
 import pytest
 
 from namesrv.settings.apache_properties import Translation, as_properties, translate
-from namesrv.settings.model import Settings
-from namesrv_remoting.bodies.properties import parse_properties
 
 # Apache's server writes every key that it has on UPDATE_NAMESRV_CONFIG
 FULL_FILE = dict(
@@ -63,29 +61,6 @@ def test_full_file_is_accepted() -> None:
     assert without_effect[0].startswith("file f, clientRequestThreadPoolNums, clientRequestThreadPoolQueueCapacity, ")
     assert without_effect[0].endswith(f", unRegisterBrokerQueueCapacity have no effect: {threads}")
     assert not [line for line in translation.warnings if "unknown" in line]
-
-
-# keys that NettyClientConfig and ControllerConfig of 4.2 to 5.5 read from this file, or that operators put there
-OTHERS_KEYS = """
-    channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
-    clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
-    clientSocketSndBufSize clientWorkerThreads connectTimeoutMillis disableCallbackExecutor disableNettyWorkerGroup
-    enableReconnectForGoAway enableTransparentRetry maxReconnectIntervalTimeSeconds scanAvailableNameSrv
-    socksProxyConfig useTLS
-    controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerRequestThreadPoolQueueCapacity
-    controllerStorePath controllerThreadPoolNums controllerType electMasterMaxRetryCount enableElectUncleanMaster
-    mappedFileSize metricsExporterType metricsPromExporterPort notifyBrokerRoleChanged processReadEvent
-    scanInactiveMasterInterval jRaftGroupId jRaftServerId
-    namesrvAddr nsAddr nsaddr rocketmq.namesrv.addr rocketmqHome
-"""
-
-
-@pytest.mark.parametrize("key", OTHERS_KEYS.split())
-def test_key_of_apache_without_effect_has_a_reason(key: str) -> None:
-    """A key of Apache's server or clients without effect here has a reason of its own, not "unknown key"."""
-    (warning,) = translate({key: "1"}, "file f").warnings
-
-    assert re.fullmatch(rf"file f, {re.escape(key)} has no effect: .+", warning)
 
 
 @pytest.mark.parametrize(
@@ -159,13 +134,3 @@ def test_settings_as_properties() -> None:
         "scanNotActiveBrokerInterval=2500\n"
         "shutdownWaitTimeSeconds=5\n"
     )
-
-
-def test_written_properties_can_be_loaded() -> None:
-    """The response to GET_NAMESRV_CONFIG, saved to a file, gives another server the same settings."""
-    settings = Settings(drain_seconds=0, wait_for_service_seconds=0.5, scan_interval_seconds=2.5, listen_host="::1")
-
-    translation = translate(parse_properties(as_properties(settings.model_dump())), "file f")
-
-    assert (translation.problems, translation.warnings) == ([], [])
-    assert settings == Settings.model_validate(values(translation))

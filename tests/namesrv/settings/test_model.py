@@ -15,21 +15,6 @@ def settings(**values: object) -> Settings:
     return Settings.model_validate(values)
 
 
-def test_model_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model does not read the environment itself, so every value has an origin."""
-    monkeypatch.setenv("NAMESRV_LISTEN_PORT", "1")
-
-    assert Settings().listen_port == 9876
-
-
-def test_settings_cannot_be_changed_or_misspelt() -> None:
-    """Settings are immutable, and an unknown name is an error."""
-    with pytest.raises(ValidationError, match="frozen"):
-        Settings().listen_port = 1
-    with pytest.raises(ValidationError, match="listn_port"):
-        settings(listn_port=1)
-
-
 @pytest.mark.parametrize("setting", [setting for setting in SETTINGS.values() if setting.kind in {int, float}])
 def test_every_number_has_a_range_that_includes_its_ends(setting: Setting) -> None:
     """Both ends of a range are allowed, and the next values beyond are refused."""
@@ -124,18 +109,6 @@ def test_invalid_values_are_refused(name: str, value: object, wrong: str) -> Non
     """A value that cannot be bound, opened or counted is refused, and no name leads to another directory."""
     with pytest.raises(ValidationError, match=wrong):
         settings(**{name: value})
-
-
-@pytest.mark.parametrize("name", ["n", "ns-1.example_org", "A" * 64])
-def test_nameserver_name_can_be_part_of_a_file_name(name: str) -> None:
-    """A name consists of letters, digits, dots, dashes and underscores."""
-    assert settings(nameserver_name=name).nameserver_name == name
-
-
-@pytest.mark.parametrize("value", ["JSON", "Json", "json"])
-def test_words_are_accepted_in_any_case(value: str) -> None:
-    """Levels and modes may be written in capitals, as Apache's tools do."""
-    assert settings(log_format=value).log_format == "json"
 
 
 @pytest.mark.parametrize(

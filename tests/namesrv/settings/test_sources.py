@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from namesrv.settings import sources
 from namesrv.settings.catalog import SETTINGS, Setting
-from namesrv.settings.flags import Action, parse
+from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, SettingsError, config_table
 
@@ -189,30 +189,6 @@ def test_unreadable_files_are_refused(tmp_path: Path, flag: str) -> None:
     assert [f"{latin}: is not UTF-8 at byte 5"] == problems([flag, str(latin)])
 
 
-def test_byte_order_mark_is_skipped(toml_file: Path) -> None:
-    """A TOML file may begin with a byte order mark."""
-    toml_file.write_bytes(b"\xef\xbb\xbflisten_port = 5")
-
-    assert load(["--config", str(toml_file)]).settings.listen_port == 5
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a=\\u1", "{file}: malformed \\uxxxx escape '\\\\u1'"),
-        (
-            "scanNotActiveBrokerInterval=5",
-            "scan-interval-seconds: 0.005 is not between 0.1 and 3600 (from file {file}, scanNotActiveBrokerInterval)",
-        ),
-    ],
-)
-def test_wrong_properties_are_refused(properties_file: Path, text: str, problem: str) -> None:
-    """The problem has the file and Apache's key, with milliseconds converted to seconds."""
-    properties_file.write_text(text)
-
-    assert [problem.replace("{file}", str(properties_file))] == problems(["-c", str(properties_file)])
-
-
 def test_all_problems_are_reported_at_once(toml_file: Path) -> None:
     """The problems of all sources are reported by one start."""
     toml_file.write_text("nonsense = 1\nlisten_port = 'x'\n")
@@ -262,15 +238,6 @@ def test_printed_configuration_can_be_loaded(tmp_path: Path) -> None:
     table = config_table(loaded)
     assert list(SETTINGS) == [line.split()[0] for line in table.splitlines()]
     assert loaded.settings == Settings(**tomllib.loads(table))
-
-
-def test_flags_select_an_action() -> None:
-    """The flags that select another action than running the server."""
-    asked = {"print-config": Action.PRINT_CONFIG, "check-config": Action.CHECK_CONFIG, "version": Action.VERSION}
-    asked |= {"help": Action.HELP}
-
-    assert list(asked.values()) == [parse([f"--{name}"]).action for name in asked]
-    assert [parse(argv).action for argv in ([], ["-p"], ["-h"])] == [Action.RUN, Action.PRINT_CONFIG, Action.HELP]
 
 
 def problems_or_none(argv: list[str], environ: dict[str, str]) -> tuple[str, ...]:

@@ -57,18 +57,6 @@ def test_apache_tls_properties(tmp_path: Path, lines: list[str], argv: list[str]
 
 
 @pytest.mark.usefixtures("ca")
-def test_tls_keys_without_effect_have_a_warning(tmp_path: Path) -> None:
-    """Each key without effect has a warning with the reason."""
-    lines = ("tls.test.mode.enable=true", "tls.server.authClient=false", "tls.client.certPath=x", "tls.nonsense=1")
-    warnings = "\n".join(loaded("--tls-properties", properties(tmp_path, *lines)).warnings)
-
-    assert "tls.test.mode.enable has no effect: this server has no built-in certificate for tests" in warnings
-    assert "tls.server.authClient has no effect: certificates of clients are always verified" in warnings
-    assert "tls.client.certPath has no effect: this server does not connect to brokers" in warnings
-    assert "unknown keys: tls.nonsense" in warnings
-
-
-@pytest.mark.usefixtures("ca")
 def test_passphrase_is_never_shown(tmp_path: Path) -> None:
     """The passphrase is neither in the output of --print-config nor in the response with the settings."""
     found = loaded("--tls-properties", properties(tmp_path))

@@ -48,21 +48,6 @@ def test_sealed_file_of_another_kind_is_refused(content: bytes, reason: str) -> 
         decode(seal(json.loads(content)))
 
 
-def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
-    """A saved snapshot is loaded unchanged, and leftovers of an interrupted save are removed."""
-    (tmp_path / ".snapshot.json.0123456789abcdef.tmp").touch()
-    save(tmp_path / "snapshot.json", SMALL)
-
-    assert load(tmp_path / "snapshot.json") == SMALL
-    assert list(tmp_path.iterdir()) == [tmp_path / "snapshot.json"]
-
-
-def test_missing_file_is_an_empty_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a file, as at the first start, the server starts without a snapshot and without a warning."""
-    assert load(tmp_path / "snapshot.json") is None
-    assert caplog.records == []
-
-
 def test_unreadable_file_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A directory in place of the file is logged, and the server starts without a snapshot."""
     (tmp_path / "snapshot.json").mkdir()
