@@ -1,8 +1,5 @@
 """Access classes of request codes, and the grants and errors of access files."""
 
-import contextlib
-import json
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -147,31 +144,6 @@ def test_whole_class_grants_every_request_in_it(rules: list[Rule], needed: Permi
         assert account.may(needed)
 
 
-def _toml(rule: Rule) -> str:
-    members = {"access": str(rule.access_class)} | {name: list(each.texts) for name, each in rule.narrowed.items()}
-    return "{" + ", ".join(f"{name} = {json.dumps(value)}" for name, value in members.items()) + "}"
-
-
-def _may(rules: Iterable[str], needed: Permission) -> bool:
-    """The verdict of a file with these rules; rules of another account do not count."""
-    other = '[accounts.other]\nnetworks = ["::/0"]\nmay = ["admin-read", "admin-write", "broker-control", "route-read"]'
-    text = f'[accounts.a]\nsecrets = ["{SECRET}"]\nmay = [{", ".join(rules)}]\n{other}'
-    return parse_access_file(text).accounts["a"].may(needed)
-
-
-@given(st.lists(RULES, max_size=3), PERMISSIONS)
-def test_rules_of_a_file_do_not_combine(rules: list[Rule], needed: Permission) -> None:
-    """The same holds for rules in a file; a file with rules that can never grant anything is refused."""
-    written = []
-    for rule in rules:
-        with contextlib.suppress(FileError):
-            _may([_toml(rule)], needed)
-            written.append(_toml(rule))
-    expected = _may((), needed) or any(_may((each,), needed) for each in written)
-
-    assert {_may(order, needed) for order in permutations(written)} == {expected}
-
-
 @given(st.permutations(FILE.split("\n\n")))
 def test_order_of_accounts_does_not_matter(parts: list[str]) -> None:
     """A file with reordered accounts identifies the same accounts."""
@@ -205,15 +177,6 @@ def test_accounts_have_keys_certificates_networks_and_expiry() -> None:
     end = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
     assert (brokers.is_expired(end - 1), brokers.is_expired(end)) == (False, True)
     assert brokers.classes == ["route-read", "broker-control"]
-
-
-def test_certificate_with_names_of_two_accounts_has_no_account() -> None:
-    """Otherwise the account would depend on the order of the certificate's names."""
-    accounts = "".join(f'[accounts.{name}]\ncertificates = ["{name}"]\nmay = ["route-read"]\n' for name in "ab")
-    access = parse_access_file(accounts)
-
-    assert _name(access.of_certificate(("a",))) == "a"
-    assert access.of_certificate(("a", "b")) is None
 
 
 @pytest.mark.parametrize(

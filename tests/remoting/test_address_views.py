@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_remoting.address_views import AddressView, BrokerIdentity, Viewer, parse_address_views
+from namesrv_remoting.address_views import AddressView, BrokerIdentity, parse_address_views
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.typed_toml import FileError
@@ -55,26 +55,6 @@ def nothing(broker: BrokerIdentity, address: str) -> AdvertisedAddresses:
 def view(name: str) -> AddressView:
     """A view of the file."""
     return next(view for view in parse_address_views(FILE).views if view.name == name)
-
-
-@pytest.mark.parametrize(
-    ("viewer", "name"),
-    [
-        (Viewer("203.0.113.9"), "outside"),
-        (Viewer("::ffff:203.0.113.9"), "outside"),
-        (Viewer("2001:db8::7"), "outside"),
-        (Viewer("203.0.113.9", "partner-1"), "partner"),
-        (Viewer("10.0.0.9", "other", ("press.factory.example.com",)), "factory"),
-        (Viewer("10.0.0.9", "other", ("factory.example.com",)), None),
-        (Viewer("10.0.0.9", listener="balancer-2"), "balanced"),
-        (Viewer("not an address"), None),
-    ],
-)
-def test_first_view_for_a_peer_counts(viewer: Viewer, name: str | None) -> None:
-    """A peer without a view gets the registered addresses."""
-    found = parse_address_views(FILE).view_of(viewer)
-
-    assert (None if found is None else found.name) == name
 
 
 @pytest.mark.parametrize(

@@ -88,17 +88,6 @@ def test_largest_frame_length_is_accepted() -> None:
     assert [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames] == [(0, b"{}", 16_777_206)]
 
 
-def test_limits_are_configurable() -> None:
-    """A frame of 19 bytes passes a limit of 19 and not one of 18; a header of 12 bytes likewise."""
-    frame = b"\x00\x00\x00\x0f\x00\x00\x00\x0b" + b'{"code":1} '
-    taken = Fed([Frame(0, b'{"code":1} ', b"")], None)
-
-    assert taken == feed(frame, max_frame_bytes=19)
-    assert feed(frame, max_frame_bytes=18) == Fed([], "frame of 19 bytes, limit 18")
-    assert taken == feed(frame, max_frame_bytes=4096, max_header_bytes=11)
-    assert feed(frame, max_frame_bytes=4096, max_header_bytes=10) == Fed([], "header of 11 bytes, limit 10")
-
-
 def test_reader_knows_whether_it_is_inside_a_frame() -> None:
     """True from the first byte of a frame to its last; the whole-frame deadline depends on it."""
     reader = FrameReader()
@@ -123,14 +112,6 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
 def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expected: bytes) -> None:
     """The frame is big endian."""
     assert encode_frame(serialize_type, header, body) == expected
-
-
-@pytest.mark.parametrize(
-    ("serialize_type", "header_bytes", "word"), [(0, 261, b"\x00\x00\x01\x05"), (1, 16_777_215, b"\x01\xff\xff\xff")]
-)
-def test_type_and_header_length_share_a_word(serialize_type: int, header_bytes: int, word: bytes) -> None:
-    """RemotingCommandTest: JSON 261 is 00 00 01 05, ROCKETMQ 16777215 is 01 FF FF FF."""
-    assert encode_frame(serialize_type, bytes(header_bytes), max_frame_bytes=1 << 25)[4:8] == word
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from namesrv_remoting import headers
 from namesrv_remoting.errors import BadRequestError
-from tests.support.commands import EXT_FIELDS, INT32, TEXT
 
 
 class Header(headers.ExtHeader, frozen=True, kw_only=True):
@@ -116,30 +113,6 @@ def test_typed_values_become_ext_fields(header: headers.ExtHeader, ext_fields: d
     assert header.to_ext() == ext_fields
 
 
-@given(
-    broker_name=TEXT.filter(bool),
-    topic_count=INT32,
-    counter=st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
-    percent=st.integers(0, 100),
-    enable_order=st.booleans(),
-    zone_name=st.none() | TEXT,
-)
-def test_round_trip(**fields: object) -> None:
-    """A written header is read back."""
-    header = Header(**fields)  # type: ignore[arg-type]  # of the types that are drawn
-
-    assert header == Header.from_ext(header.to_ext())
-
-
-@given(EXT_FIELDS | st.fixed_dictionaries({"brokerName": TEXT, "topicCount": TEXT}, optional={"enableOrder": TEXT}))
-def test_no_ext_fields_break_the_reader(ext_fields: dict[str, str]) -> None:
-    """Reading returns a header or an error that names a field."""
-    try:
-        Header.from_ext(ext_fields)
-    except BadRequestError as error:
-        assert (error.remark or "").startswith("field ")  # noqa: PT017 - both outcomes are right
-
-
 @pytest.mark.parametrize(
     ("header", "fields"),
     [
@@ -215,11 +188,3 @@ def test_fields_of_a_request(header: type[headers.ExtHeader], fields: dict[str, 
     found = header.from_ext(fields)
 
     assert {name: getattr(found, name) for name in expected} == expected
-
-
-def test_headers_are_values() -> None:
-    """A header is immutable."""
-    header = headers.GetRouteInfoRequestHeader(topic="T")
-
-    with pytest.raises(AttributeError):
-        header.topic = "U"  # type: ignore[misc]  # on purpose

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.zones import ZoneFallback, ZoneStep, in_zones, read_zone_fallback
+from namesrv_remoting.zones import ZoneStep, in_zones, read_zone_fallback
 from tests.support.route_clients import group, queues
 
 
@@ -59,18 +59,6 @@ def test_route_has_the_brokers_of_the_first_zones_that_have_enough(
 
     assert [data.broker_name for data in found.route.broker_datas] == [f"broker-{letter}" for letter in names]
     assert found.steps == [ZoneStep(*step) for step in steps]
-
-
-def test_zone_with_only_a_slave_spills_over() -> None:
-    """The slave stays in the route, as with Apache's server, but it counts as no master."""
-    route = TopicRouteData(
-        [group("broker-a", 1, zone="a"), group("broker-b", zone="b")], [queues("broker-a"), queues("broker-b")]
-    )
-
-    found = ZoneFallback(is_on=True).route(route, "a")
-
-    assert found.steps == [ZoneStep("a", 0, 0), ZoneStep("", 1, 4)]
-    assert found.route == route
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_remoting.aio.claimed_names import WatchedHandshake, claimed_names, handshake_is_over, leaf_in
+from namesrv_remoting.aio.claimed_names import WatchedHandshake, claimed_names, handshake_is_over
 from namesrv_remoting.aio.tls import TlsFiles, client_context, server_context
 from tests.support.certificates import Authority, Identity
 
@@ -68,10 +68,3 @@ def test_message_callback_is_removed_after_the_handshake(ca: Authority, version:
     assert pair.server.read(1) == b"x"
     pair.server.write(b"y")
     assert pair.client.read(1) == b"y"
-
-
-# an incomplete message, and empty lists of both versions
-@pytest.mark.parametrize("message", ["", "0b", "0b000003000000", "0b00000400000000"])
-def test_messages_without_a_certificate(message: str) -> None:
-    """Messages without a leaf certificate give no names."""
-    assert leaf_in(bytes.fromhex(message)) == b""

@@ -60,22 +60,6 @@ async def test_request_bytes(code: int, members: dict[str, Any], sent: bytes, an
         assert ((await call).code, call.result().body) == (0, b"route")
 
 
-async def test_responses_may_come_in_any_order() -> None:
-    """Ten requests in flight on one connection are answered in reverse order."""
-    async with asking() as (server, client, _):
-        calls = [ask(client, 105, body=b"%d" % number) for number in range(10)]
-        peer = await server.accept()
-        requests = [await peer.receive() for _ in calls]
-        assert client.pending_count == 10
-
-        for request in reversed(requests):
-            peer.answer(request.opaque, b"answer to " + request.body)
-        answers = await asyncio.gather(*calls)
-
-        assert [answer.body for answer in answers] == [b"answer to %d" % number for number in range(10)]
-        assert (client.pending_count, server.connections) == (0, 1)
-
-
 @pytest.mark.parametrize(
     ("code", "remark", "error"),
     [

@@ -1,7 +1,6 @@
 """Connecting, back-off and name resolution of the client."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -37,24 +36,6 @@ def client_of(bound: socket.socket, clock: FakeClock, **options: Any) -> Remotin
     """A client of a port, with the longest delays."""
     options = {"backoff": BACKOFF, "random_unit": lambda: 1.0, **options}
     return RemotingClient(f"{HOST}:{bound.getsockname()[1]}", clock=clock, **options)
-
-
-async def test_first_request_connects() -> None:
-    """A new client has no connection; the first request opens it, and both ends agree on its address."""
-    async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
-        assert (client.connected, client.socket_descriptor, client.pending_count) == (False, None, 0)
-
-        peer = await ask_and_answer(client, server)
-
-        assert client.connected
-        assert client.socket_descriptor is not None
-        with socket.socket(fileno=os.dup(client.socket_descriptor)) as same:
-            assert peer.address == same.getsockname()
-            # TCP_NODELAY, and TCP_USER_TIMEOUT of five seconds
-            assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 5000
 
 
 async def test_requests_fail_at_once_during_the_back_off(refusing: socket.socket) -> None:
@@ -137,12 +118,6 @@ async def test_invalid_host_name_is_a_connect_error(host: str) -> None:
     async with RemotingClient(f"{host}:9876", clock=FakeClock()) as client:
         with pytest.raises(ConnectError, match=rf"^no connection to {host}:9876: "):
             await client.invoke(106, timeout_seconds=3.0)
-
-
-def test_address_is_validated_by_the_constructor() -> None:
-    """An invalid address is an error before any request."""
-    with pytest.raises(ValueError, match=r"^address 'namesrv' is not host:port or \[ipv6\]:port$"):
-        RemotingClient("namesrv", clock=FakeClock())
 
 
 @pytest.mark.parametrize(

@@ -78,15 +78,6 @@ def test_key_in_the_same_file(ca: Authority, *, is_key_first: bool) -> None:
     assert expires_at(issued.cert_file) > 0
 
 
-def test_key_with_a_passphrase(ca: Authority) -> None:
-    """The key is read with its passphrase, which is never shown."""
-    issued = ca.issue("server", password=PASSWORD)
-    files = TlsFiles(issued.cert_file, issued.key_file, SecretStr(PASSWORD), ca.ca_file)
-
-    assert server_context(files, "require").verify_mode == ssl.CERT_REQUIRED
-    assert PASSWORD not in repr(files)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,7 +1,6 @@
 """Reading a body in each dialect, and inflating within limits."""
 
 import random
-import tracemalloc
 import zlib
 from collections import deque
 
@@ -23,23 +22,6 @@ class Shape(msgspec.Struct):
 
 JSON = msgspec.json.Decoder(Shape)
 MSGPACK = msgspec.msgpack.Decoder(Shape)
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (b"{}", Shape()),
-        (b'{"name":"a","table":{"0":"x","-1":"y"}}', Shape("a", {0: "x", -1: "y"})),
-        (b'{"name":"a","table":{0:"x",-1:"y"}}', Shape("a", {0: "x", -1: "y"})),
-        (b'{name:\'a\',table:{0:"x"}}', Shape("a", {0: "x"})),
-        (b'{"name":"{0:,1:","table":{7:"{2:"}}', Shape("{0:,1:", {7: "{2:"})),
-        (b'\xef\xbb\xbf{"name":"a"}', Shape("a")),
-    ],
-    ids=["empty", "standard", "bare integer keys", "unquoted and single-quoted", "keys in strings", "byte order mark"],
-)  # fmt: skip
-def test_json_is_read(body: bytes, expected: Shape) -> None:
-    """Standard JSON and fastjson's extensions are read."""
-    assert read_json(JSON, body, "SHAPE") == expected
 
 
 @pytest.mark.parametrize(
@@ -74,19 +56,6 @@ def test_large_body_is_read_strictly_only() -> None:
     assert read_json(JSON, b'{"name":"a","table":{0:"x"}}' + padding, "SHAPE") == Shape("a", {0: "x"})
     with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: JSON is malformed"):
         read_json(JSON, b"{name:'a'}" + padding, "SHAPE")
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (b"\x80", Shape()),
-        (b"\x82\xa4name\xa1a\xa5table\x82\x00\xa1x\xff\xa1y", Shape("a", {0: "x", -1: "y"})),
-        (b"\x82\xa4name\xa1a\xa7unknown\x91\x80", Shape("a")),
-    ],
-)
-def test_msgpack_is_read(body: bytes, expected: Shape) -> None:
-    """Integer keys are integers, and undeclared members are skipped."""
-    assert read_msgpack(MSGPACK, body, "SHAPE") == expected
 
 
 @pytest.mark.parametrize(
@@ -135,28 +104,6 @@ def test_no_more_than_the_limit_is_inflated(size: int, max_bytes: int, max_ratio
     with pytest.raises(BadRequestError) as caught:
         inflated(stream, max_bytes=max_bytes, max_ratio=max_ratio)
     assert f"compressed body of {len(stream)} bytes inflates to more than {limit}" == caught.value.remark
-
-
-def bomb(mebibytes: int) -> bytes:
-    """A compressed stream of zeros; after a full flush every further mebibyte repeats the same thousand bytes."""
-    compressor = zlib.compressobj(9)
-    first, more = (compressor.compress(bytes(MEBIBYTE)) + compressor.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    return first + more * (mebibytes - 1)
-
-
-@pytest.mark.parametrize("max_bytes", [MEBIBYTE, 8 * MEBIBYTE])
-def test_bomb_stops_at_the_limit(max_bytes: int) -> None:
-    """A gibibyte of zeros in a mebibyte is never held, and refused at the limit."""
-    stream = bomb(1024)
-    tracemalloc.start()
-    try:
-        with pytest.raises(BadRequestError, match=rf"^compressed body of \d+ bytes inflates to more than {max_bytes}$"):
-            deque(inflate(stream, max_bytes=max_bytes, max_ratio=1032), maxlen=0)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert peak < 256 * 1024
 
 
 def test_ratio_counts_only_consumed_bytes() -> None:

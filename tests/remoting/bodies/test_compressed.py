@@ -62,24 +62,6 @@ def test_body_is_read(
 
 
 @pytest.mark.parametrize(
-    ("line", "topic"),
-    [
-        (b"T 8 8 6 SINGLE_TAG", TopicConfig("T", 8, 8, 6, 0)),
-        (b"T 8 8 6 SINGLE_TAG {broken", TopicConfig("T", 8, 8, 6, 0)),
-        (b'T 8 8 6 SINGLE_TAG {"a": "b c d"}', TopicConfig("T", 8, 8, 6, 0)),
-        (b"T -1 -2147483648 2147483647 SINGLE_TAG {}", TopicConfig("T", -1, -2147483648, 2147483647, 0)),
-        (b"\xe4\xb8\xbb\xe9\xa2\x98 1 1 6 SINGLE_TAG", TopicConfig("\u4e3b\u9898", 1, 1, 6, 0)),
-        (b"t" * 255 + b" 1 1 6 SINGLE_TAG", TopicConfig("t" * 255, 1, 1, 6, 0)),
-    ],
-)
-def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
-    """A line has name, read and write queues, permission and filter type; attributes are ignored."""
-    body = VERSION + b"\x00\x00\x00\x01" + bytes([0, 0, len(line) >> 8, len(line) & 255]) + line + NO_FILTERS
-
-    assert list(read(body, with_mappings=False)[0]) == [topic]
-
-
-@pytest.mark.parametrize(
     ("line", "error"),
     [
         (b"", "topic line b'' is not `name read write perm filterType`"),

@@ -2,24 +2,11 @@
 
 import msgspec
 import pytest
-from hypothesis import given
 
-from namesrv_remoting.bodies.dialects import JSON, NATIVE, Dialect, dialect_of, java
+from namesrv_remoting.bodies.dialects import JSON, NATIVE, Dialect, java
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, KVTable, QueueData, TopicList, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
-from namesrv_remoting.codes import SerializeType
-from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
-from tests.support.commands import VERSIONS
-
-
-@pytest.mark.parametrize(
-    ("serialize_type", "dialect"),
-    [(SerializeType.JSON, JSON), (SerializeType.ROCKETMQ, JSON), (SerializeType.MSGPACK, NATIVE)],
-)
-def test_serialize_type_chooses_the_dialect(serialize_type: SerializeType, dialect: Dialect) -> None:
-    """A binary header goes with JSON bodies, as in RocketMQ."""
-    assert dialect is dialect_of(RemotingCommand(code=106, serialize_type=serialize_type))
 
 
 @pytest.mark.parametrize(
@@ -92,15 +79,6 @@ def test_native_members_are_required_unless_optional() -> None:
 def test_data_version_is_read(dialect: Dialect, body: bytes, version: DataVersion | None) -> None:
     """A body without a version is None."""
     assert dialect.read_data_version(body) == version
-
-
-@given(VERSIONS)
-def test_data_version_round_trip(version: DataVersion) -> None:
-    """A written version is read back with the same type."""
-    for dialect in (JSON, NATIVE):
-        read = dialect.read_data_version(dialect.encode(version))
-        assert version == read
-        assert DataVersion is type(read)
 
 
 @pytest.mark.parametrize(

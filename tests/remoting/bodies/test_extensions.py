@@ -21,7 +21,6 @@ from namesrv_remoting.bodies.extensions import (
     PullRoutesRequest,
     RecentEventsRequest,
     RequestBody,
-    RoutesResponse,
     ServerInfo,
     heartbeat_state,
     pull_in_steps,
@@ -145,26 +144,6 @@ def test_requests_have_a_size_limit(body_type: type[RequestBody]) -> None:
         body_type.read(bytes(limit + 1))
 
 
-@pytest.mark.parametrize(
-    ("body", "state"),
-    [
-        (b"", None),
-        (b"\x80", None),
-        (b"\x81\xa5state\xc0", None),
-        (b"\x81\xa5state\x80", {}),
-        (
-            b"\x81\xa5state\x85\xa5queue\x07\xa4disk\xcb\x3f\xe0\x00\x00\x00\x00\x00\x00\xa2ok\xc3\xa4role\xa1m\xa1n\xc0",
-            {"queue": 7, "disk": 0.5, "ok": True, "role": "m", "n": None},
-        ),
-        # exactly 16 KiB
-        (b"\x81\xa5state\x81\xa1k\xda\x3f\xf3" + b"v" * 16371, {"k": "v" * 16371}),
-    ],
-)
-def test_heartbeat_may_carry_a_state(body: bytes, state: dict[str, object] | None) -> None:
-    """A flat map of values, or None without one."""
-    assert heartbeat_state(body) == state
-
-
 # -- responses --------------------------------------------------------------------------------------------------------
 
 SPELT = msgspec.to_builtins(topic_route("broker-a"))
@@ -182,16 +161,6 @@ def test_pulled_routes() -> None:
     assert {"t": topic_route("broker-a"), "u": None, "v": topic_route("broker-a")} == found.routes
     assert found.routes["t"] is found.routes["v"]
     assert (found.boot_id, found.revision, found.full) == ("b00t", 7, True)
-
-
-def test_pull_response_bytes() -> None:
-    """Each route's encoded bytes are copied."""
-    answer = RoutesResponse("b1", 7, ready=True, full=False, routes={"T": msgspec.Raw(b"\xc0")})
-
-    assert (
-        NATIVE.encode(answer)
-        == b"\x85\xa7boot_id\xa2b1\xa8revision\x07\xa5ready\xc3\xa4full\xc2\xa6routes\x81\xa1T\xc0"
-    )
 
 
 @pytest.mark.parametrize(

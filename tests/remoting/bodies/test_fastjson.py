@@ -81,13 +81,6 @@ def test_reads_as_fastjson_does(expected: object, data: bytes) -> None:
     assert loads(data) == expected
 
 
-def test_numeric_strings_are_cast_to_numbers() -> None:
-    """Numeric strings are cast as in fastjson, and other types refused."""
-    assert loads(b"{a:'7',b:\"-1\"}", dict[str, int]) == {"a": 7, "b": -1}
-    with pytest.raises(FastjsonError, match=r"^Expected `int`, got `str` - at `\$\[\.\.\.\]`$"):
-        loads(b"{a:'7x'}", dict[str, int])
-
-
 @pytest.mark.parametrize(
     ("message", "data"),
     [
@@ -141,14 +134,6 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
     except FastjsonError:
         return
     msgspec.json.encode(str(found))
-
-
-@given(json_values, st.booleans(), st.sampled_from([None, 1]))
-def test_standard_json_is_read_unchanged(value: object, ensure_ascii: bool, indent: int | None) -> None:
-    """The dialect contains the standard: results equal those of json."""
-    data = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent).encode()
-
-    assert json.loads(data) == loads(data)
 
 
 @given(java_values)

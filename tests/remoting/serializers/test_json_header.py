@@ -99,14 +99,6 @@ def test_invalid_header_is_a_protocol_error(header: bytes) -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("name", ["code", "opaque", "flag", "version"])
-@pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1])
-def test_numbers_are_limited_to_javas_int(name: str, number: int) -> None:
-    """A larger number is refused with its name and value."""
-    with pytest.raises(RemoteProtocolError, match=f"^header field {name}: {number} is not a 32-bit integer$"):
-        decode_header(0, b'{"%b":%d}' % (name.encode(), number))
-
-
 @pytest.mark.parametrize(
     ("ext_fields", "error"),
     [

@@ -5,7 +5,7 @@ import pytest
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 from namesrv_remoting.serializers import encode_command, rocketmq_header
-from tests.support.commands import decode, decode_header
+from tests.support.commands import decode_header
 
 # code 9999, JAVA, version 479, opaque 9, flag 0; then remark and ext fields
 START = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
@@ -64,28 +64,6 @@ def test_value_that_does_not_fit_is_a_local_error(command: RemotingCommand, erro
     """Extension codes fit (20001 < 32768); larger codes cannot be encoded."""
     with pytest.raises(LocalProtocolError, match=f"^{error}$"):
         encode_command(command)
-
-
-@pytest.mark.parametrize(
-    ("frame", "expected"),
-    [
-        (b"\x00\x00\x00\x19\x01\x00\x00\x15" + START + NONE + NONE, COMMAND),
-        (
-            b"\x00\x00\x00\x1b\x01\x00\x00\x15" + START + NONE + NONE + b"bo",
-            RemotingCommand(code=9999, opaque=9, version=479, language=0, body=b"bo", serialize_type=1),
-        ),
-        (
-            b"\x00\x00\x00\x29\x01\x00\x00\x25" + START + b"\x00\x00\x00\x02ok"
-            + b"\x00\x00\x00\x0e\x00\x03key\x00\x00\x00\x05value",
-            RemotingCommand(code=9999, opaque=9, version=479, language=0, remark="ok", ext_fields={"key": "value"},
-                            serialize_type=1),
-        ),
-    ],
-    ids=["21 bytes", "body", "remark and ext field"],
-)  # fmt: skip
-def test_frame_is_read(frame: bytes, expected: RemotingCommand) -> None:
-    """The result does not depend on how the stream is split."""
-    assert decode(frame) == expected
 
 
 @pytest.mark.parametrize(
