@@ -17,19 +17,6 @@ def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> Bro
     return BrokerIdentity(AgentSettings(**{**needed, **settings}), TopicTable(topics), state)
 
 
-def test_draining_broker_registers_without_write_permission() -> None:
-    """Only the write permission of its topics changes, and the table stays the same."""
-    topics = (TopicConfig("a", 8, 4, 6, 1), TopicConfig("b", 1, 2, 7, 0), TopicConfig("c", 1, 1, 4, 0))
-    identity = identity_of(*topics)
-    assert (topics, identity.table.data_version) == identity.topics()
-
-    identity.is_writable = False
-
-    registered, version = identity.topics()
-    assert [TopicConfig("a", 8, 4, 4, 1), TopicConfig("b", 1, 2, 5, 0), TopicConfig("c", 1, 1, 4, 0)] == registered
-    assert (topics, version) == identity.table.snapshot()
-
-
 def test_state_callback_runs_for_every_heartbeat() -> None:
     """The state is the native body of a heartbeat, at most 16 KiB; without a state the body is empty."""
     long = {"long": "x" * 16_368}

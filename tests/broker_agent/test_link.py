@@ -48,20 +48,6 @@ async def test_periods_and_the_first_delay_are_random(tmp_path: Path) -> None:
         assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(await agents.heartbeats(it.server))
 
 
-async def test_reported_state_is_sent_with_heartbeats(tmp_path: Path) -> None:
-    """The callback's value is in the server's live entry; a failing callback delays no heartbeat."""
-    depths = iter([17, 18])
-    async with agents.real(tmp_path, options={"state": lambda: {"queue_depth": next(depths)}}) as it:
-        peer = await it.server.connect()
-        for heartbeats, expected in enumerate((17, 18, 18), start=1):
-            await it.clock.advance(28.5)
-            while it.server.heartbeats < heartbeats:
-                await settle()
-            (broker,) = msgspec.msgpack.decode((await peer.call(20005, spelling="native")).body)["brokers"]
-            assert {"queue_depth": expected} == broker["state"]
-        assert it.state.status == "registered"
-
-
 # -- full registrations -----------------------------------------------------------------------------------------------
 
 

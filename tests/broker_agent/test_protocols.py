@@ -243,13 +243,6 @@ async def test_large_registration_has_more_time() -> None:
 # -- protocol detection -----------------------------------------------------------------------------------------------
 
 
-async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
-    """Detection and registration use the same connection."""
-    async with agents.real(tmp_path, protocol="auto") as it:
-        assert ("native", it.server.namesrv.boot_id) == (it.state.protocol, it.state.boot_id)
-        assert it.proxy.accepted == 1
-
-
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
     """Apache's server closes the connection on an unknown serialize type, twice; the third one stays."""

@@ -208,9 +208,3 @@ def test_unknown_file_content_is_refused(path: Path, document: dict[str, Any], m
     write_sealed(path, {"data_version": [0, 0, 0], **document})
     with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: {message}"):
         table_of(state_file=path)
-
-
-def test_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
-    """The error comes at the start, not with the first change."""
-    with pytest.raises(FileNotFoundError, match="gone"):
-        table_of(state_file=tmp_path / "gone" / "topics.json")

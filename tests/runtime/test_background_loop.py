@@ -91,17 +91,6 @@ def test_work_is_cancelled_after_its_timeout(background: Background) -> None:
     assert ended.wait(SECONDS)
 
 
-def test_tell_does_not_wait(background: Background) -> None:
-    """The function is called with its arguments in the loop's thread, in order."""
-    calls: list[tuple[int, str]] = []
-    for number in range(3):
-        background._tell(lambda value: calls.append((value, threading.current_thread().name)), number)
-
-    background._wait_for(answer(0), SECONDS)
-
-    assert calls == [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")]
-
-
 def test_loop_is_restarted() -> None:
     """A call in between is an error without an asyncio warning; each start has a new thread."""
     background = Background()

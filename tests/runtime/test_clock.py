@@ -47,18 +47,6 @@ async def test_timeout_ends_its_block() -> None:
             await wait_on(clock, seconds, asyncio.Event())
 
 
-async def test_system_clock_uses_the_loops_timer() -> None:
-    """No task is needed to watch the system clock."""
-    before = asyncio.all_tasks()
-
-    async with timeout_on(SystemClock(), 60.0):
-        await settle()
-        assert asyncio.all_tasks() == before
-    with pytest.raises(TimeoutError):
-        async with timeout_on(SystemClock(), 0.0):
-            await asyncio.Event().wait()
-
-
 async def test_timeout_leaves_other_ends_alone() -> None:
     """An event, a cancellation and an exception pass through, and no sleeper is left."""
     clock, event = FakeClock(), asyncio.Event()

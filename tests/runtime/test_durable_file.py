@@ -39,19 +39,6 @@ def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
     assert names_in(tmp_path) == ["link", "snapshot.json", "symbolic"]
 
 
-def test_failed_replacement_leaves_no_temporary_file(tmp_path: Path) -> None:
-    """The error names the missing directory, and a directory in the file's place stays."""
-    (tmp_path / "snapshot.json").mkdir()
-
-    with pytest.raises(FileNotFoundError, match="gone"):
-        write_atomically(tmp_path / "gone" / "snapshot.json", b"new")
-    with pytest.raises(IsADirectoryError):
-        write_atomically(tmp_path / "snapshot.json", b"new")
-
-    assert names_in(tmp_path) == ["snapshot.json"]
-    assert (tmp_path / "snapshot.json").is_dir()
-
-
 def failing(call: Callable[..., Any], code: int, *, on_directories: bool) -> Callable[..., Any]:
     """The system call, failing for directories or for files."""
 

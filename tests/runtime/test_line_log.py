@@ -81,17 +81,6 @@ async def written(tmp_path: Path) -> AsyncIterator[Written]:
     await made.log.close(GUARD_SECONDS)
 
 
-async def test_lines_are_written_in_order(written: Written) -> None:
-    """Lines reach the disk while the log runs, and a closed file is compressed."""
-    written.put("a", "b")
-    await written.until_written()
-    assert (written.root / FOLDER / "ns-0a-1.jsonl.open").read_text() == "1 a\n2 b\n"
-
-    assert await written.log.close(GUARD_SECONDS)
-    assert written.text() == "1 a\n2 b\n"
-    assert list(written.root.rglob("*.open")) == []
-
-
 async def test_every_file_begins_with_its_own_first_line(written: Written) -> None:
     """A new file starts when one is full and for another hour, also within one batch of lines."""
     written.put("a" * 20)

@@ -274,8 +274,3 @@ def test_last_lines_are_written_or_given_up_at_the_exit() -> None:
 
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as unread:
         assert unread.wait(120) == 0
-
-
-def test_printable_escapes_control_characters() -> None:
-    """The text has no quotes and is not shortened."""
-    assert log.printable('plain a"b\\c\nb\x1b') == 'plain a"b\\c\\nb\\x1b'

@@ -12,7 +12,7 @@ import pytest
 
 from namesrv_runtime import name_servers
 from namesrv_runtime.address import parse_address
-from namesrv_runtime.name_servers import NameServerList, NameServerSourceError, check_source, parse_list, resolve
+from namesrv_runtime.name_servers import NameServerList, NameServerSourceError, resolve
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle
 
 # 64 KiB, and one more
@@ -43,33 +43,6 @@ def test_invalid_address_is_refused(address: str) -> None:
     """The message contains the value and the expected form."""
     with pytest.raises(ValueError, match=r"^address '.*' is not host:port or \[ipv6\]:port$"):
         parse_address(address)
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("10.0.0.1:9876", ("10.0.0.1:9876",)),
-        ("b:2;a:1,c:3;b:2", ("b:2", "a:1", "c:3")),
-        (" a:1 ;; b:2; ", ("a:1", "b:2")),
-        ("# ours\r\na:1 # the first\n\n#b:2\nc:3", ("a:1", "c:3")),
-        ("[::1]:9876;[fe80::1]:1", ("[::1]:9876", "[fe80::1]:1")),
-    ],
-)
-def test_list(text: str, addresses: tuple[str, ...]) -> None:
-    """Addresses keep their order without duplicates."""
-    assert parse_list(text) == addresses
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        *("", "a:1;[::1]:2", "env:SERVERS", "file:/etc/namesrv/servers", "dns:namesrv.example:9876", "dns:[::1]:9876"),
-        *("http://config.example/rocketmq/nsaddr", "https://config.example:8443/x?nofix=1", "http://[::1]:8080/x"),
-    ],
-)
-def test_valid_source(source: str) -> None:
-    """All forms are accepted without a lookup."""
-    assert check_source(source) == source
 
 
 @pytest.mark.parametrize(
@@ -107,13 +80,6 @@ async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for source in ("", "env:NAMESRV_ADDR"):
         assert await resolve(source) == ("a:1", "b:2")
     assert await resolve("env:SERVERS") == ("c:3",)
-
-
-async def test_file_has_lines_and_comments(tmp_path: Path) -> None:
-    """A file may have comments."""
-    (tmp_path / "servers").write_text("# ours\na:1\nb:2;c:3 # two more\n")
-
-    assert await resolve(f"file:{tmp_path / 'servers'}") == ("a:1", "b:2", "c:3")
 
 
 @pytest.mark.parametrize(
@@ -193,17 +159,6 @@ def ok(body: bytes, length: int | None = None) -> bytes:
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-
-
-async def test_response_body_is_the_list() -> None:
-    """One GET fetches the list; an HTTP/1.0 response ends with the connection."""
-    async with address_server(ok(b"10.0.0.1:9876;10.0.0.2:9876\n")) as served:
-        assert await resolve(served.url) == ("10.0.0.1:9876", "10.0.0.2:9876")
-        assert served.asked == ["GET /rocketmq/nsaddr HTTP/1.1"]
-        served.answer = b"HTTP/1.0 200 OK\r\n\r\na:1"
-        assert await resolve(served.url) == ("a:1",)
-    with pytest.raises(NameServerSourceError, match=f"^name servers from {served.url}: .*refused"):
-        await resolve(served.url)
 
 
 @pytest.mark.parametrize(
