@@ -7,36 +7,44 @@ if the soak could not be measured.
 """
 
 import argparse
+import asyncio
 import json
+import logging
 import random
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from benchmarks.abuse.well_behaved import metric, scraped
+from benchmarks.harness.build import ROOT
 from benchmarks.harness.command import Command, report
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
-from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
+from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Wire, request, route_request
-from benchmarks.soak.brokers import Brokers
-from benchmarks.soak.clients import Clients, Routes
-from benchmarks.soak.noise import EXPECTED_REFUSALS, Strangers
 from benchmarks.soak.observations import Observations, Sample
-from benchmarks.soak.workers import PATIENCE_SECONDS, Crew
+from benchmarks.soak.peers import (
+    EXPECTED_REFUSALS,
+    PATIENCE_SECONDS,
+    VICTIM,
+    Brokers,
+    Clients,
+    Queues,
+    Routes,
+    Strangers,
+)
 from namesrv_remoting.codes import RequestCode
+from namesrv_runtime import loops
 
-# name of brokers whose process is killed and frozen; no other broker may be evicted for silence
-_VICTIM: Final = "victim"
 _VICTIMS_SHARE: Final = 0.06
 _LOOK_SECONDS: Final = 0.25
-_STRANGERS_A_SECOND: Final = 20
+_CHANGES_A_SECOND: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +78,14 @@ def main(arguments: Sequence[str]) -> int:
     add("--short", action="store_true", help="shorter phases and intervals")
     options = command.parse(arguments)
     raise_file_limit()
+    # Without warnings of late heartbeats and of a stopped server, which the faults cause.
+    logging.disable(logging.WARNING)
     observed, conditions = Observations(), Conditions.now()
+    times = SHORT if options.short else FULL
+    flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
     try:
-        with ExitStack() as stack:
-            _Soak(options, observed, stack).run()
+        with daemon(Bench(), *flags) as server, _Victims(server, options, times) as victims:
+            loops.run(_Soak(server, victims, options, times, observed).run)
     except (BenchError, OSError) as error:
         _say(f"cannot be measured: {error}")
         return 2
@@ -84,120 +96,160 @@ def main(arguments: Sequence[str]) -> int:
     return int(any(figure.verdict == "missed" for figure in figures))
 
 
+class _Victims:
+    """The process of the victims, which is killed when the block ends."""
+
+    def __init__(self, server: Server, options: argparse.Namespace, times: Durations) -> None:
+        self.count = max(1, round(options.agents * _VICTIMS_SHARE))
+        arguments = (server.address, self.count, times.heartbeat_seconds, times.expiry_seconds)
+        self._command = [sys.executable, "-m", "benchmarks.soak.peers", *map(str, arguments)]
+        # the topics of each victim
+        self.topics: dict[str, Queues] = {}
+        self._process = self._started()
+
+    def _started(self) -> "subprocess.Popen[str]":
+        """A new process, once all of its brokers are registered. Raises BenchError."""
+        process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        line = process.stdout.readline() if process.stdout is not None else ""
+        if not line:
+            raise BenchError("the process of the victims has ended")
+        self.topics = json.loads(line)
+        return process
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        self._process.send_signal(number)
+
+    def restart(self, number: signal.Signals) -> None:
+        """End the process with a signal, and start another. Raises BenchError."""
+        self._end(number)
+        self._process = self._started()
+
+    def _end(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+        with self._process:
+            self._process.wait(PATIENCE_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(signal.SIGKILL)
+
+
 class _Soak:
     """The server and its peers, and the alternation of churn and rest."""
 
-    def __init__(self, options: argparse.Namespace, observed: Observations, stack: ExitStack) -> None:
-        times = self._durations = SHORT if options.short else FULL
-        self._seconds = options.minutes * 60
+    def __init__(
+        self, server: Server, victims: _Victims, options: argparse.Namespace, times: Durations, observed: Observations
+    ) -> None:
+        self._server = server
+        self._victims = victims
+        self._options = options
+        self._durations = times
         self._observations = observed
-        flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
-        self._server: Server = stack.enter_context(daemon(Bench(), *flags))
-        port, victims = self._server.port, max(1, round(options.agents * _VICTIMS_SHARE))
         intervals = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
-        numbers = range(options.agents)
-        self._brokers = stack.enter_context(Crew(partial(Brokers, port, "broker", numbers[victims:], **intervals)))
-        self._victims = stack.enter_context(Crew(partial(Brokers, port, _VICTIM, numbers[:victims], **intervals)))
-        self._clients = stack.enter_context(Crew(partial(Clients, port, options.clients, times.poll_seconds)))
-        self._strangers = Strangers(port)
-        for crew in (self._brokers, self._victims, self._clients):
-            crew.response()
-        _say(f"{options.agents:,} agents and {options.clients:,} clients have started")
+        self._brokers = Brokers(server.address, "broker", **intervals)
+        self._clients = Clients(server.address, times.poll_seconds)
+        self._strangers = Strangers(server.port)
 
-    def run(self) -> None:
+    async def run(self) -> None:
         """Alternate churn and rest until the time is over and there are two samples, which growth needs."""
+        options, samples = self._options, self._observations.samples
+        await self._brokers.start(range(self._victims.count, options.agents))
+        await self._clients.start(options.clients)
+        _say(f"{options.agents:,} agents and {options.clients:,} clients have started")
         began = time.monotonic()
-        with Wire(self._server, PATIENCE_SECONDS) as wire:
-            for number in range(self._durations.requests):
-                wire.request(route_request(f"unknown-{number}"))
+        await asyncio.to_thread(self._fill_cache)
         faults = self._faults()
-        while len(self._observations.samples) < 2 or time.monotonic() - began < self._seconds:
-            self._churn(*next(faults))
-            self._compare()
-            resident = self._resident_at_rest()
-            self._observations.samples.append(self._sample(time.monotonic() - began, resident))
-            _say(
-                f"{(time.monotonic() - began) / 60:5.1f} min  {resident / 1e6:.1f} MB  {self._observations.samples[-1]}"
-            )
+        while len(samples) < 2 or time.monotonic() - began < options.minutes * 60:
+            await self._churn(*next(faults))
+            await self._compare()
+            resident = await self._resident_at_rest()
+            seconds = time.monotonic() - began
+            samples.append(await asyncio.to_thread(self._sample, seconds, resident))
+            _say(f"{seconds / 60:5.1f} min  {resident / 1e6:.1f} MB  {samples[-1]}")
         until_now = len(self._server.log())
-        _, self._observations.exit_code = self._server.terminated(PATIENCE_SECONDS)
+        _, self._observations.exit_code = await asyncio.to_thread(self._server.terminated, PATIENCE_SECONDS)
         self._observations.unexpected += [
             str(entry)
             for number, entry in enumerate(self._server.log())
             if not _is_expected(entry, is_stopping=number >= until_now)
         ]
+        await asyncio.gather(self._brokers.stop(), self._clients.stop())
+
+    def _fill_cache(self) -> None:
+        with Wire(self._server, PATIENCE_SECONDS) as wire:
+            for number in range(self._durations.requests):
+                wire.request(route_request(f"unknown-{number}"))
 
     # -- churn ---------------------------------------------------------------------------------------------------------
 
-    def _churn(self, name: str, fault: Callable[[], None]) -> None:
+    async def _churn(self, name: str, fault: Callable[[], Awaitable[None]]) -> None:
         """Change brokers and clients for a while, with one fault meanwhile."""
-        seconds = self._durations.churn_seconds
-        with Repeating(self._strangers.connect, at_most=_STRANGERS_A_SECOND):
-            for crew in (self._brokers, self._clients):
-                crew.command("churn", seconds)
-            fault()
-            self._observations.done[name] += 1
-            for crew in (self._brokers, self._clients):
-                self._observations.done += crew.response(seconds)
-        self._observations.done["strangers"] = self._strangers.connections
+        ends_at = time.monotonic() + self._durations.churn_seconds
+        async with asyncio.TaskGroup() as tasks:
+            for change in (self._brokers.change, self._clients.change, self._strangers.change):
+                tasks.create_task(self._repeat(change, ends_at))
+            await fault()
+        self._observations.done[name] += 1
 
-    def _faults(self) -> Iterator[tuple[str, Callable[[], None]]]:
+    async def _repeat(self, change: Callable[[], Awaitable[str]], ends_at: float) -> None:
+        while time.monotonic() < ends_at:
+            self._observations.done[await change()] += 1
+            await asyncio.sleep(1 / _CHANGES_A_SECOND)
+
+    def _faults(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         """All faults in random order, again and again."""
-        expired_seconds = self._durations.expiry_seconds + 2 * self._durations.scan_seconds
-        faults: dict[str, Callable[[], None]] = {
-            "killed": partial(self._return_after, self._victims.kill),
-            "left": partial(self._return_after, self._victims.leave),
-            "frozen": partial(_freeze, self._victims.send, expired_seconds),
-            "server stopped": partial(_freeze, self._server.signal, self._durations.stopped_seconds),
+        times, restart = self._durations, self._victims.restart
+        faults: dict[str, Callable[[], Awaitable[None]]] = {
+            "killed": partial(asyncio.to_thread, restart, signal.SIGKILL),
+            "left": partial(asyncio.to_thread, restart, signal.SIGTERM),
+            "frozen": partial(_freeze, self._victims.send, times.expiry_seconds + 2 * times.scan_seconds),
+            "server stopped": partial(_freeze, self._server.signal, times.stopped_seconds),
         }
         chance = random.Random("faults")
         while True:
             yield from chance.sample(list(faults.items()), len(faults))
 
-    def _return_after(self, end: Callable[[], None]) -> None:
-        end()
-        self._victims.start()
-        self._victims.response()
-
     # -- truth ---------------------------------------------------------------------------------------------------------
 
-    def _compare(self) -> None:
+    async def _compare(self) -> None:
         """Let all peers come to rest, and compare the tables and the clients' routes with the brokers' topics."""
-        topics_of: dict[str, dict[str, list[int]]] = {}
-        for crew in (self._brokers, self._victims):
-            crew.command("settle")
-            topics_of |= crew.response()
+        topics_of = {**self._victims.topics, **await self._brokers.settle()}
         routes: dict[str, dict[str, list[int]]] = {}
         for broker, topics in topics_of.items():
             for topic, queues in topics.items():
                 routes.setdefault(topic, {})[broker] = queues
-        self._observations.untrue += self._untrue(set(topics_of), routes)
-        self._clients.command("settle", routes)
-        wrong = self._clients.response()
-        self._observations.untrue += [f"{count} clients' route of {topic}" for topic, count in wrong.items()]
+        gives_up_at = time.monotonic() + PATIENCE_SECONDS
+        # Differences may last until the next heartbeat of an evicted broker.
+        while untrue := await asyncio.to_thread(self._untrue, set(topics_of), routes):
+            if time.monotonic() > gives_up_at:
+                break
+            await asyncio.sleep(self._durations.scan_seconds)
+        wrong = await self._clients.settle(routes)
+        self._observations.untrue += [
+            *untrue,
+            *(f"{count} clients' route of {topic}" for topic, count in wrong.items()),
+        ]
 
     def _untrue(self, brokers: set[str], routes: Routes) -> list[str]:
-        """Differences between tables and brokers; they may last until the next heartbeat of an evicted broker."""
-        gives_up_at = time.monotonic() + PATIENCE_SECONDS
+        """Differences between tables and brokers."""
         with Wire(self._server, PATIENCE_SECONDS) as wire:
-            while True:
-                untrue = [
-                    *(f"broker {name}" for name in sorted(_brokers(wire) ^ brokers)),
-                    *(f"topic {name}" for name in sorted(_topics(wire) ^ routes.keys())),
-                    *(f"route of {name}" for name, route in _routes(wire, routes).items() if route != routes[name]),
-                ]
-                if not untrue or time.monotonic() > gives_up_at:
-                    return untrue
-                time.sleep(self._durations.scan_seconds)
+            return [
+                *(f"broker {name}" for name in sorted(_brokers(wire) ^ brokers)),
+                *(f"topic {name}" for name in sorted(_topics(wire) ^ routes.keys())),
+                *(f"route of {name}" for name, route in _routes(wire, routes).items() if route != routes[name]),
+            ]
 
     # -- the server ----------------------------------------------------------------------------------------------------
 
-    def _resident_at_rest(self) -> int:
+    async def _resident_at_rest(self) -> int:
         """The least resident memory during the rest, in which the server returns free memory to the system."""
         ends_at = time.monotonic() + self._durations.rest_seconds
         least = self._server.status_bytes()
         while time.monotonic() < ends_at:
-            time.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)
             least = min(least, self._server.status_bytes())
         return least
 
@@ -207,11 +259,11 @@ class _Soak:
         return Sample(seconds, resident_bytes, descriptors, tasks)
 
 
-def _is_expected(entry: dict[str, Any], *, is_stopping: bool) -> bool:
+def _is_expected(entry: Mapping[str, Any], *, is_stopping: bool) -> bool:
     """True for a log entry below a warning, or one that a fault of the soak explains."""
     match entry["event"]:
         case "broker_evicted":
-            expected = is_stopping or str(entry["broker_name"]).startswith(_VICTIM)
+            expected = is_stopping or str(entry["broker_name"]).startswith(VICTIM)
         case "connection_refused":
             expected = entry["reason"] in EXPECTED_REFUSALS
         case event:
@@ -220,10 +272,12 @@ def _is_expected(entry: dict[str, Any], *, is_stopping: bool) -> bool:
     return expected or entry["level"] in ("debug", "info")
 
 
-def _freeze(send: Callable[[signal.Signals], None], seconds: float) -> None:
+async def _freeze(send: Callable[[signal.Signals], None], seconds: float) -> None:
     send(signal.SIGSTOP)
-    time.sleep(seconds)
-    send(signal.SIGCONT)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        send(signal.SIGCONT)
 
 
 def _brokers(wire: Wire) -> set[str]:
