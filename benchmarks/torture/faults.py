@@ -10,8 +10,9 @@ from typing import Final
 
 from benchmarks.harness import wire
 from benchmarks.harness.figures import BenchError
-from benchmarks.torture.load import LOST, ROUTE, TOPIC, Client, new_socket
-from benchmarks.torture.servers import FAST, PORT, REAL, Times
+from benchmarks.harness.hosts import drop, new_socket
+from benchmarks.torture.load import LOST, ROUTE, TOPIC, Client
+from benchmarks.torture.servers import EXPIRY_SECONDS, PORT, REGISTRATION_SECONDS
 from benchmarks.torture.world import World
 
 # The server that has the fault.
@@ -67,7 +68,7 @@ def clock(seconds: int) -> "Inflict":
     async def inflict(world: World) -> None:
         await _upheaval(world)
         world.fleet.move_clock(_SICK, seconds)
-        await asyncio.sleep(2 * world.times.registration)
+        await asyncio.sleep(2 * REGISTRATION_SECONDS)
 
     return inflict
 
@@ -76,9 +77,9 @@ def dropping(*rules: str) -> "Inflict":
     """The switch drops the packets that one of the rules matches, for longer than a broker's expiry."""
 
     async def inflict(world: World) -> None:
-        world.fleet.drop(*rules)
-        await asyncio.gather(_upheaval(world), asyncio.sleep(1.5 * world.times.expiry))
-        world.fleet.drop()
+        drop(world.network, *rules)
+        await asyncio.gather(_upheaval(world), asyncio.sleep(1.5 * EXPIRY_SECONDS))
+        drop(world.network)
 
     return inflict
 
@@ -173,11 +174,11 @@ Inflict = Callable[[World], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault, and the times of the world that suffers it."""
+    """A fault of a world."""
 
     what: str
     inflict: Inflict
-    times: Times = FAST
+    # True: the servers of the world have small disks of their own.
     has_small_disks: bool = False
 
 
@@ -199,7 +200,4 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "herd": Fault("50 clients lose their connections, and 2,000 more connect to a server at once", herd),
     "slow-reader": Fault("one peer requests routes for 10 s without reading", slow_readers),
     "hostile": Fault("one hostile peer, 10 s: garbage, endless frames, 100,000 topics", hostile),
-    "real-stop": Fault("SIGSTOP of a server for 5 min, with RocketMQ's own times", stop(300.0), REAL),
 }
-# Faults that take minutes each run only when they are named.
-DEFAULT: Final = [name for name, fault in FAULTS.items() if fault.times is FAST]

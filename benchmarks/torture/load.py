@@ -6,20 +6,18 @@ when a connection dies. All times are on the monotonic clock.
 
 import asyncio
 import contextlib
-import ctypes
 import json
-import os
 import random
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from benchmarks.harness import wire
-from benchmarks.torture.servers import PORT, Times
+from benchmarks.harness.hosts import new_socket
+from benchmarks.torture.servers import EXPIRY_SECONDS, PORT, REGISTRATION_SECONDS
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import RequestCode, ResponseCode
 from namesrv_remoting.command import RemotingCommand
@@ -40,8 +38,6 @@ _BROKER_PATIENCE: Final = 3.0
 _LAST_SECONDS: Final = 0.3
 # most bytes of one read
 _AT_ONCE: Final = 1 << 16
-_CLONE_NEWNET: Final = 0x40000000
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 # errors of a request without a response
 LOST: Final = (OSError, EOFError, TimeoutError)
@@ -49,33 +45,6 @@ LOST: Final = (OSError, EOFError, TimeoutError)
 View = Mapping[str, int]
 # a host, and one of its addresses
 Place = tuple[Host, str]
-
-
-@contextlib.contextmanager
-def inside(host: Host) -> Iterator[None]:
-    """Context in which new sockets of this thread belong to the host's network; nothing may be awaited in it."""
-    there = Path("/run/netns", host.namespace)
-    with Path("/proc/thread-self/ns/net").open("rb") as ours, there.open("rb") as theirs:
-        _enter(theirs.fileno())
-        try:
-            yield
-        finally:
-            _enter(ours.fileno())
-
-
-def _enter(namespace: int) -> None:
-    if _LIBC.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def new_socket(host: Host, source: str) -> socket.socket:
-    """A non-blocking TCP socket on a host, bound to one of its addresses."""
-    with inside(host):
-        made = socket.socket()
-    made.setblocking(False)  # noqa: FBT003 - positional only
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.bind((source, 0))
-    return made
 
 
 class Session:
@@ -144,7 +113,7 @@ def view_of(body: bytes) -> View:
 class Broker:
     """A master with TOPIC and a topic of its own, registered with all servers."""
 
-    def __init__(self, number: int, host: Host, source: str, servers: Sequence[str], times: Times) -> None:
+    def __init__(self, number: int, host: Host, source: str, servers: Sequence[str]) -> None:
         self.name = f"broker-{number}"
         self.queues = QUEUES
         # time at which the last start was complete: the broker has tried each server; None before
@@ -155,7 +124,6 @@ class Broker:
         self.acknowledged: dict[str, float] = {}
         self.sessions = {server: Session(host, source, server, _BROKER_PATIENCE) for server in servers}
         self._place = (host, source)
-        self._times = times
         self._counter = 1
         # True from the time at which the broker begins no further periodic registration
         self._is_paused = False
@@ -169,11 +137,11 @@ class Broker:
         self._tasks = [asyncio.create_task(self._keep(server)) for server in self.sessions]
 
     async def _keep(self, server: str) -> None:
-        await asyncio.sleep(random.uniform(0, self._times.registration))
+        await asyncio.sleep(random.uniform(0, REGISTRATION_SECONDS))
         while not self._is_paused:
             began = time.monotonic()
             await self._register(server, self.registration())
-            await asyncio.sleep(max(0.0, began + self._times.registration - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + REGISTRATION_SECONDS - time.monotonic()))
 
     async def _register(self, server: str, frame: bytes) -> None:
         with contextlib.suppress(*LOST):
@@ -184,16 +152,15 @@ class Broker:
     def registration(self, *names: str) -> bytes:
         """The registration of some topics, by default of all."""
         topics = [TopicConfig(name, self.queues, self.queues) for name in names or (TOPIC, f"own-{self.name}")]
-        expiry_ms = round(self._times.expiry * 1000)
-        return wire.Broker(self.name, self._address, topics, counter=self._counter, expiry_ms=expiry_ms).json_frame()
+        return self._broker(topics).json_frame()
+
+    def _broker(self, topics: Sequence[TopicConfig] = ()) -> wire.Broker:
+        expiry_ms = round(EXPIRY_SECONDS * 1000)
+        return wire.Broker(self.name, f"{self._place[1]}:10911", topics, counter=self._counter, expiry_ms=expiry_ms)
 
     def is_registered_before(self, now: float) -> bool:
         """True if the broker's last start was complete before `now`."""
         return self.registered_at is not None and self.registered_at < now
-
-    @property
-    def _address(self) -> str:
-        return f"{self._place[1]}:10911"
 
     async def change(self, *chunks: str) -> None:
         """Change the queues of all topics under one new DataVersion, and register these topics one by one."""
@@ -236,12 +203,8 @@ class Broker:
         if is_late:
             for session in old.values():
                 with contextlib.suppress(*LOST):
-                    await session.request(self._unregistration())
+                    await session.request(self._broker().unregistration())
             _close(old)
-
-    def _unregistration(self) -> bytes:
-        identity = {"brokerAddr": self._address, "brokerId": "0", "brokerName": self.name}
-        return wire.request(RequestCode.UNREGISTER_BROKER, {**identity, "clusterName": "DefaultCluster"})
 
     def _rest(self) -> None:
         for task in self._tasks:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,36 +14,26 @@ PORT: Final = 9876
 _HEAP: Final = "512 MB"
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """The times of a world, in seconds."""
+# RocketMQ's defaults (120 s, 30 s, 5 s) divided by 12: the expiry of brokers, the time from one registration of a
+# broker to the next, and the time between two scans for silent brokers
+EXPIRY_SECONDS: Final = 10.0
+REGISTRATION_SECONDS: Final = 2.5
+_SCAN_SECONDS: Final = 0.5
+# longest time for which a restarted server of ours waits for missing brokers, a twelfth of the default
+_READINESS_SECONDS: Final = 45 / 12
 
-    expiry: float
-    # time from one registration of a broker to the next
-    registration: float
-    # time between two scans for silent brokers
-    scan: float
-    # longest time for which a restarted server of ours waits for missing brokers
-    readiness: float
-
-
-# 12 times as fast as RocketMQ's defaults
-FAST: Final = Times(10.0, 2.5, 0.5, 45 / 12)
-# RocketMQ's defaults: brokers expire after 120 s
-REAL: Final = Times(120.0, 30.0, 5.0, 45.0)
-
-# home directory and address of a server, and the times of its world -> the command that starts the server
-Command = Callable[[Path, str, Times], list[str]]
+# home directory and address of a server -> the command that starts the server
+Command = Callable[[Path, str], list[str]]
 
 
 def _ours(bench: Bench) -> Command:
     bench.progress("ours needs nothing")
 
-    def command(home: Path, address: str, times: Times) -> list[str]:
+    def command(home: Path, address: str) -> list[str]:
         return [
             *(sys.executable, "-m", "namesrv", "--listen-host", address, "--listen-port", str(PORT)),
             *("--http-listen", "", "--data-dir", str(home / "data"), "--log-format", "json"),
-            *("--scan-interval-seconds", str(times.scan), "--wait-for-service-seconds", str(times.readiness)),
+            *("--scan-interval-seconds", str(_SCAN_SECONDS), "--wait-for-service-seconds", str(_READINESS_SECONDS)),
         ]
 
     return command
@@ -53,8 +42,8 @@ def _ours(bench: Bench) -> Command:
 def _apache(bench: Bench) -> Command:
     lib = jars(bench, "apache", rocketmq.APACHE_VERSIONS[-1])
 
-    def command(home: Path, address: str, times: Times) -> list[str]:
-        scan_ms = round(times.scan * 1000)
+    def command(home: Path, address: str) -> list[str]:
+        scan_ms = round(_SCAN_SECONDS * 1000)
         place = {"bindAddress": address, "listenPort": PORT}
         return rocketmq.apache_command(lib, _HEAP, home, **place, scanNotActiveBrokerInterval=scan_ms)
 
@@ -64,11 +53,11 @@ def _apache(bench: Bench) -> Command:
 def _rust(bench: Bench) -> Command:
     program = rust_program(bench)
 
-    def command(home: Path, address: str, times: Times) -> list[str]:
+    def command(home: Path, address: str) -> list[str]:
         settings = home / "namesrv.toml"
         # Without TLS rocketmq-rust listens on loopback addresses only, unless the second line allows other addresses.
         settings.write_text(
-            f"scanNotActiveBrokerInterval = {times.scan * 1000:.0f}\nallowInsecurePublicListener = true\n"
+            f"scanNotActiveBrokerInterval = {_SCAN_SECONDS * 1000:.0f}\nallowInsecurePublicListener = true\n"
             f'rocketmqHome = "{home}"\nkvConfigPath = "{home}/kv.json"\nconfigStorePath = "{home}/store.properties"\n',
             encoding="utf-8",
         )

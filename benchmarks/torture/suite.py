@@ -15,8 +15,8 @@ from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.table import Row, markdown
 from benchmarks.peers.fetching import AbsentError
-from benchmarks.torture.faults import DEFAULT, FAULTS, Fault
-from benchmarks.torture.servers import PEERS, Command
+from benchmarks.torture.faults import FAULTS, Fault
+from benchmarks.torture.servers import EXPIRY_SECONDS, PEERS, Command
 from benchmarks.torture.world import world
 from tests.netns.network import why_not
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         except AbsentError as why:
             bench.progress(f"left out: {why}")
             continue
-        for fault in options.fault or DEFAULT:
+        for fault in options.fault or FAULTS:
             bench.progress(f"{label}: {FAULTS[fault].what}")
             try:
                 cell = asyncio.run(suffered(bench, command, FAULTS[fault]))
@@ -94,9 +94,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 async def suffered(bench: Bench, command: Command, fault: Fault) -> Cell:
     """What a fault does to a new world of one server."""
     conditions = Conditions.now()
-    async with world(bench, command, fault.times, has_small_disks=fault.has_small_disks) as made:
+    async with world(bench, command, has_small_disks=fault.has_small_disks) as made:
         await fault.inflict(made)
-        true_seconds = await made.become_true(_PATIENCE * fault.times.expiry)
+        true_seconds = await made.become_true(_PATIENCE * EXPIRY_SECONDS)
     return Cell(
         sum(probe.evicted for probe in made.probes),
         max(probe.longest_missing for probe in made.probes),

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from benchmarks.harness.build import program
 from benchmarks.harness.figures import BenchError
+from benchmarks.harness.hosts import inside
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
-from benchmarks.torture.load import ROUTE, Broker, Client, Probe, Pulls, inside
-from benchmarks.torture.servers import PORT, Command, Times
+from benchmarks.torture.load import ROUTE, Broker, Client, Probe, Pulls
+from benchmarks.torture.servers import PORT, REGISTRATION_SECONDS, Command
 from tests.netns.network import Host, Network, ip
 
 SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
@@ -33,10 +34,9 @@ _COMMAND_SECONDS: Final = 60
 
 
 class Fleet:
-    """The servers, numbered from 0, with methods for the faults of a server, its disk, clock and network."""
+    """The servers, numbered from 0, with methods for the faults of a server, its disk and its clock."""
 
-    def __init__(self, bench: Bench, command: Command, times: Times, root: Path, network: Network) -> None:
-        self.times = times
+    def __init__(self, bench: Bench, command: Command, root: Path, network: Network) -> None:
         self.servers: dict[int, Server] = {}
         self.peak_bytes = 0
         self._bench = bench
@@ -60,7 +60,7 @@ class Fleet:
         clock = home / "clock"
         clock.write_bytes(bytes(8))
         environ = {"LD_PRELOAD": self._clock, "MOVED_CLOCK": str(clock), "HOME": str(home)}
-        command = host.command(*self._command(home, host.address, self.times))
+        command = host.command(*self._command(home, host.address))
         run = Program(host.name, command, lambda _: [PORT] if _responds(host) else [], home, environ)
         self.servers[number] = self._ends[number].enter_context(started(self._bench, run))
 
@@ -84,14 +84,6 @@ class Fleet:
         """Set the wall clock of a server to this many seconds after (or before) the clock of the machine."""
         with (self._root / str(number) / "clock").open("r+b") as file:
             file.write(struct.pack("q", seconds))
-
-    def drop(self, *rules: str) -> None:
-        """Let the switch drop the packets that one of these rules matches, in place of earlier rules."""
-        lines = "\n".join(f"{rule} drop" for rule in rules)
-        table = f"table bridge torture {{\nchain forward {{\ntype filter hook forward priority 0;\n{lines}\n}}\n}}\n"
-        flushed = "table bridge torture\ndelete table bridge torture\n"
-        command = ["ip", "netns", "exec", f"{self._network.prefix}-switch", "nft", "-f", "-"]
-        subprocess.run(command, input=flushed + table, text=True, check=True, timeout=_COMMAND_SECONDS)
 
     def limit_disks(self) -> None:
         """Give each server a small disk of its own; to be called before the servers start."""
@@ -121,14 +113,11 @@ class World:
 
     def __init__(self, fleet: Fleet, network: Network) -> None:
         self.fleet = fleet
-        self.times = fleet.times
         self.network = network
         self.pulls = Pulls()
         addresses = list(SERVERS.values())
         hosts = network.hosts
-        self.brokers = [
-            Broker(n, hosts["brokers"], f"10.0.0.{20 + n}", addresses, fleet.times) for n in range(_BROKERS)
-        ]
+        self.brokers = [Broker(n, hosts["brokers"], f"10.0.0.{20 + n}", addresses) for n in range(_BROKERS)]
         self.clients = [
             Client((hosts["clients"], f"10.0.0.{100 + n}"), addresses[n % 3 :] + addresses[: n % 3], self.brokers)
             for n in range(_CLIENTS)
@@ -147,7 +136,7 @@ class World:
         for probe in self.probes:
             self.spawn(probe.run())
         await asyncio.sleep(_SETTLING_SECONDS)
-        if await self.become_true(self.times.registration + _SETTLING_SECONDS) is None:
+        if await self.become_true(REGISTRATION_SECONDS + _SETTLING_SECONDS) is None:
             raise BenchError(f"the tables are not complete before the fault: {self.probes}")
         for client in self.clients:
             self.spawn(client.run(self.pulls))
@@ -195,14 +184,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(bench: Bench, command: Command, times: Times, *, has_small_disks: bool) -> AsyncIterator[World]:
+async def world(bench: Bench, command: Command, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-torture-") as root, Network() as network:
         network.add({**SERVERS, **_OTHERS})
         for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
             for last in range(first, first + count):
                 ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
-        fleet = Fleet(bench, command, times, Path(root), network)
+        fleet = Fleet(bench, command, Path(root), network)
         made = World(fleet, network)
         try:
             if has_small_disks:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.torture.load import Broker, Probe, view_of
-from benchmarks.torture.servers import FAST
 from benchmarks.torture.suite import Cell, table
 from tests.netns.network import Host, Network
 
@@ -28,7 +27,7 @@ def test_broker_without_address_is_not_in_a_view() -> None:
 
 def test_probe_counts_an_acknowledged_broker_that_vanishes_once() -> None:
     """A broker is evicted wrongly when it lives and its registration was acknowledged before."""
-    broker = Broker(0, HOST, "10.0.0.20", ["10.0.0.1"], FAST)
+    broker = Broker(0, HOST, "10.0.0.20", ["10.0.0.1"])
     probe = Probe(HOST, [broker])
 
     probe.look({}, 1.0)
