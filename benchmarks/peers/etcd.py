@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,7 +113,7 @@ def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
             *("--initial-cluster", f"default={peer}"),
         ]
         with responding(bench, "etcd", command=command, port=port, is_responding=_is_healthy, home=directory) as server:
-            yield Etcd(bench, server)
+            yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
 
 
 def _is_healthy(port: int) -> bool:
@@ -126,60 +127,59 @@ def _is_healthy(port: int) -> bool:
         connection.close()
 
 
-class Etcd(Registry):
-    """etcd's scripts, over HTTP/2 and gRPC."""
+def _fill(port: int) -> None:
+    """Store 1,000 routes and create as many leases, through the JSON gateway."""
+    for first in range(0, PULLED_TOPICS, _AT_ONCE):
+        puts = [{"key": _text(_key(n)), "value": _text(ROUTE)} for n in range(first, first + _AT_ONCE)]
+        _gateway(port, "/v3/kv/txn", {"success": [{"requestPut": put} for put in puts]})
+    leases = [{"ID": number, "TTL": _LEASE_SECONDS} for number in range(1, _LEASES + 1)]
+    # Several at the same time, because each waits for the disk.
+    with ThreadPoolExecutor(_GRANTED_AT_ONCE) as pool:
+        list(pool.map(partial(_gateway, port, "/v3/lease/grant"), leases))
+    if "TTL" not in _gateway(port, "/v3/lease/keepalive", {"ID": _LEASES})["result"]:
+        raise BenchError(f"etcd: lease {_LEASES} is not kept alive")
 
-    def _fill(self) -> None:
-        """Store 1,000 routes and create as many leases, through the JSON gateway."""
-        for first in range(0, PULLED_TOPICS, _AT_ONCE):
-            puts = [{"key": _text(_key(n)), "value": _text(ROUTE)} for n in range(first, first + _AT_ONCE)]
-            self._gateway("/v3/kv/txn", {"success": [{"requestPut": put} for put in puts]})
-        # Several at the same time, because each waits for the disk.
-        with ThreadPoolExecutor(_GRANTED_AT_ONCE) as pool:
-            list(pool.map(self._grant, range(1, _LEASES + 1)))
-        if "TTL" not in self._gateway("/v3/lease/keepalive", {"ID": _LEASES})["result"]:
-            raise BenchError(f"etcd: lease {_LEASES} is not kept alive")
 
-    def _grant(self, number: int) -> None:
-        self._gateway("/v3/lease/grant", {"ID": number, "TTL": _LEASE_SECONDS})
+def _gateway(port: int, path: str, members: dict[str, Any]) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_SECONDS)
+    try:
+        connection.request("POST", path, json.dumps(members))
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    if response.status != http.HTTPStatus.OK:
+        raise BenchError(f"etcd: {path}: status {response.status}: {body[:200]!r}")
+    decoded: dict[str, Any] = json.loads(body)
+    return decoded
 
-    def _gateway(self, path: str, members: dict[str, Any]) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=_PATIENCE_SECONDS)
-        try:
-            connection.request("POST", path, json.dumps(members))
-            response = connection.getresponse()
-            body = response.read()
-        finally:
-            connection.close()
-        if response.status != http.HTTPStatus.OK:
-            raise BenchError(f"etcd: {path}: status {response.status}: {body[:200]!r}")
-        decoded: dict[str, Any] = json.loads(body)
-        return decoded
 
-    def _pulls(self) -> Script:
-        """Serializable reads, which like those of a NameServer need no quorum."""
-        reads = [field(1, _key(number)) + field(7, 1) for number in range(PULLED_TOPICS)]
-        return Script(
-            [_call(_REPEATED, read) for read in reads],
-            "http2",
-            greeting=_greeting() + _call(_headers("/etcdserverpb.KV/Range"), reads[0]),
-            acks=1,
-            least_bytes=PULLED_BODY_BYTES,
-        )
+def _pulls() -> Script:
+    """Serializable reads, which like those of a NameServer need no quorum."""
+    reads = [field(1, _key(number)) + field(7, 1) for number in range(PULLED_TOPICS)]
+    return Script(
+        [_call(_REPEATED, read) for read in reads],
+        "http2",
+        greeting=_greeting() + _call(_headers("/etcdserverpb.KV/Range"), reads[0]),
+        acks=1,
+        least_bytes=PULLED_BODY_BYTES,
+    )
 
-    def _heartbeats(self) -> Script:
-        """Messages that keep leases alive, on one stream of each connection."""
-        opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
-        heartbeats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
-        return Script(heartbeats, "http2", _greeting() + opening)
 
-    def _watch(self) -> Script:
-        """Watches of a route, whose notification contains the changed route."""
-        opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
-        watch = h2_frame(_DATA, 0, 1, _message(field(1, field(1, _key(0)))))
-        change = _call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, ROUTE))
-        # The first frame on a stream confirms the watch.
-        return Script([opening + watch], "http2", _greeting(), 1, PULLED_BODY_BYTES, change)
+def _heartbeats() -> Script:
+    """Messages that keep leases alive, on one stream of each connection."""
+    opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
+    heartbeats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
+    return Script(heartbeats, "http2", _greeting() + opening)
+
+
+def _watch() -> Script:
+    """Watches of a route, whose notification contains the changed route."""
+    opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
+    watch = h2_frame(_DATA, 0, 1, _message(field(1, field(1, _key(0)))))
+    change = _call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, ROUTE))
+    # The first frame on a stream confirms the watch.
+    return Script([opening + watch], "http2", _greeting(), 1, PULLED_BODY_BYTES, change)
 
 
 def _key(number: int) -> bytes:

@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.figures import BenchError
-from benchmarks.harness.loads import PIPELINED, PULLS, Load, Script, run
+from benchmarks.harness.loads import PULLS, Script
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, daemon, data_directory, free_port
 from benchmarks.harness.wire import (
@@ -22,7 +23,7 @@ from benchmarks.harness.wire import (
     topics,
 )
 from benchmarks.peers.registry import Registry, responding
-from benchmarks.speed.pulls import BROKERS, HEARTBEATS, STAYING
+from benchmarks.speed.pulls import BROKERS, HEARTBEATS
 
 # a widespread version, and the newest on Maven Central in November 2026
 APACHE_VERSIONS: Final = ("5.3.3", "5.5.0")
@@ -37,7 +38,7 @@ HEAPS: Final[Mapping[str, Sequence[str]]] = {
     "512 MB": ("-server", "-Xmx512m"),
 }
 _APACHE_MAIN: Final = "org.apache.rocketmq.namesrv.NamesrvStartup"
-_ROUTE: Final = route_request(TOPIC_NAME % 0)
+PULL: Final = route_request(TOPIC_NAME % 0)
 # largest response, relative to ours: rocketmq-rust also sends members that are null (2,050 bytes)
 _MOST_TIMES: Final = 1.2
 _WATCHED: Final = "TopicWatched"
@@ -46,77 +47,44 @@ _PROBED_SECONDS: Final = 1.0
 _LEAST_BYTES: Final = 500
 
 
-class NameServer(Registry):
-    """A NameServer with RocketMQ's protocol."""
-
-    def __init__(self, bench: Bench, server: Server, wire: Wire) -> None:
-        super().__init__(bench, server)
-        # Connection of all brokers; closing it would evict them.
-        self._wire = wire
-
-    def seed(self) -> None:
-        """Register all brokers; later calls register them again, because they may have expired."""
-        register(self._wire, pulled_brokers())
-        size = len(self._wire.success(_ROUTE).body)
-        if not PULLED_BODY_BYTES <= size <= _MOST_TIMES * PULLED_BODY_BYTES:
-            raise BenchError(f"responses have bodies of {size} bytes, not of {PULLED_BODY_BYTES} as ours")
-        register(self._wire, BROKERS)
-
-    def pull_pipelined(self) -> Load:
-        """Pull routes with 8 requests in flight on each of 50 connections."""
-        return run(self._bench, self.server, PULLS, *PIPELINED)
-
-    def _fill(self) -> None:
-        """Nothing, since `seed` does all."""
-
-    def _pulls(self) -> Script:
-        return PULLS
-
-    def _heartbeats(self) -> Script:
-        return HEARTBEATS
-
-    def _watch(self) -> Script | None:
-        """None, since RocketMQ's clients poll."""
-        return None
+def _seed(brokers: Wire) -> None:
+    """Register all brokers; later calls register them again, because they may have expired."""
+    register(brokers, pulled_brokers())
+    size = len(brokers.success(PULL).body)
+    if not PULLED_BODY_BYTES <= size <= _MOST_TIMES * PULLED_BODY_BYTES:
+        raise BenchError(f"responses have bodies of {size} bytes, not of {PULLED_BODY_BYTES} as ours")
+    register(brokers, BROKERS)
 
 
-class OurNameServer(NameServer):
-    """Our NameServer, which can hold back the response to a native pull until a route changes."""
-
-    def __init__(self, bench: Bench, server: Server, wire: Wire) -> None:
-        super().__init__(bench, server, wire)
-        # The watched topic has as many brokers as any other topic, so that its route is as large.
-        self._brokers = [
-            replace(
-                broker,
-                name=f"watched-{broker.name}",
-                addr=broker.addr.replace("127.0.0.1", "127.0.0.2"),
-                # Two topics, since a first registration of one topic is refused: it might be an increment.
-                topics=topics(f"{_WATCHED}%d", 2),
-            )
-            for broker in pulled_brokers()
-        ]
-
-    def _watch(self) -> Script:
-        """Watches of a topic, and a registration of its first broker with another number of queues."""
-        register(self._wire, self._brokers)
-        watch = self._wire.watch_frame([f"{_WATCHED}0"])
-        change = self._brokers[0].changed(read_queue_nums=4).json_frame()
-        return Script([watch], "length", change=change, least_bytes=_LEAST_BYTES)
-
-    def _pull(self) -> bytes:
-        return _ROUTE
+def _watch(brokers: Wire) -> Script:
+    """Watches of a topic, and a registration of its first broker with another number of queues."""
+    # The watched topic has as many brokers as any other topic, so that its route is as large.
+    watched = [
+        replace(
+            broker,
+            name=f"watched-{broker.name}",
+            addr=broker.addr.replace("127.0.0.1", "127.0.0.2"),
+            # Two topics, since a first registration of one topic is refused: it might be an increment.
+            topics=topics(f"{_WATCHED}%d", 2),
+        )
+        for broker in pulled_brokers()
+    ]
+    register(brokers, watched)
+    watch = brokers.watch_frame([f"{_WATCHED}0"])
+    change = watched[0].changed(read_queue_nums=4).json_frame()
+    return Script([watch], "length", change=change, least_bytes=_LEAST_BYTES)
 
 
 @contextmanager
 def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
-    """Our NameServer, until the block ends."""
-    with daemon(bench, *flags, STAYING) as server, Wire(server) as wire:
+    """Our NameServer, which can hold back the response to a native pull until a route changes."""
+    with daemon(bench, *flags) as server, Wire(server) as brokers:
         # The start ends with the first response, as for other peers; the log line comes earlier.
         began = time.monotonic()
-        wire.request(_ROUTE)
+        brokers.request(PULL)
         after = server.listening_after_seconds + time.monotonic() - began
-        yield OurNameServer(bench, replace(server, listening_after_seconds=after), wire)
+        responding_server = replace(server, listening_after_seconds=after)
+        yield Registry(responding_server, partial(_seed, brokers), PULLS, HEARTBEATS, partial(_watch, brokers))
 
 
 @contextmanager
@@ -152,12 +120,13 @@ def rust(bench: Bench, program: Path) -> Iterator[Registry]:
 
 
 @contextmanager
-def _running(bench: Bench, name: str, command: Sequence[str], port: int, home: Path) -> Iterator[NameServer]:
+def _running(bench: Bench, name: str, command: Sequence[str], port: int, home: Path) -> Iterator[Registry]:
     with (
         responding(bench, name, command=command, port=port, is_responding=_is_responding, home=home) as server,
-        Wire(server) as wire,
+        Wire(server) as brokers,
     ):
-        yield NameServer(bench, server, wire)
+        # RocketMQ's clients poll.
+        yield Registry(server, partial(_seed, brokers), PULLS, HEARTBEATS)
 
 
 def java() -> str:
@@ -171,7 +140,7 @@ def java() -> str:
 def _is_responding(port: int) -> bool:
     with Wire(Server(0, port), _PROBED_SECONDS) as wire:
         try:
-            wire.request(_ROUTE)
+            wire.request(PULL)
         except BenchError:
             return False
     return True

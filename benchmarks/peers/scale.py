@@ -1,23 +1,20 @@
 """Three million queue entries: 300 brokers with the same 10,000 topics, registered while a client pulls."""
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, percentile
-from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.rounds import Bench, Repeating
+from benchmarks.harness.servers import WITHOUT_LOG, Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
 from benchmarks.peers import rocketmq
 from benchmarks.peers.peers import Peer, against
-from benchmarks.peers.registry import Registry
 from namesrv_remoting.codes import RequestCode, ResponseCode
 
 BROKERS: Final = 300
@@ -28,37 +25,13 @@ _MEMORY: Final = ("--max-memory-bytes", str(4 << 30))
 # brokers that register at the same time
 _AT_ONCE: Final = 10
 _DEATHS: Final = (1, 100)
-_PULL_SECONDS: Final = 0.02
+_PULLS_A_SECOND: Final = 50
 _PATIENCE_SECONDS: Final = 300
 _EXPIRY_MS: Final = 600_000
 
 
-@contextmanager
-def _ours(bench: Bench) -> Iterator[Registry]:
-    """Our NameServer, which as by default evicts the brokers of a closed connection."""
-    with daemon(bench, *WITHOUT_LOG, *_MEMORY) as server, Wire(server) as wire:
-        yield rocketmq.OurNameServer(bench, server, wire)
-
-
-OURS_AT_SCALE: Final = Peer("ours", "ours", _ours)
-
-
-@dataclass(slots=True)
-class _Puller:
-    """A client that pulls one route all the time."""
-
-    wire: Wire
-    # of each pull, in milliseconds
-    latencies: list[float] = field(default_factory=list)
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def run(self) -> None:
-        """Pull until the end."""
-        while not self.ended.is_set():
-            began = time.perf_counter()
-            self.wire.request(_route(0))
-            self.latencies.append((time.perf_counter() - began) * 1000)
-            self.ended.wait(_PULL_SECONDS)
+# Our NameServer, which as by default evicts the brokers of a closed connection.
+OURS_AT_SCALE: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, *_MEMORY))
 
 
 def _route(number: int) -> bytes:
@@ -67,16 +40,18 @@ def _route(number: int) -> bytes:
 
 
 @contextmanager
-def _pulled(server: Server) -> Iterator[_Puller]:
+def _pulled(server: Server) -> Iterator[list[float]]:
+    """Latencies in milliseconds of a client that pulls one route until the block ends."""
+    latencies: list[float] = []
     with Wire(server, _PATIENCE_SECONDS) as wire:
-        puller = _Puller(wire)
-        thread = threading.Thread(target=puller.run)
-        thread.start()
-        try:
-            yield puller
-        finally:
-            puller.ended.set()
-            thread.join()
+
+        def pull() -> None:
+            began = time.perf_counter()
+            wire.request(_route(0))
+            latencies.append((time.perf_counter() - began) * 1000)
+
+        with Repeating(pull, at_most=_PULLS_A_SECOND):
+            yield latencies
 
 
 def measured(peer: Peer, bench: Bench) -> dict[str, float]:
@@ -92,17 +67,17 @@ def measured(peer: Peer, bench: Bench) -> dict[str, float]:
         figures: dict[str, float] = {}
         for name in ("registered", "again"):
             bench.progress(f"{peer.label}: {BROKERS} brokers register, {name}")
-            with _pulled(server) as puller:
+            with _pulled(server) as latencies:
                 figures[f"{name}.seconds"] = _registered(wires, frames)
-            figures[f"{name}.p99"] = percentile(puller.latencies, 0.99)
-            figures[f"{name}.longest"] = max(puller.latencies)
+            figures[f"{name}.p99"] = percentile(latencies, 0.99)
+            figures[f"{name}.longest"] = max(latencies)
         if (known := _brokers(wires[-1])) != BROKERS:
             raise BenchError(f"{peer.label}: a route has {known} brokers, not {BROKERS}")
         for count in _DEATHS:
             bench.progress(f"{peer.label}: {count} brokers die")
-            with _pulled(server) as puller:
+            with _pulled(server) as latencies:
                 figures[f"death{count}.seconds"] = _gone(wires, count)
-            figures[f"death{count}.longest"] = max(puller.latencies)
+            figures[f"death{count}.longest"] = max(latencies)
         figures["memory"] = server.status_bytes("VmHWM") / 1e6
         return figures
 

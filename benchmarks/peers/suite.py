@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
-from typing import Final, TypeVar
+from typing import Final
 
-from benchmarks.harness import loads
 from benchmarks.harness.command import Command
 from benchmarks.harness.figures import BenchError, Figure
-from benchmarks.harness.loads import PIPELINED, Load, pulls, run
+from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values, watched
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, OURS_WITH_LOG, REGISTRIES, Peer, Peers, against, fewer_rounds, started
 from benchmarks.peers.registry import Registry
-from benchmarks.peers.rocketmq import NameServer
+from benchmarks.peers.rocketmq import PULL
+from benchmarks.speed import suite
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
 from benchmarks.speed.registration import LOG_SECONDS, Cost, a_broker, changes, cost
-from benchmarks.speed.suite import add_quick, measured, titles
 
 # A peer is warmed up with pulls of so many seconds; a JVM until three runs in a row are less than a twentieth faster
 # than the best run before. On one core the JVM's compilers compete with the measured code, and the rate rises in steps.
@@ -36,21 +35,21 @@ _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
 _WATCHERS: Final = (1_000, 10_000)
 
-T = TypeVar("T", bound=Registry)
 LoadsByPeer = Mapping[str, Sequence[Load]]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure beside other registries."""
-    command = Command("peers", "Measure this NameServer beside other registries.", titles(SUBJECTS))
+    command = Command("peers", "Measure this NameServer beside other registries.", suite.titles(SUBJECTS))
     command.parser.add_argument(
         "--against", nargs="+", choices=list(REGISTRIES), default=[], help="only these; default: all that are available"
     )
-    add_quick(command)
+    suite.add_quick(command)
     options = command.parse(arguments)
     peers = Peers(options.against)
     subjects = {name: update_wrapper(partial(measure, peers), measure) for name, measure in SUBJECTS.items()}
-    return measured(Bench.pinned(QUICK if options.quick else FULL), subjects, options)
+    with Bench.pinned(QUICK if options.quick else FULL) as bench:
+        return suite.run(bench, subjects, options)
 
 
 # -- work -------------------------------------------------------------------------------------------------------------
@@ -63,10 +62,19 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
         running = started(bench, stack, [OURS, *others])
         fresh = {key: [_megabytes(registry)] for key, registry in running.items()}
         _warm_up(bench, running, [OURS, *others])
-        pulled = _in_turn(bench, "pulls", running, lambda registry: registry.pull())
-        name_servers = {key: each for key, each in running.items() if isinstance(each, NameServer)}
-        pipelined = _in_turn(fewer_rounds(bench), "pipelined pulls", name_servers, NameServer.pull_pipelined)
-        heartbeats = _in_turn(bench, "heartbeats", running, lambda registry: registry.heartbeat(1))
+        pulled = _in_turn(bench, "pulls", running, lambda each: run(bench, each.server, each.pulls))
+        name_servers = {
+            peer.key: running[peer.key] for peer in (OURS, *others) if peer.is_name_server and peer.key in running
+        }
+        pipelined = _in_turn(
+            fewer_rounds(bench),
+            "pipelined pulls",
+            name_servers,
+            lambda each: run(bench, each.server, each.pulls, *PIPELINED),
+        )
+        heartbeats = _in_turn(
+            bench, "heartbeats", running, lambda each: run(bench, each.server, each.heartbeats, seconds=1)
+        )
         loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
     return [
         *_work_figures("pulls", "pulls on 200 connections", pulled, others),
@@ -79,9 +87,9 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
 
 def _work_figures(name: str, what: str, by_peer: LoadsByPeer, others: Sequence[Peer]) -> list[Figure]:
     return [
-        *against(f"{name}.rate", f"{what}: rate", "per_second", _each(loads.rates, by_peer), others),
-        *against(f"{name}.p99", f"{what}: p99", "milliseconds", _each(loads.p99s, by_peer), others),
-        *against(f"{name}.computing", f"{what}: CPU of one", "microseconds", _each(loads.cpu, by_peer), others),
+        *against(f"{name}.rate", f"{what}: rate", "per_second", _each("per_second", by_peer), others),
+        *against(f"{name}.p99", f"{what}: p99", "milliseconds", _each("p99_ms", by_peer), others),
+        *against(f"{name}.computing", f"{what}: CPU of one", "microseconds", _each("cpu_us", by_peer), others),
     ]
 
 
@@ -92,26 +100,21 @@ def _warm_up(bench: Bench, running: Mapping[str, Registry], peers: Sequence[Peer
         bench.progress(f"seeding {peer.label}")
         registry = running[peer.key]
         registry.seed()
-        best, not_rising = registry.pull(_WARM_UP_SECONDS).per_second, 0
+        pull = partial(run, bench, registry.server, registry.pulls, seconds=_WARM_UP_SECONDS)
+        best, not_rising = pull().per_second, 0
         for _ in range(_MOST_WARM_UPS - 1 if peer.warms_up else 0):
-            rate = registry.pull(_WARM_UP_SECONDS).per_second
+            rate = pull().per_second
             not_rising = 0 if rate > best * _STILL_RISING else not_rising + 1
             best = max(best, rate)
             if not_rising == _NOT_RISING_IN_A_ROW:
                 break
 
 
-def _in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[T], Load]) -> LoadsByPeer:
+def _in_turn(bench: Bench, what: str, running: Mapping[str, Registry], case: Callable[[Registry], Load]) -> LoadsByPeer:
     """The load of each registry, round by round, after registering brokers that may have expired again."""
     for registry in running.values():
         registry.seed()
     return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
-
-
-def _known(load: Load | None) -> Load:
-    if load is None:
-        raise BenchError("a registry without watches")
-    return load
 
 
 def measure_watches(peers: Peers, bench: Bench) -> list[Figure]:
@@ -120,30 +123,32 @@ def measure_watches(peers: Peers, bench: Bench) -> list[Figure]:
     figures: list[Figure] = []
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
-        for registry in running.values():
+        watching = {key: each for key, each in running.items() if each.watch is not None}
+        # The first notification does not count.
+        for registry in watching.values():
             registry.seed()
-        # The first notification does not count; it also shows which registries have watches.
-        watching = {key: each for key, each in running.items() if each.notify() is not None}
+            _notified(bench, _WATCHERS[0], registry)
         for count in _WATCHERS:
             many, what = fewer_rounds(bench) if count > _WATCHERS[0] else bench, f"of {count:,} watchers know"
-            notified = _in_turn(many, f"{count:,} watches", watching, lambda each: _known(each.notify(count)))  # noqa: B023
-            figures += against(
-                f"watch.{count}.p50", f"half {what}", "milliseconds", _each(loads.p50s, notified), others
-            )
-            figures += against(f"watch.{count}", f"all {what}", "milliseconds", _each(loads.longests, notified), others)
-            beside = _in_turn(
-                many,
-                "beside pulls",
-                {OURS.key: running[OURS.key]},
-                lambda each: _known(each.notify_beside_pulls(count)),  # noqa: B023
-            )
+            notified = _in_turn(many, f"{count:,} watches", watching, partial(_notified, bench, count))
+            figures += against(f"watch.{count}.p50", f"half {what}", "milliseconds", _each("p50_ms", notified), others)
+            figures += against(f"watch.{count}", f"all {what}", "milliseconds", _each("longest_ms", notified), others)
+            ours = {OURS.key: running[OURS.key]}
+            beside = _in_turn(many, "beside pulls", ours, partial(_notified, bench, count, beside=PULL))
             what = f"pulls until all {what}: p99"
-            figures += against(f"watch.{count}.pulls", what, "milliseconds", _each(loads.beside_p99s, beside), [])
+            figures += against(f"watch.{count}.pulls", what, "milliseconds", _each("beside_p99_ms", beside), [])
     return figures
 
 
-def _each(read: Callable[[Sequence[Load]], list[float]], by_peer: LoadsByPeer) -> dict[str, list[float]]:
-    return {key: read(rounds) for key, rounds in by_peer.items()}
+def _notified(bench: Bench, watchers: int, registry: Registry, *, beside: bytes = b"") -> Load:
+    """Notify watchers of a change, and send a request beside it if there is one."""
+    if registry.watch is None:
+        raise BenchError("a registry without watches")
+    return watched(bench, registry.server, replace(registry.watch(), beside=beside), watchers)
+
+
+def _each(name: Field, by_peer: LoadsByPeer) -> dict[str, list[float]]:
+    return {key: values(name, rounds) for key, rounds in by_peer.items()}
 
 
 def _megabytes(registry: Registry) -> float:
@@ -157,7 +162,9 @@ def measure_two_cores(peers: Peers, bench: Bench) -> list[Figure]:
     with _on_both(bench) as bench_on_both, ExitStack() as stack:
         running = started(bench_on_both, stack, [OURS, *others])
         _warm_up(bench, running, [OURS, *others])
-        pulled = _in_turn(fewer_rounds(bench), "pulls on two cores", running, lambda registry: registry.pull())
+        pulled = _in_turn(
+            fewer_rounds(bench), "pulls on two cores", running, lambda each: run(bench, each.server, each.pulls)
+        )
     return _work_figures("two_cores", "pulls on 200 connections", pulled, others)
 
 

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -79,7 +80,7 @@ def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
         with responding(
             bench, "ZooKeeper", command=command, port=port, is_responding=_opens_sessions, home=directory
         ) as server:
-            yield ZooKeeper(bench, server)
+            yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
 
 
 def _opens_sessions(port: int) -> bool:
@@ -101,31 +102,31 @@ def _session(port: int, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator
         _response(responses)
 
 
-class ZooKeeper(Registry):
-    """ZooKeeper's scripts; each connection has a session."""
+def _fill(port: int) -> None:
+    nodes = [(b"/topics", b""), *((_path(number), ROUTE) for number in range(PULLED_TOPICS))]
+    with _session(port) as (connection, responses):
+        for path, data in nodes:
+            connection.sendall(_create(path, data))
+        for path, _ in nodes:
+            if error := int.from_bytes(_response(responses)[12:_REPLY_HEAD], signed=True):
+                raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
 
-    def _fill(self) -> None:
-        nodes = [(b"/topics", b""), *((_path(number), ROUTE) for number in range(PULLED_TOPICS))]
-        with _session(self.server.port) as (connection, responses):
-            for path, data in nodes:
-                connection.sendall(_create(path, data))
-            for path, _ in nodes:
-                if error := int.from_bytes(_response(responses)[12:_REPLY_HEAD], signed=True):
-                    raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
 
-    def _pulls(self) -> Script:
-        """Reads of nodes."""
-        return _script([_get(_path(number)) for number in range(PULLED_TOPICS)], least_bytes=PULLED_BODY_BYTES)
+def _pulls() -> Script:
+    """Reads of nodes."""
+    return _script([_get(_path(number)) for number in range(PULLED_TOPICS)], least_bytes=PULLED_BODY_BYTES)
 
-    def _heartbeats(self) -> Script:
-        """Pings of the sessions of 200 connections."""
-        return _script([_request(_PING, xid=_PING_XID)])
 
-    def _watch(self) -> Script:
-        """Reads with a watch; a notified client reads again, since the notification does not contain the change."""
-        read = _get(_path(0), watch=True)
-        change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(ROUTE) + _int(-1))
-        return _script([read] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES)
+def _heartbeats() -> Script:
+    """Pings of the sessions of 200 connections."""
+    return _script([_request(_PING, xid=_PING_XID)])
+
+
+def _watch() -> Script:
+    """Reads with a watch; a notified client reads again, since the notification does not contain the change."""
+    read = _get(_path(0), watch=True)
+    change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(ROUTE) + _int(-1))
+    return _script([read] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES)
 
 
 def _script(requests: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = _REPLY_HEAD) -> Script:
