@@ -27,7 +27,7 @@ LEAST_BYTES: Final = 1024
 
 
 class Attacker:
-    """The connections of an attacker to a server, with counts of the sent bytes."""
+    """The connections of an attacker to a server, and the weight of the bytes that they sent."""
 
     def __init__(self, port: int, http_port: int, seconds: float) -> None:
         self.port = port
@@ -37,7 +37,6 @@ class Attacker:
         self._ends_at = math.inf
         self._open: list[socket.socket] = []
         self._buffer = bytearray(_AT_ONCE)
-        self.sent_bytes = 0
         # sent bytes, but at least LEAST_BYTES for each frame and each connection
         self.weight = 0
         # connections that the server refused or closed
@@ -149,8 +148,7 @@ class Attacker:
         return True
 
     def count(self, size: int, frames: int = 1) -> None:
-        """Count sent bytes, and the frames in them."""
-        self.sent_bytes += size
+        """Add sent bytes to the weight, given the number of frames in them."""
         self.weight += max(size, LEAST_BYTES * frames)
 
     def _responded(self, peer: socket.socket, count: int) -> bool:

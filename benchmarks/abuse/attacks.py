@@ -6,7 +6,7 @@ each request code in tests/abuse/test_every_request.py; `storm` sends the costli
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +15,10 @@ from benchmarks.abuse import payloads
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
 from benchmarks.abuse.floods import FAMILIES, Family
 from benchmarks.abuse.payloads import BODY_BYTES, filled, registration
-from benchmarks.abuse.well_behaved import CLUSTER, LIVE, PULL, heartbeat_frame
+from benchmarks.abuse.well_behaved import CLUSTER, LIVE, PULL, broker
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
 from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.headers import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
 
 MSGPACK: Final = SerializeType.MSGPACK
 _NO_SEED: Final = b""
@@ -42,16 +41,10 @@ class Attack:
     seed: Callable[[], bytes] = lambda: _NO_SEED
     # True: part of the short form.
     is_short: bool = False
-    # True: standard error of the server is a pipe that is not read any more once the server listens.
-    is_unread: bool = False
     # True: the server may refuse clients, because connection slots or memory are used up.
     may_refuse_clients: bool = False
-    # True: the server may refuse brokers as well, which only the lack of open files excuses.
-    may_refuse_brokers: bool = False
     # limit of a memory cgroup in which the server runs; 0: no cgroup
     memory_limit_bytes: int = 0
-    # files that the server may open in addition to those at the start of the attack; 0: no limit
-    spare_files: int = 0
     # least duration, for an attack that needs more than the usual one
     seconds: float = 0.0
 
@@ -169,14 +162,9 @@ def _slow_watchers() -> Callable[[Attacker], object]:
 def _foreign_heartbeats() -> list[bytes]:
     heartbeats = []
     for name, kind in LIVE.items():
-        version = QueryDataVersionRequestHeader(
-            broker_name=name, broker_addr=f"{name}:10911", cluster_name=CLUSTER, broker_id=0
-        )
-        heartbeats += [
-            heartbeat_frame(name, kind, with_agent=False),
-            heartbeat_frame(name, SerializeType.JSON),
-            request(RequestCode.QUERY_DATA_VERSION, version.to_ext(), b'{"counter":1,"stateVersion":0,"timestamp":0}'),
-        ]
+        foreign = broker(name, kind)
+        without_agent = replace(foreign, agent_id=None)
+        heartbeats += [without_agent.heartbeat(kind), without_agent.heartbeat(), foreign.version_query()]
     return heartbeats
 
 
@@ -192,16 +180,7 @@ def _heartbeats_and_away(attacker: Attacker) -> None:
 
 
 def _unregister_native() -> list[bytes]:
-    return [
-        request(
-            RequestCode.UNREGISTER_BROKER,
-            UnregisterBrokerRequestHeader(
-                broker_name=name, broker_addr=f"{name}:10911", cluster_name=CLUSTER, broker_id=0
-            ).to_ext(),
-        )
-        for name, kind in LIVE.items()
-        if kind == MSGPACK
-    ]
+    return [broker(name, kind).unregistration() for name, kind in LIVE.items() if kind == MSGPACK]
 
 
 def _busy_loop() -> Callable[[Attacker], object]:
@@ -315,14 +294,6 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "topics-json": _body("103, 16 MiB: 500,000 topics", lambda: payloads.json_topics(10_000_000), is_short=True),
     "topics-native": _body("native 103, 16 MiB: 850,000 topics", payloads.native_topics, kind=MSGPACK, is_short=True),
-    "mappings-json": _body("103, 16 MiB: static-topic mappings", payloads.json_mappings),
-    "bare-keys": _body("103, 16 MiB: a mapping of bare integer keys", payloads.json_id_map),
-    "filters-json": _body(
-        "103, 16 MiB: filter servers", lambda: filled(b'{"filterServerList":[', b'"",', b'""]}'), is_short=True
-    ),
-    "late-error": _body(
-        "103, 16 MiB: good JSON but for its last byte", lambda: payloads.json_topics(10_000_000) + b"'"
-    ),
     "legal-100k": _body("103 with the legal most: 100,000 topics", lambda: payloads.json_topics(100_000)),
     # requests
     "lists": Attack(
@@ -407,15 +378,6 @@ ATTACKS: Final[dict[str, Attack]] = {
         seconds=14.0,
         may_refuse_clients=True,
     ),
-    "files": Attack(
-        "2,000 connections from 200 addresses to a server that may open 200 more files",
-        _crowd(2_000, sources=_ADDRESSES),
-        peers=_ADDRESSES,
-        spare_files=200,
-        may_refuse_clients=True,
-        may_refuse_brokers=True,
-        is_short=True,
-    ),
     "garbage": Attack(
         "connections that begin with an HTTP request",
         _reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
@@ -435,13 +397,6 @@ ATTACKS: Final[dict[str, Attack]] = {
         peers=_ADDRESSES,
         may_refuse_clients=True,
         memory_limit_bytes=768 * 1024 * 1024,
-        is_short=True,
-    ),
-    # the process
-    "unread-log": Attack(
-        "refused connections, while no process reads the server's standard error",
-        _reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
-        is_unread=True,
         is_short=True,
     ),
     # HTTP

@@ -131,8 +131,7 @@ class Costs:
     def newcomers(self, newcomers: Sequence[Newcomer]) -> list[Figure]:
         """The number of wrongly refused newcomers, and the longest wait of a served one."""
         refused = [one for one in newcomers if one.refused]
-        may_be_refused = {False: self.attack.may_refuse_clients, True: self.attack.may_refuse_brokers}
-        wrongly = sum(not may_be_refused[one.is_broker] for one in refused)
+        wrongly = sum(one.is_broker or not self.attack.may_refuse_clients for one in refused)
         slowest = max((one.seconds for one in newcomers if not one.refused), default=0.0)
         most = at_most(_CROWDED_SECONDS if self.attack.may_refuse_clients else _NEWCOMER_SECONDS)
         details = f"{len(refused)}/{len(newcomers)}"

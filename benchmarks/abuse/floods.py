@@ -3,26 +3,17 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening
-from benchmarks.abuse.payloads import registration
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from benchmarks.abuse.well_behaved import PULL
-from benchmarks.harness.wire import request
+from benchmarks.harness.wire import Broker, request
 from benchmarks.speed.tls import certified
-from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
-from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.headers import BrokerHeartbeatRequestHeader, QueryDataVersionRequestHeader
-from namesrv_remoting.serializers import encode_command
 from namesrv_remoting.signatures import sign_rocketmq
 
-# A registration with a DataVersion, since QUERY_DATA_VERSION (322) is about a registered version.
-_NO_TOPICS: Final = encode_json_body(RegisterBrokerBody([], DataVersion(1)))
 _CHUNK_BYTES: Final = 256 * 1024
 # KeyUpdate records of all connections of a flood together, which are made before the attack
 _UPDATES_BYTES: Final = 8 * 1024 * 1024
@@ -61,37 +52,29 @@ class Family:
 # -- frames -----------------------------------------------------------------------------------------------------------
 
 
-def _heartbeat(name: str, flag: int = FLAG_ONEWAY) -> bytes:
-    """A BROKER_HEARTBEAT (904) request."""
-    header = BrokerHeartbeatRequestHeader(
-        cluster_name="Hostile", broker_addr=f"{name}:10911", broker_name=name, broker_id=0
-    )
-    return _flagged(RequestCode.BROKER_HEARTBEAT, header.to_ext(), flag)
+def _hostile(name: str) -> Broker:
+    return Broker(name, f"{name}:10911", cluster="Hostile")
+
+
+def _heartbeat(name: str) -> bytes:
+    """A one-way BROKER_HEARTBEAT (904) request."""
+    return _hostile(name).heartbeat(flag=FLAG_ONEWAY)
 
 
 def _version(name: str) -> bytes:
     """A one-way QUERY_DATA_VERSION (322) request, the heartbeat of RocketMQ 4.x."""
-    header = QueryDataVersionRequestHeader(
-        broker_name=name, broker_addr=f"{name}:10911", cluster_name="Hostile", broker_id=0
-    )
-    return _flagged(RequestCode.QUERY_DATA_VERSION, header.to_ext(), FLAG_ONEWAY)
+    return _hostile(name).version_query(flag=FLAG_ONEWAY)
 
 
 def _response(name: str) -> bytes:
     """A response to a request that the server has never sent."""
-    return _flagged(0, {"brokerName": name}, FLAG_RESPONSE)
-
-
-def _flagged(code: int, fields: dict[str, str], flag: int) -> bytes:
-    return encode_command(RemotingCommand(code, flag=flag, ext_fields=fields))
+    return request(0, {"brokerName": name}, flag=FLAG_RESPONSE)
 
 
 def _signed(name: str) -> bytes:
     """A one-way heartbeat that is signed by the tenant."""
-    fields = BrokerHeartbeatRequestHeader(
-        cluster_name="Hostile", broker_addr=f"{name}:10911", broker_name=name, broker_id=0
-    ).to_ext()
-    return _flagged(RequestCode.BROKER_HEARTBEAT, sign_rocketmq(fields, b"", "tenant", _SECRET), FLAG_ONEWAY)
+    fields = sign_rocketmq(_hostile(name).identity, b"", "tenant", _SECRET)
+    return request(RequestCode.BROKER_HEARTBEAT, fields, flag=FLAG_ONEWAY)
 
 
 def _chunks(data: bytes) -> Iterator[memoryview]:
@@ -104,7 +87,7 @@ def _of_brokers(make: Callable[[str], bytes], *, is_reading: bool = False) -> Op
     def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
         name = f"hostile-{number}"
         peer = attacker.connect(source)
-        if peer is None or not attacker.request(peer, registration(_NO_TOPICS, broker_name=name)):
+        if peer is None or not attacker.request(peer, _hostile(name).json_frame()):
             return None
         data = make(name)
         return Flow(peer, len(data), _chunks(data), is_reading=is_reading)
@@ -190,7 +173,7 @@ FAMILIES: Final[dict[str, Callable[[int], Family]]] = {
     "oneway-322": _always("one-way 322 of a registered broker, pipelined", _of_brokers(_version)),
     "heartbeats": _always(
         "904 of a registered broker, pipelined, its responses read",
-        _of_brokers(partial(_heartbeat, flag=0), is_reading=True),
+        _of_brokers(lambda name: _hostile(name).heartbeat(), is_reading=True),
     ),
     "responses": _always("responses to nothing", _of_brokers(_response)),
     "mixtures": _always(

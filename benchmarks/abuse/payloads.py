@@ -3,7 +3,6 @@
 import random
 import struct
 import zlib
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgpack
@@ -51,43 +50,17 @@ def filled(before: bytes, unit: bytes, after: bytes, size: int = BODY_BYTES) -> 
     return before + unit * ((size - len(before) - len(after)) // len(unit)) + after
 
 
-def numbered(before: bytes, unit: Callable[[int], bytes], after: bytes, most: int = 10_000_000) -> bytes:
-    """`before` and `after` with different units between them, separated by commas, as many as fit."""
-    left, parts = BODY_BYTES - len(before) - len(after), []
-    for number in range(most):
-        part = unit(number)
+def json_topics(count: int, name: bytes = b"%d", first: int = 0) -> bytes:
+    """A registration of topics with nothing but names, as many as fit."""
+    before, after, parts = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{', b"}}}", []
+    left = BODY_BYTES - len(before) - len(after)
+    for number in range(first, first + count):
+        part = b'"%b":{"topicName":"%b"}' % (name, name) % (number, number)
         left -= len(part) + 1
         if left < 0:
             break
         parts.append(part)
     return before + b",".join(parts) + after
-
-
-def json_wrapper(member: str) -> tuple[bytes, bytes]:
-    """The JSON before and after the items of a member of a registration's topic wrapper."""
-    return b'{"topicConfigSerializeWrapper":{"%b":{' % member.encode(), b"}}}"
-
-
-def json_topics(count: int, name: bytes = b"%d", first: int = 0) -> bytes:
-    """A registration of topics with nothing but names, as many as fit."""
-    unit = b'"%b":{"topicName":"%b"}' % (name, name)
-    return numbered(*_around("topicConfigTable", lambda n: unit % (first + n, first + n)), most=count)
-
-
-def _around(member: str, unit: Callable[[int], bytes]) -> tuple[bytes, Callable[[int], bytes], bytes]:
-    before, after = json_wrapper(member)
-    return before, unit, after
-
-
-def json_mappings() -> bytes:
-    """Static-topic mappings without content."""
-    return numbered(*_around("topicQueueMappingInfoMap", b'"%d":{}'.__mod__))
-
-
-def json_id_map() -> bytes:
-    """A mapping with bare integer keys, as fastjson writes them; the server quotes them before it decodes."""
-    before, after = json_wrapper("topicQueueMappingInfoMap")
-    return numbered(before + b'"a":{"currIdMap":{', b"%d:0".__mod__, b"}}" + after)
 
 
 # -- compressed bodies ------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Measures one attack: a fresh server, well-behaved peers, a broker that hangs, and the attacker."""
 
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +19,12 @@ from benchmarks.abuse.well_behaved import (
     PULL,
     TABLE_BYTES,
     Seen,
-    WellBehavedPeers,
-    broker_frame,
     has_broker,
     metric,
+    registration,
     scan_count,
     scraped,
+    well_behaved_peers,
 )
 from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.rounds import Bench
@@ -65,7 +64,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         cpu_seconds = server.cpu_seconds() - before.cpu_seconds - idle_seconds
         is_responding = scenario.is_responding()
         peak_bytes = server.status_bytes("VmHWM") - before.resident_bytes
-        seen = scenario.peers.seen()
+        seen = scenario.seen()
         group_peak_bytes, kills = (0, 0) if group is None else (group.peak_bytes, group.kills)
         stopped_seconds, exit_code = server.terminated(PATIENCE_SECONDS)
     costs = Costs(
@@ -115,12 +114,13 @@ class _Scenario:
         limit_bytes = attack.memory_limit_bytes
         self.group = stack.enter_context(MemoryGroup(limit_bytes)) if limit_bytes else None
         prefix = () if self.group is None else self.group.prefix
-        self.server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix, is_unread=attack.is_unread))
+        self.server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix))
         self.http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{self.server.http_port}"
         if seed := attack.seed():
             stack.enter_context(Wire(self.server, PATIENCE_SECONDS)).success(seed)
-        self.peers = stack.enter_context(
-            WellBehavedPeers(self.server, self.http_url, durations.heartbeat_seconds, durations.expiry_seconds)
+        # stops the well-behaved peers, and returns what they have observed
+        self.seen = stack.enter_context(
+            well_behaved_peers(self.server, self.http_url, durations.heartbeat_seconds, durations.expiry_seconds)
         )
         # This connection is opened before attackers take all slots.
         self._watcher = stack.enter_context(Wire(self.server, PATIENCE_SECONDS))
@@ -140,10 +140,9 @@ class _Scenario:
     def attack(self, attacker: Attacker, send: Callable[[], object]) -> _Times:
         """Let a broker hang, run the attack, and wait for the broker's eviction."""
         with Wire(self.server, PATIENCE_SECONDS) as dead:
-            dead.success(broker_frame(DEAD, SerializeType.JSON))
+            dead.success(registration(DEAD, SerializeType.JSON))
             died_at = time.monotonic()
             scans, began = scan_count(scraped(self.http_url)), time.monotonic()
-            self._limit_files()
             attacker.begin()
             send()
             ended = time.monotonic()
@@ -151,11 +150,6 @@ class _Scenario:
             most_scans = scans + _SCANS_SHARE * self._durations.most_scans
             is_evicted = self._is_dead_evicted(most_scans)
         return _Times(self._quiet_since, died_at, began, ended, scans, is_evicted)
-
-    def _limit_files(self) -> None:
-        if self._attack.spare_files:
-            most = self.server.descriptors() + self._attack.spare_files
-            resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE, (most, most))
 
     def _is_dead_evicted(self, most_scans: int) -> bool:
         """Wait until the dead broker is evicted; False if the server has made more scans than this."""

@@ -5,15 +5,15 @@ The exit code is 1 when a target is missed, 2 when something could not be measur
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from benchmarks.abuse.attacks import ATTACKS
-from benchmarks.abuse.costs import Durations
 from benchmarks.abuse.scenario import FULL, SHORT, run
 from benchmarks.harness import table
-from benchmarks.harness.command import Command, report, write_block
+from benchmarks.harness.command import Command, measured, report, write_block
 from benchmarks.harness.conditions import Conditions, sentence
-from benchmarks.harness.figures import BenchError, Figure
+from benchmarks.harness.figures import Figure
 from benchmarks.harness.rounds import Bench, Cores, raise_file_limit
 
 # Figures of each attack in the table; others are shown only if they miss their bound.
@@ -33,8 +33,8 @@ def main(arguments: Sequence[str]) -> int:
         durations = dataclasses.replace(durations, attack_seconds=options.seconds)
     bench, conditions = unpinned_bench(), Conditions.now()
     named = options.subjects or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
-    figures, unmeasured = _measured(bench, named, durations)
-    members = conditions.members()
+    found, unmeasured = measured(bench, {name: partial(run, bench, name, ATTACKS[name], durations) for name in named})
+    figures, members = [figure for each in found.values() for figure in each], conditions.members()
     report(options, members, {"Attacks": list(filter(_is_shown, figures))}, figures)
     if options.write is not None and figures:
         missing = f"\nNot measured: {', '.join(unmeasured)}." if unmeasured else ""
@@ -42,22 +42,6 @@ def main(arguments: Sequence[str]) -> int:
     if unmeasured:
         return 2
     return int(any(figure.verdict == "missed" for figure in figures))
-
-
-def _measured(bench: Bench, named: Sequence[str], durations: Durations) -> tuple[list[Figure], list[str]]:
-    """The figures of these attacks, and the names of those that could not be measured."""
-    all_figures: list[Figure] = []
-    unmeasured: list[str] = []
-    for name in named:
-        try:
-            figures = run(bench, name, ATTACKS[name], durations)
-        except (BenchError, OSError) as error:
-            bench.progress(f"{name} cannot be measured: {error}")
-            unmeasured.append(name)
-        else:
-            bench.progress(f"{name}: {table.summary(figures)}")
-            all_figures += figures
-    return all_figures, unmeasured
 
 
 def _block(figures: Sequence[Figure]) -> str:

@@ -4,25 +4,24 @@ Their responses show what an attack costs other peers.
 """
 
 import contextlib
-import multiprocessing
 import re
 import socket
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Final, Self
+from typing import Final
 
-from benchmarks.abuse.payloads import registration
 from benchmarks.abuse.records import any_certificate
+from benchmarks.harness.crowd import child
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Repeating
 from benchmarks.harness.servers import Server
-from benchmarks.harness.wire import Wire, request, route_request
-from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
-from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.headers import BrokerHeartbeatRequestHeader
+from benchmarks.harness.wire import Broker, Wire, route_request
+from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import SerializeType
 
 CLUSTER: Final = "DefaultCluster"
 # brokers with heartbeats: two of RocketMQ with JSON headers, one with binary headers, two native
@@ -91,23 +90,17 @@ class Seen:
 # -- frames and HTTP --------------------------------------------------------------------------------------------------
 
 
-def broker_frame(name: str, kind: SerializeType) -> bytes:
-    """The registration of a broker with the puller's topic and with topics that no other broker has."""
-    topics = [TopicConfig(TOPIC), *(TopicConfig(f"{name}-{number}") for number in range(_OWN_TOPICS))]
-    body = RegisterBrokerBody(topics, DataVersion(1))
-    is_native = kind == SerializeType.MSGPACK
-    native = {"agent_id": f"agent-{name}", "registration_seq": 1} if is_native else {}
-    encoded = encode_native_body(body) if is_native else encode_json_body(body)
-    return registration(encoded, kind, broker_name=name, cluster_name=CLUSTER, **native)
+def broker(name: str, kind: SerializeType) -> Broker:
+    """A broker with the puller's topic and with topics that no other broker has."""
+    own_topics = [TopicConfig(TOPIC), *(TopicConfig(f"{name}-{number}") for number in range(_OWN_TOPICS))]
+    agent_id = f"agent-{name}" if kind == SerializeType.MSGPACK else None
+    return Broker(name, f"{name}:10911", own_topics, CLUSTER, agent_id=agent_id)
 
 
-def heartbeat_frame(name: str, kind: SerializeType, *, with_agent: bool = True) -> bytes:
-    """A heartbeat that names a broker."""
-    agent_id = f"agent-{name}" if with_agent and kind == SerializeType.MSGPACK else None
-    header = BrokerHeartbeatRequestHeader(
-        cluster_name=CLUSTER, broker_addr=f"{name}:10911", broker_name=name, broker_id=0, agent_id=agent_id
-    )
-    return request(RequestCode.BROKER_HEARTBEAT, header.to_ext(), kind=kind)
+def registration(name: str, kind: SerializeType) -> bytes:
+    """The registration of the broker with this name."""
+    registering = broker(name, kind)
+    return registering.native_frame() if kind == SerializeType.MSGPACK else registering.json_frame(kind)
 
 
 def scraped(http_url: str) -> str:
@@ -159,7 +152,7 @@ class _Brokers:
     def __init__(self, server: Server, expiry_seconds: float) -> None:
         self._server = server
         self._expiry_seconds = expiry_seconds
-        self._frames = {name: heartbeat_frame(name, kind) for name, kind in LIVE.items()}
+        self._frames = {name: broker(name, kind).heartbeat(kind) for name, kind in LIVE.items()}
         # broker -> time on the monotonic clock until which every route must contain the broker
         self.alive_until = dict.fromkeys(LIVE, 0.0)
         self._wires = {name: self._registered(name) for name in LIVE}
@@ -168,7 +161,7 @@ class _Brokers:
     def _registered(self, name: str, wire: Wire | None = None) -> Wire:
         wire = wire or Wire(self._server, PATIENCE_SECONDS)
         sent_at = time.monotonic()
-        wire.request(broker_frame(name, LIVE[name]))
+        wire.request(registration(name, LIVE[name]))
         self.alive_until[name] = sent_at + self._expiry_seconds
         return wire
 
@@ -226,7 +219,7 @@ class _Newcomers:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._frames = (PULL, broker_frame("newcomer", SerializeType.JSON))
+        self._frames = (PULL, registration("newcomer", SerializeType.JSON))
         self.seen: list[Newcomer] = []
 
     def come(self) -> None:
@@ -287,33 +280,25 @@ def _observe(server: Server, http_url: str, heartbeat_seconds: float, expiry_sec
     pipe.send(Seen(puller.pulls, newcomers.seen, puller.lost + brokers.lost, http.scrapes, http.probes))
 
 
-class WellBehavedPeers:
-    """The process of the well-behaved peers; the block begins when their brokers are registered."""
+@contextmanager
+def well_behaved_peers(
+    server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float
+) -> Iterator[Callable[[], Seen]]:
+    """The process of the well-behaved peers; the block begins when their brokers are registered.
 
-    def __init__(self, server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        arguments = (server, http_url, heartbeat_seconds, expiry_seconds, theirs)
-        self._process = multiprocessing.get_context("spawn").Process(target=_observe, args=arguments)
-        self._process.start()
-        theirs.close()
+    The function stops the peers, and returns what they have observed. Raises BenchError.
+    """
+    with child(_observe, server, http_url, heartbeat_seconds, expiry_seconds) as pipe:
 
-    def __enter__(self) -> Self:
+        def seen() -> Seen:
+            pipe.send("end")
+            if not pipe.poll(2 * PATIENCE_SECONDS):
+                raise BenchError("the well-behaved peers do not end")
+            observed: Seen = pipe.recv()
+            return observed
+
         try:
-            self._pipe.recv()
+            pipe.recv()
         except EOFError:
-            self.__exit__()
             raise BenchError("brokers cannot be registered") from None
-        return self
-
-    def seen(self) -> Seen:
-        """Stop the peers and return what they have observed. Raises BenchError."""
-        self._pipe.send("end")
-        if not self._pipe.poll(2 * PATIENCE_SECONDS):
-            raise BenchError("the well-behaved peers do not end")
-        seen: Seen = self._pipe.recv()
-        return seen
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
+        yield seen

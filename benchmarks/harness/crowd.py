@@ -7,7 +7,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -68,19 +68,25 @@ def crowd(
     server: Server, frames: Sequence[bytes], *, members: int | None = None, habits: Habits | None = None
 ) -> Iterator[Crowd]:
     """A crowd until the block ends; its members send the frames in turn, and by default there is one for each frame."""
-    receiving, sending = multiprocessing.Pipe(duplex=False)
     count = len(frames) if members is None else members
-    arguments = (server.port, frames, count, habits or Habits(), sending)
+    with child(_run, server.port, frames, count, habits or Habits()) as events:
+        yield Crowd(events)
+
+
+@contextmanager
+def child(run: Callable[..., None], *arguments: object) -> Iterator[Connection]:
+    """A process that calls a function with these arguments and a pipe, until the block ends; yields our end of it."""
+    ours, theirs = multiprocessing.Pipe()
     # A forked process would inherit our connections, and keep them open when we close them.
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=arguments)
+    process = multiprocessing.get_context("spawn").Process(target=run, args=(*arguments, theirs))
     process.start()
-    sending.close()
+    theirs.close()
     try:
-        yield Crowd(receiving)
+        yield ours
     finally:
         process.kill()
         process.join()
-        receiving.close()
+        ours.close()
 
 
 # -- the process of the members ---------------------------------------------------------------------------------------

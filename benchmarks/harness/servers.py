@@ -1,11 +1,8 @@
 """Starts servers on a core of their own, reads their resources from /proc, and stops them."""
 
-import fcntl
 import json
-import mmap
 import os
 import re
-import select
 import shutil
 import signal
 import socket
@@ -14,9 +11,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,7 +147,6 @@ def daemon(
     shares: Sequence[str] = WITHOUT_SHARES,
     environ: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
-    is_unread: bool = False,
 ) -> Iterator[Server]:
     """A NameServer, with a fresh data directory unless the flags name one, until the block ends.
 
@@ -159,7 +154,7 @@ def daemon(
     """
     with data_directory("namesrv") as directory:
         command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", str(directory), *flags]
-        program = Program("namesrv", command, daemon_ports, directory, environ or {}, is_unread)
+        program = Program("namesrv", command, daemon_ports, directory, environ or {})
         with started(bench, program) as server:
             yield server
 
@@ -211,19 +206,13 @@ class Program:
     home: Path
     # environment variables in addition to those of `environment`
     environ: Mapping[str, str] = field(default_factory=dict)
-    # True: the output is a pipe of one page, which we read only until the server listens.
-    is_unread: bool = False
 
 
 @contextmanager
 def started(bench: Bench, program: Program) -> Iterator[Server]:
     """A running server, from when it serves until the block ends. Raises BenchError."""
     path = program.home / "output"
-    with path.open("w") as file, ExitStack() as stack:
-        output = file.fileno()
-        read: Callable[[], str] = partial(path.read_text, errors="replace")
-        if program.is_unread:
-            read, output = _unread_pipe(stack)
+    with path.open("w") as output:
         began = time.monotonic()
         process = subprocess.Popen(
             [*_pinned(bench), *program.command],
@@ -233,8 +222,8 @@ def started(bench: Bench, program: Program) -> Iterator[Server]:
             stdout=output,
             stderr=output,
         )
-        stack.callback(_end, process)
-        while not (ports := _ports(program, printed := read())):
+    try:
+        while not (ports := _ports(program, printed := path.read_text(errors="replace"))):
             waited = time.monotonic() - began
             if process.poll() is not None or waited > _PATIENCE_SECONDS:
                 why = "does not serve" if process.poll() is None else "ended"
@@ -243,6 +232,8 @@ def started(bench: Bench, program: Program) -> Iterator[Server]:
             time.sleep(_LOOK_SECONDS)
         http_port = ports[1] if len(ports) > 1 else 0
         yield Server(process.pid, ports[0], http_port, time.monotonic() - began, path)
+    finally:
+        _end(process)
 
 
 def _ports(program: Program, output: str) -> Sequence[int]:
@@ -251,22 +242,6 @@ def _ports(program: Program, output: str) -> Sequence[int]:
     except OSError:
         # The server does not listen yet.
         return ()
-
-
-def _unread_pipe(stack: ExitStack) -> tuple[Callable[[], str], int]:
-    """A pipe of one page: a function that returns all output so far, and the descriptor to which a server writes."""
-    reading, writing = os.pipe()
-    stack.callback(os.close, reading)
-    stack.callback(os.close, writing)
-    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
-    read: list[bytes] = []
-
-    def read_more() -> str:
-        if select.select([reading], [], [], 0)[0]:
-            read.append(os.read(reading, mmap.PAGESIZE))
-        return b"".join(read).decode()
-
-    return read_more, writing
 
 
 def _pinned(bench: Bench) -> Sequence[str]:

@@ -118,16 +118,23 @@ class Wire:
 
 
 def request(
-    code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", kind: SerializeType = SerializeType.JSON
+    code: int,
+    fields: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    kind: SerializeType = SerializeType.JSON,
+    *,
+    flag: int = 0,
 ) -> bytes:
     """A request as a frame; members of a JSON header are in the order of a Java client."""
     if kind != SerializeType.JSON:
-        command = RemotingCommand(code, opaque=FIRST_OPAQUE, ext_fields=fields, body=body, serialize_type=kind)
+        command = RemotingCommand(
+            code, flag=flag, opaque=FIRST_OPAQUE, ext_fields=fields, body=body, serialize_type=kind
+        )
         return encode_command(command)
     header = {
         "code": int(code),
         "extFields": dict(sorted((fields or {}).items())),
-        "flag": 0,
+        "flag": flag,
         "language": "JAVA",
         "opaque": FIRST_OPAQUE,
         "serializeTypeCurrentRPC": "JSON",
@@ -159,6 +166,8 @@ class Broker:
     counter: int = 1
     # its expiry; None: that of the server
     expiry_ms: int | None = None
+    # id of its native agent
+    agent_id: str | None = None
 
     def changed(self, read_queue_nums: int | None = None) -> "Broker":
         """The broker with a newer DataVersion and, if given, another number of read queues."""
@@ -169,9 +178,9 @@ class Broker:
             ]
         return replace(self, topics=topics, counter=self.counter + 1)
 
-    def json_frame(self) -> bytes:
-        """The registration of a 5.x broker."""
-        return self._frame(encode_json_body(self._body()).removesuffix(b"}}") + _MAPPING)
+    def json_frame(self, kind: SerializeType = SerializeType.JSON) -> bytes:
+        """The registration of a 5.x broker, whose header may be binary."""
+        return self._frame(encode_json_body(self._body()).removesuffix(b"}}") + _MAPPING, kind)
 
     def compressed_frame(self) -> bytes:
         """The registration of a 5.x broker with compressedRegister=true."""
@@ -181,16 +190,23 @@ class Broker:
         """The registration of a native agent."""
         return self._frame(encode_native_body(self._body()), SerializeType.MSGPACK)
 
-    def heartbeat(self, kind: SerializeType = SerializeType.JSON) -> bytes:
+    def heartbeat(self, kind: SerializeType = SerializeType.JSON, *, flag: int = 0) -> bytes:
         """A BROKER_HEARTBEAT request."""
-        return request(RequestCode.BROKER_HEARTBEAT, self._identity(), kind=kind)
+        agent = {} if self.agent_id is None else {"agentId": self.agent_id}
+        return request(RequestCode.BROKER_HEARTBEAT, {**self.identity, **agent}, kind=kind, flag=flag)
 
-    def version_query(self) -> bytes:
+    def version_query(self, *, flag: int = 0) -> bytes:
         """A QUERY_DATA_VERSION request with the registered version, which is the heartbeat of RocketMQ 4.x."""
         body = msgspec.json.encode({"counter": self.counter, "stateVersion": 0, "timestamp": 0})
-        return request(RequestCode.QUERY_DATA_VERSION, self._identity(), body)
+        return request(RequestCode.QUERY_DATA_VERSION, self.identity, body, flag=flag)
 
-    def _identity(self) -> dict[str, str]:
+    def unregistration(self) -> bytes:
+        """An UNREGISTER_BROKER request."""
+        return request(RequestCode.UNREGISTER_BROKER, self.identity)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The ext fields that name the broker."""
         return {
             "brokerAddr": self.addr,
             "brokerId": str(self.broker_id),
@@ -211,6 +227,8 @@ class Broker:
             heartbeat_timeout_millis=self.expiry_ms,
             enable_acting_master=False,
             compressed=is_compressed,
+            agent_id=self.agent_id,
+            registration_seq=None if self.agent_id is None else 1,
             # The server checks the CRC of each registration.
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
