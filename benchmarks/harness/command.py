@@ -1,15 +1,17 @@
-"""Command-line options that all suites share, and the output of their results."""
+"""Command-line options that all suites share, the run of their subjects, and the output of their results."""
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import table
 from benchmarks.harness.build import BUILT
 from benchmarks.harness.conditions import sentence
-from benchmarks.harness.figures import Figure
+from benchmarks.harness.figures import BenchError, Figure
+from benchmarks.harness.rounds import Bench
 from benchmarks.harness.table import with_block
 
 
@@ -34,7 +36,8 @@ class Command:
         """Parse the options; `subjects` has each requested name once, in the given order."""
         options = self.parser.parse_args(arguments)
         if options.list:
-            print(listing(self._subjects))
+            width = max(map(len, self._subjects))
+            print("\n".join(f"{name:<{width}}  {what}" for name, what in self._subjects.items()))
             self.parser.exit(0)
         options.subjects = list(
             dict.fromkeys(name for word in (*options.subjects, *options.only) for name in self._named(word))
@@ -52,10 +55,22 @@ class Command:
         return names
 
 
-def listing(subjects: Mapping[str, str]) -> str:
-    """The names of subjects, each with a one-line description."""
-    width = max(map(len, subjects))
-    return "\n".join(f"{name:<{width}}  {what}" for name, what in subjects.items())
+def measured(
+    bench: Bench, subjects: Mapping[str, Callable[[], list[Figure]]]
+) -> tuple[dict[str, list[Figure]], list[str]]:
+    """The figures of each subject, and the names of subjects that could not be measured, which messages explain."""
+    figures: dict[str, list[Figure]] = {}
+    unmeasured: list[str] = []
+    for name, measure in subjects.items():
+        began = time.monotonic()
+        try:
+            figures[name] = measure()
+        except (BenchError, OSError) as error:
+            bench.progress(f"{name} cannot be measured: {error}")
+            unmeasured.append(name)
+        else:
+            bench.progress(f"{name} took {time.monotonic() - began:.0f} s: {table.summary(figures[name])}")
+    return figures, unmeasured
 
 
 def report(

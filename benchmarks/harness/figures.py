@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -104,12 +104,6 @@ class Column:
         target = None if most is None else at_most(most)
         name = f"{self._prefix}.{key}"
         self.figures.append(Figure(name, what, unit, values, target, details, column=self._heading))
-
-
-def figure_of(members: Mapping[str, Any]) -> Figure:
-    """The figure of `Figure.members`, read from JSON."""
-    given = {name: members[name] for name in ("name", "what", "unit", "values", "details")}
-    return Figure(**given, target=members["target"] and Target(**members["target"]), column=members.get("column", ""))
 
 
 # -- figures that are made from others --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from benchmarks.harness.build import program
-from benchmarks.harness.figures import BenchError
+from benchmarks.harness.figures import BenchError, Figure, Target, Unit, compared
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import PULLED_TOPICS, TOPIC_NAME, route_request
@@ -127,31 +127,19 @@ def read_load(line: str, cpu_seconds: float) -> Load:
         raise BenchError(f"load printed {line.strip()[:200]!r}: {error!r}") from error
 
 
-def rates(loads: Sequence[Load]) -> list[float]:
-    """Responses per second, round by round."""
-    return [load.per_second for load in loads]
+# The fields of a load that figures show.
+Field = Literal["per_second", "p50_ms", "p99_ms", "beside_p99_ms", "longest_ms", "cpu_us"]
 
 
-def p50s(loads: Sequence[Load]) -> list[float]:
-    """Median latencies, round by round, in milliseconds."""
-    return [load.p50_ms for load in loads]
+def values(name: Field, loads: Sequence[Load]) -> list[float]:
+    """A field of the loads, round by round."""
+    return [getattr(load, name) for load in loads]
 
 
-def p99s(loads: Sequence[Load]) -> list[float]:
-    """99th percentiles of the latency, round by round, in milliseconds."""
-    return [load.p99_ms for load in loads]
-
-
-def beside_p99s(loads: Sequence[Load]) -> list[float]:
-    """99th percentiles of the latency of requests beside notifications, round by round, in milliseconds."""
-    return [load.beside_p99_ms for load in loads]
-
-
-def longests(loads: Sequence[Load]) -> list[float]:
-    """Longest waits, round by round, in milliseconds."""
-    return [load.longest_ms for load in loads]
-
-
-def cpu(loads: Sequence[Load]) -> list[float]:
-    """Processor time of the server for each response, round by round, in microseconds."""
-    return [load.cpu_us for load in loads]
+def compared_loads(
+    name: str, what: str, field: Field, subject_and_reference: Sequence[Sequence[Load]], target: Target | None = None
+) -> Figure:
+    """A figure with the ratios of a field of a subject's loads to that of its reference's."""
+    units: dict[Field, Unit] = {"per_second": "per_second", "cpu_us": "microseconds"}
+    samples = [values(field, loads) for loads in subject_and_reference]
+    return compared(name, what, units.get(field, "milliseconds"), samples, target)

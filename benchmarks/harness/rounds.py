@@ -5,7 +5,8 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
@@ -57,13 +58,17 @@ class Bench:
     cores: Cores = Cores(None, None)
 
     @classmethod
-    def pinned(cls, effort: Effort) -> "Bench":
-        """Pin this process, and with it all children but servers, to the core of the load."""
+    @contextmanager
+    def pinned(cls, effort: Effort) -> "Iterator[Bench]":
+        """Pin this process, and with it all children but servers, to the core of the load until the block ends."""
         raise_file_limit()
-        cores = Cores.ours()
+        cores, allowed = Cores.ours(), os.sched_getaffinity(0)
         if cores.load is not None:
             os.sched_setaffinity(0, {cores.load})
-        return cls(effort, cores)
+        try:
+            yield cls(effort, cores)
+        finally:
+            os.sched_setaffinity(0, allowed)
 
     def progress(self, text: str) -> None:
         """Print progress on standard error."""

@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.harness import loads
-from benchmarks.harness.figures import Figure, Target, at_least, at_most, compared
-from benchmarks.harness.loads import PIPELINED, Load, Script, pulls, run
+from benchmarks.harness.figures import Figure, Target, at_least, at_most
+from benchmarks.harness.loads import PIPELINED, PULLS, Load, Script, compared_loads, pulls, run, values
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, daemon, limit
 from benchmarks.harness.wire import Wire, many_brokers, pulled_body_bytes, pulled_brokers, register
@@ -45,34 +44,36 @@ def measure_pulls(bench: Bench) -> list[Figure]:
                 {
                     "json": partial(run, bench, server),
                     "json limit": partial(run, bench, json_limit),
-                    "pipelined": partial(run, bench, server, loads.PULLS, *PIPELINED),
+                    "pipelined": partial(run, bench, server, PULLS, *PIPELINED),
                     "native": partial(run, bench, server, _NATIVE_PULLS),
                     "native limit": partial(run, bench, native_limit, _NATIVE_PULLS),
                 },
             )
     what = "JSON: rate of 50 connections x 8 in flight / of 200 x 1"
-    rates = [loads.rates(results[name]) for name in ("pipelined", "json")]
+    pipelined = results["pipelined"], results["json"]
     return [
-        *_pull_figures("json", f"JSON, {json_bytes:,} bytes", results["json"], results["json limit"]),
-        *_pull_figures("native", f"native, {native_bytes:,} bytes", results["native"], results["native limit"]),
-        compared("pulls.pipelined", what, "per_second", rates, at_least(1)),
+        *_pull_figures("json", f"JSON, {json_bytes:,} bytes", (results["json"], results["json limit"])),
+        *_pull_figures("native", f"native, {native_bytes:,} bytes", (results["native"], results["native limit"])),
+        compared_loads("pulls.pipelined", what, "per_second", pipelined, at_least(1)),
     ]
 
 
-def _pull_figures(name: str, what: str, ours: Sequence[Load], limits: Sequence[Load]) -> list[Figure]:
+# our loads, and those of the limit server
+_Loads = Sequence[Sequence[Load]]
+
+
+def _pull_figures(name: str, what: str, ours_and_limits: _Loads) -> list[Figure]:
     name, what, of = f"pulls.{name}", f"{what}: ", " / limit server's"
     return [
-        compared(
-            f"{name}.rate", f"{what}rate{of}", "per_second", (loads.rates(ours), loads.rates(limits)), at_least(0.6)
-        ),
-        compared(f"{name}.p99", f"{what}p99{of}", "milliseconds", (loads.p99s(ours), loads.p99s(limits)), at_most(1.8)),
-        _cpu(name, what, ours, limits),
+        compared_loads(f"{name}.rate", f"{what}rate{of}", "per_second", ours_and_limits, at_least(0.6)),
+        compared_loads(f"{name}.p99", f"{what}p99{of}", "p99_ms", ours_and_limits, at_most(1.8)),
+        _cpu(name, what, ours_and_limits),
     ]
 
 
-def _cpu(name: str, what: str, ours: Sequence[Load], limits: Sequence[Load]) -> Figure:
+def _cpu(name: str, what: str, ours_and_limits: _Loads) -> Figure:
     what = f"{what}processor time of a response / limit server's"
-    return compared(f"{name}.computing", what, "microseconds", (loads.cpu(ours), loads.cpu(limits)))
+    return compared_loads(f"{name}.computing", what, "cpu_us", ours_and_limits)
 
 
 def measure_views(bench: Bench) -> list[Figure]:
@@ -91,18 +92,17 @@ def measure_views(bench: Bench) -> list[Figure]:
                 "pulls with address views",
                 {
                     f"{key} {name}": partial(run, bench, server, script)
-                    for name, script in (("json", loads.PULLS), ("native", _NATIVE_PULLS))
+                    for name, script in (("json", PULLS), ("native", _NATIVE_PULLS))
                     for key, server in (("with", viewed), ("without", without))
                 },
             )
     figures = []
     for name, what in (("json", "JSON"), ("native", "native")):
-        viewed_loads, other_loads = results[f"with {name}"], results[f"without {name}"]
-        rates = loads.rates(viewed_loads), loads.rates(other_loads)
-        times = loads.cpu(viewed_loads), loads.cpu(other_loads)
+        loads = results[f"with {name}"], results[f"without {name}"]
+        rate, computing = f"{what}: rate with a view / without", f"{what}: processor time with a view / without"
         figures += [
-            compared(f"views.{name}.rate", f"{what}: rate with a view / without", "per_second", rates, at_least(0.9)),
-            compared(f"views.{name}.computing", f"{what}: processor time with a view / without", "microseconds", times),
+            compared_loads(f"views.{name}.rate", rate, "per_second", loads, at_least(0.9)),
+            compared_loads(f"views.{name}.computing", computing, "cpu_us", loads),
         ]
     return figures
 
@@ -127,12 +127,12 @@ def measure_heartbeats(bench: Bench) -> list[Figure]:
             )
     figures: list[Figure] = []
     for name in cases:
-        ours, limits, what = results[name], results[f"{name} limit"], f"{name.replace('.', ' ')}: "
-        rates = loads.rates(ours), loads.rates(limits)
+        loads, what = (results[name], results[f"{name} limit"]), f"{name.replace('.', ' ')}: "
+        rates = values("per_second", results[name])
         figures += [
-            Figure(f"heartbeats.{name}.rate", f"{what}rate", "per_second", rates[0], at_least(100_000)),
-            compared(f"heartbeats.{name}.ratio", f"{what}rate / limit server's", "per_second", rates),
-            _cpu(f"heartbeats.{name}", what, ours, limits),
+            Figure(f"heartbeats.{name}.rate", f"{what}rate", "per_second", rates, at_least(100_000)),
+            compared_loads(f"heartbeats.{name}.ratio", f"{what}rate / limit server's", "per_second", loads),
+            _cpu(f"heartbeats.{name}", what, loads),
         ]
     return figures
 
@@ -160,20 +160,19 @@ def measure_heartbeat_log(bench: Bench) -> list[Figure]:
             )
             for name, script, seconds in (
                 ("pulls", again, None),
-                ("first_pulls", loads.PULLS, None),
+                ("first_pulls", PULLS, None),
                 ("904", HEARTBEATS, 1),
             )
         }
 
     def ratio(name: str, what: str, target: Target | None = None) -> Figure:
-        what = f"{what}: rate with the log / without"
-        rates = loads.rates(results[name]["with"]), loads.rates(results[name]["without"])
-        return compared(f"heartbeat_log.{name}.rate", what, "per_second", rates, target)
+        what, loads = f"{what}: rate with the log / without", list(results[name].values())
+        return compared_loads(f"heartbeat_log.{name}.rate", what, "per_second", loads, target)
 
-    late = loads.p99s(results["pulls"]["with"]), loads.p99s(results["pulls"]["without"])
+    late = list(results["pulls"].values())
     return [
         ratio("pulls", "pulls of 20 topics each, again and again", at_least(0.95)),
-        compared("heartbeat_log.pulls.p99", "the same: p99 with the log / without", "milliseconds", late),
+        compared_loads("heartbeat_log.pulls.p99", "the same: p99 with the log / without", "p99_ms", late),
         ratio("first_pulls", "pulls of 1,000 topics each: nearly every response is a first one, a line"),
         ratio("904", "904 JSON, each a line"),
     ]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.harness import loads
 from benchmarks.harness.figures import Figure, Target, at_least, at_most, compared, medians
-from benchmarks.harness.loads import PULLS, Load, run
+from benchmarks.harness.loads import PROBE, PULLS, Load, run, values
 from benchmarks.harness.rounds import Bench, Repeating
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import PULLED_TOPICS, Broker, Wire, pulled_body_bytes, pulled_brokers, register, topics
@@ -73,8 +72,8 @@ def measure_beside_pulls(bench: Bench) -> list[Figure]:
         many = changes(Broker("many", "127.0.0.1:10801", topics("T%d", _MANY_TOPICS)))
         probed = bench.in_turn(
             "stalls while registering",
-            {name: _beside(bench, server, wire, frames, loads.PROBE) for name, frames in cases.items()}
-            | {"many": _beside(bench, logging, to_logging, many, loads.PROBE)},
+            {name: _beside(bench, server, wire, frames, PROBE) for name, frames in cases.items()}
+            | {"many": _beside(bench, logging, to_logging, many, PROBE)},
         )
     what = f"a broker with {_MANY_TOPICS:,} topics, all changed, with the heartbeat log: longest stall"
     return [
@@ -105,7 +104,7 @@ _Results = Mapping[str, Sequence[_Beside]]
 
 
 def _figures(name: str, what: str, pulled: _Results, probed: _Results) -> list[Figure]:
-    rates = [loads.rates([each.load for each in pulled[key]]) for key in (name, "quiet")]
+    rates = [values("per_second", [each.load for each in pulled[key]]) for key in (name, "quiet")]
     done = statistics.median(each.registrations_per_second for each in pulled[name])
     ratio = compared(f"registration.{name}.pulls", f"{what}: pulls / undisturbed", "per_second", rates, at_least(0.7))
     details = f"{ratio.details}, {done:.1f} registrations/s"
@@ -124,7 +123,7 @@ def _waits(name: str, what: str, pulled: _Results, probed: _Results, target: Tar
 
 
 def _longests(rounds: Sequence[_Beside]) -> list[float]:
-    return loads.longests([each.load for each in rounds])
+    return values("longest_ms", [each.load for each in rounds])
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------

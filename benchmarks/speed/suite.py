@@ -4,15 +4,15 @@ A missed target is a result: the exit code is 1 only when something could not be
 """
 
 import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from benchmarks.harness import table
-from benchmarks.harness.command import Command, report, write_block
+from benchmarks.harness.command import Command, measured, report, write_block
 from benchmarks.harness.conditions import Conditions, sentence
-from benchmarks.harness.figures import BenchError, Figure
+from benchmarks.harness.figures import Figure
 from benchmarks.harness.rounds import FULL, QUICK, Bench
 from benchmarks.speed import (
     agents,
@@ -67,7 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     effort = QUICK if options.quick else FULL
     if options.profile:
         effort = replace(effort, profiles=tuple(options.profile))
-    return measured(Bench.pinned(effort), SUBJECTS, options)
+    with Bench.pinned(effort) as bench:
+        return run(bench, SUBJECTS, options)
 
 
 def titles(subjects: Mapping[str, object]) -> dict[str, str]:
@@ -80,22 +81,14 @@ def add_quick(command: Command) -> None:
     command.parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
 
 
-def measured(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Namespace) -> int:
+def run(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Namespace) -> int:
     """Measure the requested subjects, or all, report their figures, and return the exit code."""
-    conditions = Conditions.now()
-    sections: dict[str, list[Figure]] = {}
-    named, what = options.subjects or list(subjects), titles(subjects)
-    for name in named:
-        began = time.monotonic()
-        try:
-            sections[what[name]] = subjects[name](bench)
-        except (BenchError, OSError) as error:
-            bench.progress(f"{name} cannot be measured: {error}")
-        bench.progress(f"{name} took {time.monotonic() - began:.0f} s")
-    members = conditions.members()
+    conditions, what = Conditions.now(), titles(subjects)
+    named = options.subjects or list(subjects)
+    figures, unmeasured = measured(bench, {name: partial(subjects[name], bench) for name in named})
+    sections, members = {what[name]: each for name, each in figures.items()}, conditions.members()
     report(options, members, sections)
-    is_complete = len(sections) == len(named)
-    if options.write is not None and is_complete:
+    if options.write is not None and not unmeasured:
         rounds = f"{bench.effort.rounds} rounds of {bench.effort.seconds} s"
         write_block(options.write, f"{sentence(members)} {rounds}.\n\n{table.figures_markdown(sections)}")
-    return 0 if is_complete else 1
+    return int(bool(unmeasured))

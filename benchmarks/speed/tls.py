@@ -13,9 +13,8 @@ from typing import Final
 
 import trustme
 
-from benchmarks.harness import loads
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared
-from benchmarks.harness.loads import PULLS, Load, run
+from benchmarks.harness.loads import PULLS, Load, compared_loads, run
 from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Wire, pulled_brokers, register, route_request
@@ -60,7 +59,6 @@ def measure(bench: Bench) -> list[Figure]:
             {"crowd": beside_handshakes, "quiet": lambda: run(bench, server, PULLS, *_ESTABLISHED)},
         )
     rates, cpu = ([[each[which] for each in pulls[key]] for key in ("tls", "plain")] for which in (0, 1))
-    late = [loads.p99s(crowd[key]) for key in ("crowd", "quiet")]
     what = f"{_CONNECTIONS} connections x 1, JSON: "
     crowded = f"p99 of plain pulls beside {_HANDSHAKES_PER_SECOND} handshakes/s / without"
     of = "processor time of a response over TLS / plain"
@@ -68,7 +66,7 @@ def measure(bench: Bench) -> list[Figure]:
         compared("tls.pulls.rate", f"{what}rate over TLS / plain", "per_second", rates, at_least(0.5)),
         compared("tls.pulls.computing", f"{what}{of}", "microseconds", cpu, at_most(2)),
         Figure("tls.handshake", "processor time of a handshake", "milliseconds", alone, at_most(3)),
-        compared("tls.handshakes.p99", crowded, "milliseconds", late, at_most(2)),
+        compared_loads("tls.handshakes.p99", crowded, "p99_ms", list(crowd.values()), at_most(2)),
         Figure("tls.handshakes.rate", "handshakes beside the pulls", "per_second", reached),
         Figure("tls.idle", f"each of {_IDLE:,} idle connections over TLS", "kibibytes", (idle,), at_most(32)),
     ]
