@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import loads
-from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared, none_of
-from benchmarks.harness.loads import Load, run
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, none_of
+from benchmarks.harness.loads import Load, compared_loads, run
 from benchmarks.harness.rounds import Bench, Cores, Effort, until
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Wire, many_brokers, pulled_brokers, register
@@ -100,5 +99,5 @@ def stuck_log(rounds: int) -> list[Figure]:
 
             results = bench.in_turn("pulls", {mode: partial(pulls, mode) for mode in ("slow", "ok")})
             disk.turn("ok")
-    late = [loads.p99s(results[mode]) for mode in ("slow", "ok")]
-    return [compared("p99", "p99 with stuck writes / without", "milliseconds", late, at_most(1.2))]
+    slow_and_ok = results["slow"], results["ok"]
+    return [compared_loads("p99", "p99 with stuck writes / without", "p99_ms", slow_and_ok, at_most(1.2))]

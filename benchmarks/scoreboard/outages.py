@@ -1,4 +1,4 @@
-"""Rows about outages of three servers: results of pulls while servers are cut off, dead, or fail at random."""
+"""Rows about outages: results of pulls while servers are cut off, dead, or fail at random, or packets are lost."""
 
 import asyncio
 import random
@@ -7,36 +7,40 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, latest, none_of
 from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
+from benchmarks.harness.hosts import drop, inside
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server
+from benchmarks.harness.servers import Server, daemon
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
 from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_broker_agent import BrokerAgent
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteError
+from namesrv_runtime import loops
+from tests.netns.network import Network, why_not
 from tests.support.tcp_proxy import TcpProxy
 
-TOPIC: Final = "orders"
+_TOPIC: Final = "orders"
 _SERVERS: Final = 3
-BROKERS: Final = 4
+_BROKERS: Final = 4
 _CLIENTS: Final = 20
 _HEARTBEAT_SECONDS: Final = 1.0
-POLL_SECONDS: Final = 3.0
+_POLL_SECONDS: Final = 3.0
 # age of a route that still counts as fresh: one late poll, and the time to find another server
-_FRESH_SECONDS: Final = 1.1 * POLL_SECONDS + 6.0
+_FRESH_SECONDS: Final = 1.1 * _POLL_SECONDS + 6.0
 _PULL_SECONDS: Final = 0.1
 _DEATHS: Final = 3
 _FAULTS: Final = ("killed", "stopped", "cut off", "refused")
 
 
 @dataclass(slots=True)
-class Seen:
+class _Seen:
     """Results of all clients' pulls."""
 
     pulls: int = 0
@@ -68,7 +72,7 @@ class _World:
 
     def client(self, **settings: Any) -> RouteClient:
         """A client of all servers, which starts when its block begins."""
-        return client_of(self.addresses, **settings)
+        return _client(self.addresses, **settings)
 
     async def start(self, number: int) -> None:
         """Start a killed server again, with its port and data."""
@@ -81,41 +85,41 @@ async def _world(*, has_proxies: bool = True) -> AsyncIterator[_World]:
         world = _World(stack.enter_context(Fleet(Bench(), *TIMES, count=_SERVERS)))
         for server in world.servers if has_proxies else ():
             world.proxies.append(await stack.enter_async_context(TcpProxy(("127.0.0.1", server.port))))
-        world.agents += await entered(stack, agents(world.addresses, _HEARTBEAT_SECONDS), _SERVERS)
+        world.agents += await entered(stack, _agents(world.addresses, _HEARTBEAT_SECONDS), _SERVERS)
         yield world
 
 
-def agents(addresses: str, heartbeat_seconds: float) -> list[BrokerAgent]:
-    """Agents of BROKERS brokers, which all have TOPIC."""
+def _agents(addresses: str, heartbeat_seconds: float) -> list[BrokerAgent]:
+    """Agents of _BROKERS brokers, which all have _TOPIC."""
     return [
-        agent(number, addresses, [TOPIC, f"topic-{number}"], heartbeat_seconds=heartbeat_seconds)
-        for number in range(BROKERS)
+        agent(number, addresses, [_TOPIC, f"topic-{number}"], heartbeat_seconds=heartbeat_seconds)
+        for number in range(_BROKERS)
     ]
 
 
-def client_of(addresses: str, **settings: Any) -> RouteClient:
+def _client(addresses: str, **settings: Any) -> RouteClient:
     """A client that watches and polls."""
-    values = {"watch": True, "poll_seconds": POLL_SECONDS, "warm_up_seconds": 0.0, **settings}
+    values = {"watch": True, "poll_seconds": _POLL_SECONDS, "warm_up_seconds": 0.0, **settings}
     return RouteClient(ClientSettings(name_servers=addresses, **values))
 
 
-async def pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
-    """Request the route of TOPIC ten times a second, and count the results."""
+async def _pull(client: RouteClient, seen: _Seen, ended: asyncio.Event) -> None:
+    """Request the route of _TOPIC ten times a second, and count the results."""
     await asyncio.sleep(random.uniform(0, _PULL_SECONDS))
     while not ended.is_set():
         seen.pulls += 1
         try:
-            route = await client.route(TOPIC)
+            route = await client.route(_TOPIC)
         except RouteError:
             seen.failed += 1
         else:
-            seen.incomplete += len(route.data.broker_datas) < BROKERS
+            seen.incomplete += len(route.data.broker_datas) < _BROKERS
             seen.old += route.age > _FRESH_SECONDS
             seen.oldest_seconds = max(seen.oldest_seconds, route.age)
         await asyncio.sleep(_PULL_SECONDS)
 
 
-def figures(seen: Seen) -> list[Figure]:
+def _figures(seen: _Seen) -> list[Figure]:
     """The figures that every outage has. Raises BenchError if no client pulled."""
     if not seen.pulls:
         raise BenchError("no client pulled")
@@ -128,20 +132,30 @@ def figures(seen: Seen) -> list[Figure]:
     ]
 
 
-async def _during(world: _World, outage: Callable[[], Awaitable[None]]) -> list[Figure]:
+async def _during(outage: Callable[[], Awaitable[None]], addresses: str, count: int = _CLIENTS) -> list[Figure]:
     """The figures of clients that pull during an outage."""
-    seen, ended = Seen(), asyncio.Event()
+    seen, ended = _Seen(), asyncio.Event()
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(world.client()) for _ in range(_CLIENTS)]
-        await asyncio.gather(*(client.route(TOPIC) for client in clients))
+        clients = [await stack.enter_async_context(_client(addresses)) for _ in range(count)]
+        await asyncio.gather(*map(_first_route, clients))
         async with asyncio.TaskGroup() as tasks:
             for client in clients:
-                tasks.create_task(pull(client, seen, ended))
+                tasks.create_task(_pull(client, seen, ended))
             try:
                 await outage()
             finally:
                 ended.set()
-    return figures(seen)
+    return _figures(seen)
+
+
+async def _first_route(client: RouteClient) -> None:
+    """Pull until a route is cached, since packets may be lost already."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while client.cached(_TOPIC) is None and time.monotonic() < deadline:
+        try:
+            await client.route(_TOPIC)
+        except RouteError:
+            await asyncio.sleep(0.1)
 
 
 @in_event_loop
@@ -153,13 +167,13 @@ async def one_cut_off(seconds: int) -> list[Figure]:
         began = time.monotonic()
         world.proxies[0].stall()
         # This client bypasses the proxy: it is cut off together with the server.
-        stale.append(await asyncio.to_thread(gone_after, world.servers[0], TOPIC, began))
+        stale.append(await asyncio.to_thread(gone_after, world.servers[0], _TOPIC, began))
         await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
         await world.proxies[0].heal()
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
     async with _world() as world:
-        results = await _during(world, outage)
+        results = await _during(outage, world.addresses)
     bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
     return [*results, Figure("stale", "dead routes of the isolated server", "seconds", stale, bound)]
 
@@ -174,7 +188,7 @@ async def two_dead(seconds: int) -> list[Figure]:
         await asyncio.sleep(seconds)
 
     async with _world() as world:
-        return await _during(world, outage)
+        return await _during(outage, world.addresses)
 
 
 @in_event_loop
@@ -187,13 +201,13 @@ async def all_dead(seconds: int) -> list[Figure]:
         async with _world(has_proxies=False) as world:
             for _ in range(_DEATHS):
                 async with world.client(snapshot_file=snapshot) as client:
-                    await client.route(TOPIC, max_stale=0.0)
+                    await client.route(_TOPIC, max_stale=0.0)
                 for number in range(_SERVERS):
                     world.fleet.kill(number)
                 async with world.client(snapshot_file=snapshot) as client:
                     await asyncio.sleep(seconds)
-                    known = client.cached(TOPIC)
-                    missing += known is None or len((await client.route(TOPIC)).data.broker_datas) < BROKERS
+                    known = client.cached(_TOPIC)
+                    missing += known is None or len((await client.route(_TOPIC)).data.broker_datas) < _BROKERS
                     ages.append(0.0 if known is None else known.age)
                     await world.start(0)
                     confirmed.append(await _confirmed_after(client, time.monotonic()))
@@ -210,7 +224,7 @@ async def all_dead(seconds: int) -> list[Figure]:
 
 async def _confirmed_after(client: RouteClient, began: float) -> float:
     while True:
-        known = client.cached(TOPIC)
+        known = client.cached(_TOPIC)
         if known is not None and known.confirmed_at > began:
             return time.monotonic() - began
         if time.monotonic() - began > PATIENCE_SECONDS:
@@ -232,7 +246,7 @@ async def chaos(seconds: int) -> list[Figure]:
             await registered(world.agents, _SERVERS)
 
     async with _world() as world:
-        results = await _during(world, outage)
+        results = await _during(outage, world.addresses)
     details = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     return [*results, Figure("faults", "faults of servers", "count", (sum(counts.values()),), details=details)]
 
@@ -255,3 +269,47 @@ async def _fault(world: _World, kind: str, number: int, seconds: float) -> None:
         server.signal(signal.SIGCONT)
     else:
         await proxy.heal()
+
+
+# -- lost packets -----------------------------------------------------------------------------------------------------
+
+_LOSSY_CLIENTS: Final = 10
+_LOSS: Final = "numgen random mod 10 < 1"
+_LATENCY_SECONDS: Final = (0.1, 0.3)
+# a tenth of the default of 30 s, as the expiry of 12 s is of 120 s
+_LOSSY_HEARTBEAT_SECONDS: Final = 3.0
+_LOSSY_FLAGS: Final = ("--broker-expiry-seconds", "12", "--scan-interval-seconds", "1")
+
+
+def packet_loss(seconds: int) -> list[Figure]:
+    """Evictions and pulls while a tenth of all packets are lost in each direction, and the others delayed.
+
+    The server has a host of its own (a network namespace); brokers and clients share another.
+    """
+    if (reason := why_not()) is not None:
+        raise BenchError(reason)
+    with TemporaryDirectory(prefix="namesrv-scoreboard-") as root, Network() as network:
+        network.add({"server": "10.0.0.1", "apps": "10.0.0.2"})
+        place = ("--listen-host=10.0.0.1", "--listen-port=9876", "--http-listen=", f"--data-dir={root}/data")
+        prefix = network.hosts["server"].command()
+        with daemon(Bench(), *place, *_LOSSY_FLAGS, prefix=prefix) as server:
+            drop(network, _LOSS)
+            with inside(network.hosts["apps"]):
+                results, ended = loops.run(lambda: _pulled_with_loss(seconds))
+            log = server.log()
+    # Brokers unregister at the end, which is not an eviction.
+    evicted = [
+        entry["reason"]
+        for entry in log
+        if entry["event"] == "broker_evicted" and datetime.fromisoformat(entry["ts"]).timestamp() < ended
+    ]
+    return [none_of("evicted", "live brokers evicted", len(evicted), " ".join(evicted)), *results]
+
+
+async def _pulled_with_loss(seconds: float) -> tuple[list[Figure], float]:
+    """The figures of clients behind a slow proxy, and the wall time before the brokers leave."""
+    async with AsyncExitStack() as stack:
+        proxy = TcpProxy(("10.0.0.1", 9876), lambda: random.uniform(*_LATENCY_SECONDS))
+        address = (await stack.enter_async_context(proxy)).address
+        await entered(stack, _agents(address, _LOSSY_HEARTBEAT_SECONDS), 1)
+        return await _during(lambda: asyncio.sleep(seconds), address, _LOSSY_CLIENTS), time.time()

@@ -163,11 +163,6 @@ def _digest(path: Path) -> bytes:
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
-def claims(page: str) -> dict[str, str]:
-    """The result that the page shows for each row."""
-    return {name: cells[4] for name, cells in _lines(page).items()}
-
-
 def records(page: str) -> dict[str, Record]:
     """The records of a page, by row id."""
     by_row, models = {}, dict(_MACHINE.findall(page))
@@ -193,20 +188,10 @@ def results(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> dict[str
     return {name: measured[name].result(row) for name, row in rows.items() if name in measured}
 
 
-def exaggerations(rows: Mapping[str, Row], page: str) -> list[str]:
-    """The results on a page that are better than its records on the current files, and a wrong count of results."""
-    claimed, colours = claims(page), results(rows, records(page))
-    wrong = [
-        f"{name} is {claimed[name]}; it is {colour}"
-        for name, colour in colours.items()
-        if _rank(claimed[name]) < _rank(colour)
-    ]
-    counts = summary(rows, claimed)
-    return wrong if counts in page else [*wrong, f"it counts other colours than those of its rows: {counts}"]
-
-
-def _rank(result: str) -> int:
-    return (GREEN, "yellow", RED).index(result.partition(":")[0])
+def wrong_lines(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], page: str) -> list[str]:
+    """The lines of a page that do not follow from its records and the current files."""
+    right = set(text(sections, rows, records(page)).splitlines())
+    return [line for line in page.splitlines() if line not in right]
 
 
 def summary(rows: Mapping[str, Row], colours: Mapping[str, str]) -> str:

@@ -1,7 +1,6 @@
 """Kinds of rows: coroutines, and figures of the other suites, of tests and of mutation tests."""
 
 import functools
-import json
 import os
 import re
 import subprocess
@@ -13,8 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+from benchmarks.abuse import scenario
+from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.abuse.suite import unpinned_bench
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.figures import BenchError, Figure, Target, at_least, figure_of, none_of
+from benchmarks.harness.figures import BenchError, Figure, Target, at_least, none_of
+from benchmarks.harness.rounds import FULL, QUICK, Bench
+from benchmarks.speed.suite import SUBJECTS
 from namesrv_runtime import loops
 
 _PATIENCE_SECONDS: Final = 3_600
@@ -42,8 +46,8 @@ def speed(subject: str, targets: Mapping[str, Target | None]) -> Measure:
     """Figures of a subject of `make bench`, with the targets of the row, or with their own (None)."""
 
     def measured(rounds: int) -> list[Figure]:
-        quick = ("--quick",) if rounds < 5 else ()
-        return _with_targets(_figures("speed", subject, *quick), targets)
+        with Bench.pinned(QUICK if rounds < FULL.rounds else FULL) as bench:
+            return _with_targets(SUBJECTS[subject](bench), targets)
 
     return measured
 
@@ -52,7 +56,7 @@ def attack(name: str, targets: Mapping[str, Target | None]) -> Measure:
     """Figures of an attack of `make abuse`, with the targets of the row, and the number of missed targets."""
 
     def measured(_: int) -> list[Figure]:
-        figures = _figures("abuse", name)
+        figures = scenario.run(unpinned_bench(), name, ATTACKS[name], scenario.FULL)
         missed = [figure.name for figure in figures if figure.verdict == "missed"]
         what = f"targets missed by attack {name}"
         return [none_of("missed", what, len(missed), " ".join(missed)), *_with_targets(figures, targets)]
@@ -66,12 +70,6 @@ def _with_targets(figures: Sequence[Figure], targets: Mapping[str, Target | None
     if missing := targets.keys() - by_name.keys():
         raise BenchError(f"no figure {', '.join(sorted(missing))}, only {', '.join(by_name)}")
     return [replace(by_name[name], target=target or by_name[name].target) for name, target in targets.items()]
-
-
-def soak(minutes: int) -> list[Figure]:
-    """The figures of `make soak`, which prints its progress on standard error."""
-    patience_seconds = minutes * 60 + _PATIENCE_SECONDS
-    return _figures("soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
 
 
 def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "") -> Measure:
@@ -119,28 +117,16 @@ def mutation(count: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _figures(
-    suite: str, *arguments: str, patience_seconds: float = _PATIENCE_SECONDS, stderr: int | None = subprocess.PIPE
-) -> list[Figure]:
-    """The figures of one of our suites. Raises BenchError."""
-    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
-        out = Path(root) / "results.json"
-        command = (sys.executable, "-m", "benchmarks", suite, *arguments, "--json", str(out))
-        done = _run(*command, patience_seconds=patience_seconds, stderr=stderr)
-        if not out.exists():
-            why = (done.stderr or "")[-1000:]
-            raise BenchError(f"{suite} {' '.join(arguments)} ended with {done.returncode}: {why}")
-        return list(map(figure_of, json.loads(out.read_text(encoding="utf-8"))["figures"]))
-
-
-def _run(
-    *command: str,
-    environ: Mapping[str, str] | None = None,
-    patience_seconds: float = _PATIENCE_SECONDS,
-    stderr: int | None = subprocess.PIPE,
-) -> "subprocess.CompletedProcess[str]":
-    options: dict[str, Any] = {"env": {**os.environ, **(environ or {})}, "stdout": subprocess.PIPE, "stderr": stderr}
+def _run(*command: str, environ: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run(command, cwd=ROOT, text=True, check=False, timeout=patience_seconds, **options)
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environ or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE_SECONDS,
+        )
     except subprocess.TimeoutExpired as error:
-        raise BenchError(f"{' '.join(command)}: not done after {patience_seconds:g} s") from error
+        raise BenchError(f"{' '.join(command)}: not done after {_PATIENCE_SECONDS} s") from error

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from benchmarks.harness.figures import at_least, at_most
-from benchmarks.scoreboard import crowds, detection, lossy, outages, restarts, simulated
+from benchmarks.scoreboard import crowds, detection, outages, restarts, simulated
 from benchmarks.scoreboard.page import Row
-from benchmarks.scoreboard.programs import attack, histories, mutation, passing, soak, speed, together
+from benchmarks.scoreboard.programs import attack, histories, mutation, passing, speed, together
+from benchmarks.soak.suite import soaked
 from benchmarks.speed.eviction import mass_expiry
 
 # heading -> ids of rows
@@ -318,8 +319,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "A network that loses a tenth of the packets and delays the rest by 100 to 300 ms, for an hour",
         "no live broker evicted, 99.99 % of pulls fresh",
         "network namespaces; 4 brokers (heartbeat 3 s, expiry 12 s), 10 clients, ten pulls a second each; {size} s",
-        lossy.packet_loss,
-        (*_ALL, "benchmarks/scoreboard/lossy.py"),
+        outages.packet_loss,
+        (*_ALL, "benchmarks/scoreboard/outages.py"),
         full=3_600,
         size=60,
     ),
@@ -383,7 +384,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "Brokers and clients come and go, servers and brokers fail, for eight hours",
         "nothing grows, the tables are right",
         "`make soak`, {size} min: 1,000 agents and 1,000 clients",
-        soak,
+        soaked,
         (*_ALL, "benchmarks/soak"),
         full=480,
         size=60,

@@ -6,7 +6,6 @@ all clients must match the brokers, and the server's resources are measured. The
 if the soak could not be measured.
 """
 
-import argparse
 import asyncio
 import json
 import logging
@@ -24,7 +23,7 @@ from benchmarks.abuse.well_behaved import metric, scraped
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.command import Command, report
 from benchmarks.harness.conditions import Conditions
-from benchmarks.harness.figures import BenchError
+from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Wire, request, route_request
@@ -68,6 +67,16 @@ FULL: Final = Durations(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, 32_768, 18.0)
 SHORT: Final = Durations(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1_000, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How long a soak takes, and how many peers it has."""
+
+    seconds: float
+    agents: int = 1_000
+    clients: int = 1_000
+    durations: Durations = FULL
+
+
 def main(arguments: Sequence[str]) -> int:
     """Soak a server."""
     command = Command("soak", "Soak a NameServer on loopback.", {})
@@ -76,31 +85,41 @@ def main(arguments: Sequence[str]) -> int:
     add("--agents", type=int, default=1000, metavar="N", help="brokers (1000)")
     add("--clients", type=int, default=1000, metavar="N", help="clients (1000)")
     add("--short", action="store_true", help="shorter phases and intervals")
-    options = command.parse(arguments)
-    raise_file_limit()
-    # Without warnings of late heartbeats and of a stopped server, which the faults cause.
-    logging.disable(logging.WARNING)
-    observed, conditions = Observations(), Conditions.now()
-    times = SHORT if options.short else FULL
-    flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
+    options, conditions = command.parse(arguments), Conditions.now()
+    size = Size(options.minutes * 60, options.agents, options.clients, SHORT if options.short else FULL)
     try:
-        with daemon(Bench(), *flags) as server, _Victims(server, options, times) as victims:
-            loops.run(_Soak(server, victims, options, times, observed).run)
+        observed = _observed(size)
     except (BenchError, OSError) as error:
         _say(f"cannot be measured: {error}")
         return 2
-    for line in (*observed.untrue, *observed.unexpected):
-        _say(line)
     figures = observed.figures()
     report(options, conditions.members(), {"Soak": figures})
     return int(any(figure.verdict == "missed" for figure in figures))
 
 
+def soaked(minutes: int) -> list[Figure]:
+    """For the scoreboard: the figures of a soak of the usual size."""
+    return _observed(Size(minutes * 60)).figures()
+
+
+def _observed(size: Size) -> Observations:
+    raise_file_limit()
+    # Without warnings of late heartbeats and of a stopped server, which the faults cause.
+    logging.disable(logging.WARNING)
+    observed, times = Observations(), size.durations
+    flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
+    with daemon(Bench(), *flags) as server, _Victims(server, size) as victims:
+        loops.run(_Soak(server, victims, size, observed).run)
+    for line in (*observed.untrue, *observed.unexpected):
+        _say(line)
+    return observed
+
+
 class _Victims:
     """The process of the victims, which is killed when the block ends."""
 
-    def __init__(self, server: Server, options: argparse.Namespace, times: Durations) -> None:
-        self.count = max(1, round(options.agents * _VICTIMS_SHARE))
+    def __init__(self, server: Server, size: Size) -> None:
+        self.count, times = max(1, round(size.agents * _VICTIMS_SHARE)), size.durations
         arguments = (server.address, self.count, times.heartbeat_seconds, times.expiry_seconds)
         self._command = [sys.executable, "-m", "benchmarks.soak.peers", *map(str, arguments)]
         # the topics of each victim
@@ -140,13 +159,11 @@ class _Victims:
 class _Soak:
     """The server and its peers, and the alternation of churn and rest."""
 
-    def __init__(
-        self, server: Server, victims: _Victims, options: argparse.Namespace, times: Durations, observed: Observations
-    ) -> None:
+    def __init__(self, server: Server, victims: _Victims, size: Size, observed: Observations) -> None:
         self._server = server
         self._victims = victims
-        self._options = options
-        self._durations = times
+        self._size = size
+        self._durations = times = size.durations
         self._observations = observed
         intervals = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
         self._brokers = Brokers(server.address, "broker", **intervals)
@@ -155,14 +172,14 @@ class _Soak:
 
     async def run(self) -> None:
         """Alternate churn and rest until the time is over and there are two samples, which growth needs."""
-        options, samples = self._options, self._observations.samples
-        await self._brokers.start(range(self._victims.count, options.agents))
-        await self._clients.start(options.clients)
-        _say(f"{options.agents:,} agents and {options.clients:,} clients have started")
+        size, samples = self._size, self._observations.samples
+        await self._brokers.start(range(self._victims.count, size.agents))
+        await self._clients.start(size.clients)
+        _say(f"{size.agents:,} agents and {size.clients:,} clients have started")
         began = time.monotonic()
         await asyncio.to_thread(self._fill_cache)
         faults = self._faults()
-        while len(samples) < 2 or time.monotonic() - began < options.minutes * 60:
+        while len(samples) < 2 or time.monotonic() - began < size.seconds:
             await self._churn(*next(faults))
             await self._compare()
             resident = await self._resident_at_rest()

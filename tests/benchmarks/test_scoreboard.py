@@ -64,7 +64,7 @@ def test_page_keeps_all_records() -> None:
     text = page.text(sections, rows, found)
 
     assert page.records(text) == found
-    assert page.claims(text) == {"X1": "green", "X2": "**red**: too slow"}
+    assert "| **red**: too slow |" in text
     assert (text.count("; A, load 1.5, others 25% |"), text.endswith("\n* A: M\n")) == (2, True)
     assert "1 of 3 rows are green, 0 yellow, 1 red, 1 not measured." in text
     assert "| X1 | a promise | none | lost: **0** (<= 0) | green | 1,000 trials | in full; 2030-01-02; `abc`; " in text
@@ -73,30 +73,19 @@ def test_page_keeps_all_records() -> None:
 
 OLD: Final = replace(record(row=ROWS["D1"]), files="0123456789")
 MISSED: Final = record(count=1, row=ROWS["D1"])
-COUNTED: Final = f"0 of {len(ROWS)} rows are green, 1 yellow, 0 red, {len(ROWS) - 1} not measured."
 
 
 @pytest.mark.parametrize(
-    ("found", "honest", "claimed", "problem"),
+    ("found", "honest", "claimed"),
     [
-        (OLD, "| yellow |", "| green |", "D1 is green; it is yellow: its files have changed"),
-        (
-            MISSED,
-            "| **red**: no reason is known |",
-            "| green |",
-            "D1 is green; it is **red**: the figures miss their targets",
-        ),
-        (
-            MISSED,
-            "| **red**: no reason is known |",
-            "| yellow |",
-            "D1 is yellow; it is **red**: the figures miss their targets",
-        ),
-        (OLD, "\n0 of", "\n9 of", f"it counts other colours than those of its rows: {COUNTED}"),
+        (OLD, "| yellow |", "| green |"),
+        (MISSED, "| **red**: no reason is known |", "| green |"),
+        (MISSED, "| **red**: no reason is known |", "| yellow |"),
+        (OLD, "\n0 of", "\n9 of"),
     ],
 )
 def test_check_fails_when_the_page_claims_more_than_its_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: Record, honest: str, claimed: str, problem: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: Record, honest: str, claimed: str
 ) -> None:
     """A colour that is better than the record's is an error, as is a wrong count; an honest page passes."""
     path = tmp_path / "board.md"
@@ -106,7 +95,9 @@ def test_check_fails_when_the_page_claims_more_than_its_records(
     path.write_text(text.replace(honest, claimed))
 
     assert suite.main(["--check", "--page", str(path)]) == 1
-    assert f"scoreboard: the page says that {problem}" in capsys.readouterr().out.splitlines()
+    wrong, advice = capsys.readouterr().out.splitlines()
+    assert wrong.startswith("scoreboard: the page's records do not say: ")
+    assert "--refresh" in advice
 
 
 def test_refresh_shows_the_colours_of_the_records(tmp_path: Path) -> None:
@@ -162,7 +153,7 @@ def test_command_names_yellow_rows_and_runs_them(
         "scoreboard: X4 is not measured (left out, as it takes long: --only)",
     ]
     assert ran == [("X2", 1_000), ("X3", 20)]
-    assert page.claims(path.read_text()) == {"X1": "green", "X2": "green", "X3": "yellow"}
+    assert "2 of 4 rows are green, 1 yellow, 0 red, 1 not measured." in path.read_text()
 
 
 def test_row_without_a_target_is_not_met() -> None:
