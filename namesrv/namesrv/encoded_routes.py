@@ -1,5 +1,6 @@
 """Encoded responses to route requests and heartbeats, complete but for the opaque."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 import msgpack
 import msgspec
 
-from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
@@ -76,8 +77,23 @@ def version_response(stored: DataVersion, *, changed: bool) -> EncodedResponse:
     return _json_response(JSON.encode(stored), _VERSION_BEFORE[changed])
 
 
+@dataclass(eq=False, slots=True)
+class RoutesInView:
+    """Encoded responses to route requests of peers with one address view, in both dialects."""
+
+    # None: addresses as registered
+    view: AddressView | None
+    json: RouteCache[EncodedResponse]
+    native: RouteCache[EncodedResponse]
+
+    def native_body(self, topic: str, zone_name: str) -> bytes | None:
+        """The native route of a topic for a zone, for a response with many routes; None without a route."""
+        response = self.native.find(topic, zone_name)
+        return None if response is None else response.body
+
+
 class EncodedRoutes:
-    """Encoded responses to route requests: `json` and `native`."""
+    """Encoded responses to route requests, by address view."""
 
     def __init__(self, inputs: RouteInputs, boot_id: str) -> None:
         self.inputs = inputs
@@ -85,22 +101,36 @@ class EncodedRoutes:
         self._native_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + msgpack.packb({"boot_id": boot_id})
         # The native response to a heartbeat.
         self.native_success = self.native_response(b"")
-        self.json: RouteCache[EncodedResponse] = RouteCache(inputs, _encode_json, "json")
-        self.native: RouteCache[EncodedResponse] = RouteCache(inputs, self._encode_native, "native")
+        # The memory of all responses in a dialect is bounded, however many views there are.
+        rows = inputs.tables.topic_queue_table
+        self._json_memory, self._native_memory = ResponseMemory(rows), ResponseMemory(rows)
+        self._in_views: dict[AddressView | None, RoutesInView] = {}
+
+    def __repr__(self) -> str:
+        names = ", ".join("registered addresses" if view is None else view.name for view in self._in_views)
+        return f"<EncodedRoutes [{names}]>"
+
+    def in_view(self, view: AddressView | None) -> RoutesInView:
+        """The responses to peers with an address view (None: addresses as registered)."""
+        routes = self._in_views.get(view)
+        if routes is None:
+            json = RouteCache(self.inputs, _encode_json, self._json_memory, view)
+            native = RouteCache(self.inputs, self._encode_native, self._native_memory, view)
+            routes = self._in_views[view] = RoutesInView(view, json, native)
+        return routes
+
+    def forget_views(self) -> None:
+        """Let all views go, since others take their place; `clear` drops their responses."""
+        self._in_views.clear()
 
     def clear(self) -> None:
         """Drop all encoded responses."""
-        self.json.clear()
-        self.native.clear()
+        self._json_memory.clear()
+        self._native_memory.clear()
 
     def native_response(self, body: bytes) -> EncodedResponse:
         """A native response with this body."""
         return _response(b"\x96\x00", self._native_tail, body, SerializeType.MSGPACK)
-
-    def native_body(self, topic: str, zone_name: str, view: AddressView | None) -> bytes | None:
-        """The native route of a topic for a zone and view, for a response with many routes; None without a route."""
-        response = self.native.find_for(topic, zone_name, view)
-        return None if response is None else response.body
 
     def _encode_native(self, route: TopicRouteData) -> tuple[EncodedResponse, int]:
         body = NATIVE.encode(route)

@@ -14,14 +14,12 @@ from typing import Any, ClassVar, Final
 import msgpack
 import msgspec
 
-from namesrv.encoded_routes import JSON_SUCCESS, EncodedResponse, EncodedRoutes, version_response
+from namesrv.encoded_routes import JSON_SUCCESS, EncodedRoutes, RoutesInView, version_response
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.rows import TopicRow
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.topic import DataVersion
@@ -45,8 +43,6 @@ _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
 # The bound keeps the memory below 25 MB: a request takes its bytes and about 300 more, and long names are rare.
 MAX_REMEMBERED: Final = 32_768
-# The row for topics that do not exist.
-_NO_ROW: Final = TopicRow(())
 
 
 _CODES: Final = frozenset(
@@ -271,24 +267,22 @@ class FastPath:
     def _pull(self, connection: ServerConnection, pull: _Pull, serialize_type: int, opaque: bytes) -> bytes | None:
         if not self.is_ready:
             return None
-        topic, is_json = pull.topic, serialize_type == _JSON
-        if pull.zone or self._views.is_active:
+        peer, topic = connection.peer, pull.topic
+        routes: RoutesInView | None = peer.routes
+        if routes is None:
             if self._views.need_accounts:
                 # The account of a request is known only after the checks of the dispatcher.
                 return None
-            cache: RouteCache[EncodedResponse] = self._routes.json if is_json else self._routes.native
-            response = cache.find_for(topic, pull.zone, self._views.of_connection(connection))
-        else:
-            row = self._rows.get(topic, _NO_ROW)
-            # The value on the row is None until the response is encoded, and for a topic without a route.
-            if is_json:
-                response = row.json or self._routes.json.find(topic)
-            else:
-                response = row.native or self._routes.native.find(topic)
+            routes = self._views.routes_of(connection)
+        cache = routes.json if serialize_type == _JSON else routes.native
+        row = self._rows.get(topic)
+        if row is None:
+            return None
+        # A response for a zone depends on more than the row, and so does every response with some options.
+        response = (None if pull.zone else cache.responses.get(row)) or cache.find(topic, pull.zone)
         if response is None:
             return None
         self.pulls += 1
-        peer = connection.peer
         if self._first_served is not None:
             if peer.served is None or peer.served.get(topic) is not response:
                 self._first_served(connection, topic, response)

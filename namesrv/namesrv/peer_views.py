@@ -1,47 +1,59 @@
 """The address view of each peer: how a NameServer shows the addresses of brokers to it."""
 
+from collections.abc import Mapping
+
+from namesrv.encoded_routes import EncodedRoutes, RoutesInView
 from namesrv.net.dispatcher import Request
-from namesrv.net.peer import Peer
 from namesrv.net.protocol import ServerConnection
 from namesrv_remoting.address_views import AddressView, AddressViews, Viewer
 from namesrv_remoting.addresses import host_of
 
 
 class PeerViews:
-    """The current address views file, and the view of each peer in it."""
+    """The current address views file, and the view of each peer in it.
 
-    def __init__(self, file: AddressViews) -> None:
-        self.follow(file)
+    Unless views need accounts, all requests of a connection have the same view. The view is looked up once, and the
+    connection's `peer.routes` are then the encoded routes in this view.
+    """
+
+    def __init__(self, file: AddressViews, routes: EncodedRoutes, connections: Mapping[int, ServerConnection]) -> None:
+        self.file = file
+        # True if requests of one connection may have different views
+        self.need_accounts = file.need_accounts
+        self._routes = routes
+        self._connections = connections
 
     def __repr__(self) -> str:
         return f"<PeerViews [{len(self.file.views)} views]>"
 
     def follow(self, file: AddressViews) -> None:
-        """Use another file from now on."""
-        self.file = file
-        # False without views: every peer then gets the registered addresses
-        self.is_active = bool(file.views)
-        # True if requests of one connection may have different views
-        self.need_accounts = file.need_accounts
+        """Use another file from now on; the caller drops the cached responses."""
+        self.file, self.need_accounts = file, file.need_accounts
+        self._routes.forget_views()
+        for connection in self._connections.values():
+            connection.peer.routes = None
+
+    def routes_of(self, connection: ServerConnection, account: str = "") -> RoutesInView:
+        """The encoded routes in the view of a connection, or of a request with an account if views need accounts."""
+        known: RoutesInView | None = connection.peer.routes
+        if known is not None:
+            return known
+        routes = self._routes.in_view(self.file.view_of(_viewer(connection, account)))
+        if not self.need_accounts:
+            connection.peer.routes = routes
+        return routes
 
     def of_connection(self, connection: ServerConnection) -> AddressView | None:
-        """The view of all requests of a connection, unless views need accounts; None for registered addresses."""
-        peer = connection.peer
-        known: tuple[AddressViews, AddressView | None] | None = peer.view
-        if known is None or known[0] is not self.file:
-            known = peer.view = self.file, self.file.view_of(_viewer(peer, connection, ""))
-        return known[1]
+        """The view of a connection, for messages that are no responses; None for registered addresses."""
+        return self.routes_of(connection).view
 
     def of_request(self, request: Request) -> AddressView | None:
         """The view of one request; None for registered addresses."""
-        if not self.is_active:
-            return None
-        if not self.need_accounts:
-            return self.of_connection(request.connection)
-        return self.file.view_of(_viewer(request.connection.peer, request.connection, request.account))
+        return self.routes_of(request.connection, request.account).view
 
 
-def _viewer(peer: Peer, connection: ServerConnection, account: str) -> Viewer:
+def _viewer(connection: ServerConnection, account: str) -> Viewer:
+    peer = connection.peer
     # The address of a PROXY header is trusted, since it is read only where the setting proxy_protocol says so.
     ip = host_of(peer.proxied) if peer.proxied else peer.ip
     return Viewer(ip, account, connection.certificate_names, peer.listener)

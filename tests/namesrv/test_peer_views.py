@@ -120,6 +120,11 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
     path = views_file(tmp_path)
     async with namesrv_in_process(tmp_path, address_views=str(path)) as server:
         world = await World.build(server)
+        # The dispatcher responds first, then the fast path.
+        for _ in range(2):
+            seen = await world.outside.call(105, {"topic": "T"})
+            assert addresses(seen.body, "json")["broker-a"] == OUTSIDE
+        assert repr(server.namesrv.encoded_routes) == "<EncodedRoutes [registered addresses, outside]>"
         reloader = server.reloader(f"--address-views={path}")
         pull = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "wait_ms": 60_000}
         first = await world.outside.call(
@@ -141,6 +146,11 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
         assert group["broker_addrs"][0] == "broker-a-0.mq.example.org:30911"
         seen = await world.outside.call(105, {"topic": "T"})
         assert addresses(seen.body, "json")["broker-a"]["0"] == "broker-a-0.mq.example.org:30911"
+        await server.reloader("--address-views=").reload()
+        seen = await world.outside.call(105, {"topic": "T"})
+        assert addresses(seen.body, "json")["broker-a"] == INSIDE
+        assert repr(server.namesrv.encoded_routes) == "<EncodedRoutes [registered addresses]>"
+        assert server.namesrv.fast_path.pulls == 3
 
 
 @pytest.mark.parametrize(("account", "shown"), [("inner", INSIDE), ("outer-1", OUTSIDE)])

@@ -10,7 +10,7 @@ from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
-from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import Changes, RouteTables
@@ -150,8 +150,9 @@ class RouteScene:
         # heartbeats: the broker, its live entry, the silence before
         self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
         inputs = RouteInputs(self.tables, self.options, self.order_conf.get, ZoneFallback())
-        self.json_cache = RouteCache(inputs, encode_json, "json")
-        self.native_cache = RouteCache(inputs, encode_native, "native")
+        memories = [ResponseMemory(self.tables.topic_queue_table) for _ in range(2)]
+        self.json_cache = RouteCache(inputs, encode_json, memories[0])
+        self.native_cache = RouteCache(inputs, encode_native, memories[1])
         self.liveness = LivenessClock(self.clock.monotonic, 10.0)
         self.manager = RouteInfoManager(
             self.tables,
@@ -167,8 +168,13 @@ class RouteScene:
         )
 
     def forget_responses(self) -> None:
-        self.json_cache.clear()
-        self.native_cache.clear()
+        self.json_cache.memory.clear()
+        self.native_cache.memory.clear()
+
+    def cached(self, cache: RouteCache[bytes], topic: str) -> bytes | None:
+        """The response that the fast path gives for a topic."""
+        row = self.tables.topic_queue_table.get(topic)
+        return None if row is None else cache.responses.get(row) or cache.find(topic)
 
     async def register(self, *brokers: Registration) -> list[RegisterResult]:
         return [await self.manager.register(broker) for broker in brokers]

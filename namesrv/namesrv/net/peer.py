@@ -23,10 +23,11 @@ class Peer:
     role: str = ""
     # the account of the last request, if the server has accounts
     account: str = ""
-    # state of access control, of the address views and of the heartbeat log for this connection
+    # state of access control and of the heartbeat log for this connection
     identity: Any = None
-    view: Any = None
     served: Any = None
+    # the encoded routes in the address view of this connection; None while the view is not known
+    routes: Any = None
     # serialize type of the last request; negative before the first request
     serialize_type: int = -1
     requests: int = 0

@@ -13,12 +13,12 @@ import msgpack
 import msgspec
 
 from namesrv.context import Namesrv
+from namesrv.encoded_routes import RoutesInView
 from namesrv.net.dispatcher import HELD, Reply, Request
 from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.no_route import no_route_reason
 from namesrv.state.watchers import FEW_TOPICS, SharedResponse, SharedResponses, WatchedRoutes
-from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
 from namesrv_remoting.codes import RequestCode
@@ -137,7 +137,7 @@ class ClientProcessor:
         if not watch.opaque or (namesrv.guard is not None and watch.rules != self._rules(request)):
             self._end_in_task(watch)
             return
-        key = watch.routes, namesrv.views.of_request(request)
+        key = watch.routes, namesrv.views.routes_of(request.connection, request.account)
         if key not in shared:
             shared[key] = self._shared_response(*key)
         response, revisions = shared[key]
@@ -153,13 +153,13 @@ class ClientProcessor:
         watch.release()
         watch.request.connection.resume(watch, watch.request, self._after(watch), watch.began)
 
-    def _shared_response(self, watched: WatchedRoutes, view: AddressView | None) -> SharedResponse:
+    def _shared_response(self, watched: WatchedRoutes, in_view: RoutesInView) -> SharedResponse:
         """The response to all watches of the same routes; its `response` is None if it is too large to be shared."""
         namesrv, revisions = self._namesrv, self._namesrv.manager.revisions
         changed = revisions.changed_since(watched.topics, watched.since)
         routes: dict[str, msgspec.Raw] = {}
         for topic in watched.topics if changed is None else changed:
-            body = namesrv.encoded_routes.native_body(topic, watched.zone, view)
+            body = in_view.native_body(topic, watched.zone)
             routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
         if sum(map(len, routes.values())) > _SHARED_BYTES:
             return SharedResponse(None, [])
@@ -184,8 +184,8 @@ class ClientProcessor:
         return NATIVE.encode(response)
 
     async def _routes(self, request: Request, pull: Pull) -> Reply:
-        namesrv, view = self._namesrv, self._namesrv.views.of_request(request)
-        last_change = namesrv.manager.revisions.last_change
+        namesrv, last_change = self._namesrv, self._namesrv.manager.revisions.last_change
+        in_view = namesrv.views.routes_of(request.connection, request.account)
         routes: dict[str, msgspec.Raw] = {}
         # Pairs of a topic and the revision of its last change.
         served: list[tuple[str, int]] = []
@@ -195,7 +195,7 @@ class ClientProcessor:
             revision = namesrv.manager.revisions.revision
             changed = await self._changed(pull)
             for number, topic in enumerate(pull.topics if changed is None else changed, start=1):
-                body = namesrv.encoded_routes.native_body(topic, pull.zone, view)
+                body = in_view.native_body(topic, pull.zone)
                 routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
                 served.append((topic, last_change(topic)))
                 size += len(routes[topic])

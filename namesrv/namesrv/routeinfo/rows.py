@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import attrgetter, is_
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -51,10 +51,6 @@ class TopicRow(msgspec.Struct, gc=False, eq=False):
     # The revision of the last change of these topics' routes, 0 until it is set; every change of a route makes a new
     # row.
     revision: int = 0
-    # The encoded responses for these topics, see route_cache and fast_path: bytes, and tuples and lists of bytes. None:
-    # the response is not encoded yet, or it depends on more than the row.
-    json: Any = None
-    native: Any = None
 
 
 def queues_of(row: TopicRow | None) -> QueueRow:

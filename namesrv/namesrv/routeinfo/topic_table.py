@@ -14,7 +14,7 @@ The first two yield about every millisecond; a change that is prepared must be t
 invariants of the table, beside those of its rows:
 
 1. No row is empty. A broker's topics in `of_broker` are the topics with a row that has queues on the broker.
-2. A topic with static mappings has a row of its own, since the responses kept on rows contain mappings; and it has a
+2. A topic with static mappings has a row of its own, since the responses cached for rows contain mappings; and it has a
    mapping only for brokers on which it has queues.
 3. All keys and members are the table's own strings, one for each topic.
 """

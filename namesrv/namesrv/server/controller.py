@@ -288,7 +288,11 @@ class NamesrvController:
         if settings.heartbeat_log_path is not None:
             log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
         guard = self._guard(tables, audit)
-        watchers, events, views = RouteWatchers(), EventRing(), PeerViews(self._address_views)
+        zones = read_zone_fallback(settings.zone_fallback)
+        inputs = RouteInputs(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), zones)
+        encoded_routes = EncodedRoutes(inputs, boot_id)
+        views = PeerViews(self._address_views, encoded_routes, connections)
+        watchers, events = RouteWatchers(), EventRing()
         lost_routes = LostRoutes(clock)
         sink = EffectSink(
             clock=clock,
@@ -306,9 +310,6 @@ class NamesrvController:
                 *(() if guard is None else (guard.observe,)),
             ],
         )
-        zones = read_zone_fallback(settings.zone_fallback)
-        inputs = RouteInputs(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), zones)
-        encoded_routes = EncodedRoutes(inputs, boot_id)
         manager = RouteInfoManager(
             tables,
             liveness,

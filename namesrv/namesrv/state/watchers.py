@@ -7,9 +7,8 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from namesrv.encoded_routes import EncodedResponse
+from namesrv.encoded_routes import EncodedResponse, RoutesInView
 from namesrv.net.steps import computing_seconds
-from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.base import parts
 
 # Processor time for ending watches in one slice, after which the event loop polls the sockets again.
@@ -43,8 +42,9 @@ class SharedResponse(NamedTuple):
     revisions: list[tuple[str, int]]
 
 
-# Responses by the watched routes and the client's address view; valid until the event loop runs other code.
-SharedResponses = dict[tuple[WatchedRoutes, AddressView | None], SharedResponse]
+# Responses by the watched routes, and the routes in the client's address view; valid until the event loop runs other
+# code.
+SharedResponses = dict[tuple[WatchedRoutes, RoutesInView], SharedResponse]
 
 
 class Watch(Protocol):

@@ -85,7 +85,7 @@ async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, 
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="", audit_log_dir="", **overrides) as server:
         await server.connect()
         (connection_id,) = server.namesrv.connections
-        manager, responses = server.namesrv.manager, server.namesrv.encoded_routes
+        manager, cache = server.namesrv.manager, server.namesrv.encoded_routes.in_view(None).json
         topics = [Topic(f"topic-{number}") for number in range(MANY)]
         watcher = Watching(server, topics)
 
@@ -113,9 +113,9 @@ async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, 
         # two tables drop each topic
         assert await looks(broker("b3", "p:1", "one")) <= 2 * MANY + LOOKS * CHUNK_TOPICS
 
-        assert responses.json.find(topics[0])
+        assert cache.find(topics[0])
         assert await looks(broker("b2", "o:1", *topics, queues=4)) <= LOOKS * CHUNK_TOPICS
-        assert responses.json.find(topics[0])
+        assert cache.find(topics[0])
 
 
 @pytest.mark.parametrize("way", ["silent", "disconnected"])

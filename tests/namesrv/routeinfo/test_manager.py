@@ -130,7 +130,7 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert scene.json_cache.find("t1") is not None
     manager.routes_may_differ()
     assert scene.take_effects() == [RouteChanged(None, 8)]
-    assert (len(scene.json_cache), manager.revisions.changed_since(["t1"], 7)) == (0, None)
+    assert (len(scene.json_cache.memory), manager.revisions.changed_since(["t1"], 7)) == (0, None)
 
 
 async def test_changes_of_other_brokers_keep_a_registration_unchanged(scene: RouteScene) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.routeinfo.route_cache import RESPONSE_BYTES, RouteCache
+from namesrv.routeinfo.route_cache import RESPONSE_BYTES, ResponseMemory, RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.routeinfo.views import RouteInputs
+from namesrv_remoting.address_views import AddressRule, AddressView
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
@@ -17,14 +18,24 @@ from tests.support.route_builders import register, registration, tables_of, topi
 
 
 class CountedCache(RouteCache[bytes]):
-    """A cache that counts its encodings."""
+    """A cache that counts its encodings, with a memory of its own unless one is given."""
 
-    def __init__(self, tables: RouteTables, *, max_bytes: int = 1_000_000, **options: bool) -> None:
+    def __init__(
+        self,
+        tables: RouteTables,
+        *,
+        max_bytes: int = 1_000_000,
+        view: AddressView | None = None,
+        memory: ResponseMemory | None = None,
+        options: RouteOptions | None = None,
+    ) -> None:
         self.encoded = 0
         self.order_conf: dict[str, str] = {}
         self.tables = tables
-        inputs = RouteInputs(tables, RouteOptions(**options), self.order_conf.get, ZoneFallback())
-        super().__init__(inputs, self._count, "json", max_bytes)
+        inputs = RouteInputs(tables, options or RouteOptions(), self.order_conf.get, ZoneFallback())
+        if memory is None:
+            memory = ResponseMemory(tables.topic_queue_table, max_bytes)
+        super().__init__(inputs, self._count, memory, view)
 
     def _count(self, route: TopicRouteData) -> tuple[bytes, int]:
         self.encoded += 1
@@ -34,13 +45,17 @@ class CountedCache(RouteCache[bytes]):
     def ask(self, name: str) -> Any:
         """The decoded response that the fast path gives for a topic."""
         row = self.tables.topic_queue_table.get(name)
-        response = (row and row.json) or self.find(name)
+        response = (row and self.responses.get(row)) or self.find(name)
         return None if response is None else json.loads(response)
 
     def held(self) -> int:
         """Bytes of all cached responses."""
-        responses = [row.json or b"" for row in set(self.tables.topic_queue_table.values())]
-        return sum(len(response) + RESPONSE_BYTES for response in (*filter(None, responses), *self._others.values()))
+        return sum(len(response) + RESPONSE_BYTES for response in self.responses.values())
+
+
+def view_of(host: str) -> AddressView:
+    """A view in which all brokers have this host."""
+    return AddressView(host, (AddressRule(f"{host}:{{port}}"),))
 
 
 def broker_names(response: Any) -> list[str]:
@@ -55,8 +70,9 @@ def test_response_is_encoded_once() -> None:
     assert cache.ask("t1") == cache.ask("t1")
     assert cache.encoded == 1
     assert cache.ask("unknown") is None
-    assert cache.find_for("unknown", "z", None) is None
-    assert f"<RouteCache [1 responses | {cache.held()} bytes]>" == repr(cache)
+    assert cache.find("unknown", "z") is None
+    memory = f"<ResponseMemory [1 responses | {cache.held()} bytes]>"
+    assert repr(cache) == f"<RouteCache [no view | 1 responses | {memory}]>"
 
 
 def test_topics_with_the_same_queues_share_a_response() -> None:
@@ -68,7 +84,7 @@ def test_topics_with_the_same_queues_share_a_response() -> None:
 
     assert (cache.encoded, len(responses)) == (1, 1)
     assert cache.ask("other")["queueDatas"][0]["readQueueNums"] == 4
-    assert len(cache) == 2
+    assert len(cache.memory) == 2
 
 
 @pytest.mark.parametrize("option", ["order_message_enable", "support_acting_master"])
@@ -76,7 +92,8 @@ def test_topics_with_a_response_of_their_own_share_the_others(option: str) -> No
     """A topic with order configuration, or a group's sync topic, has its own response; other topics share one."""
     own = f"{SYNC_BROKER_MEMBER_PREFIX}b1"
     cache = CountedCache(
-        tables_of(registration("b1", 1, "s:1", "t1", own, "t2", enable_acting_master=True)), **{option: True}
+        tables_of(registration("b1", 1, "s:1", "t1", own, "t2", enable_acting_master=True)),
+        options=RouteOptions(**{option: True}),
     )
     cache.order_conf[own] = "b1:4"
 
@@ -93,9 +110,9 @@ def test_responses_of_zones_are_bounded() -> None:
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", *queues)), max_bytes=5_000)
     for zone in ("z1", "z2", "z3"):
         for number in range(100):
-            assert cache.find_for(f"t{number}", zone, None) is not None
+            assert cache.find(f"t{number}", zone) is not None
             assert cache.held() <= 5_000
-    assert len(cache) > 5
+    assert len(cache.memory) > 5
 
 
 def test_responses_are_dropped_with_their_rows() -> None:
@@ -107,8 +124,8 @@ def test_responses_are_dropped_with_their_rows() -> None:
         assert number == cache.ask("t1")["queueDatas"][0]["readQueueNums"]
         cache.ask("stays")
 
-    assert (len(cache), cache.encoded) == (2, 100)
-    assert cache.held() <= int(repr(cache).split()[4]) <= 3 * cache.held()
+    assert (len(cache.memory), cache.encoded) == (2, 100)
+    assert cache.held() <= int(repr(cache.memory).split()[4]) <= 3 * cache.held()
 
 
 def test_made_up_zones_share_a_response() -> None:
@@ -119,15 +136,15 @@ def test_made_up_zones_share_a_response() -> None:
             registration("b2", 1, "s:1", zone_name="z2", enable_acting_master=True),
         )
     )
-    made_up = {cache.find_for("t1", f"invented-{number}", None) for number in range(100)}
-    real = [cache.find_for("t1", zone, None) for zone in ("z1", "z2", "Z1", "Z2")]
+    made_up = {cache.find("t1", f"invented-{number}") for number in range(100)}
+    real = [cache.find("t1", zone) for zone in ("z1", "z2", "Z1", "Z2")]
 
     # a group without a master is in every response
     assert [broker_names(json.loads(answer or b"")) for answer in (*made_up, *real)] == [
         ["b2"],
         *[["b1", "b2"], ["b2"]] * 2,
     ]
-    assert (cache.encoded, len(cache)) == (3, 3)
+    assert (cache.encoded, len(cache.memory)) == (3, 3)
 
 
 def test_oldest_responses_are_dropped_at_the_limit() -> None:
@@ -142,3 +159,20 @@ def test_oldest_responses_are_dropped_at_the_limit() -> None:
     assert (cache.encoded, next(reversed(tables.topic_queue_table))) == (100, "t99")
     assert (cache.ask("t99")["queueDatas"][0]["readQueueNums"], cache.encoded) == (99, 100)
     assert (cache.ask("t0")["queueDatas"][0]["readQueueNums"], cache.encoded) == (0, 101)
+
+
+def test_views_share_the_memory() -> None:
+    """Responses of all views count towards one limit, and the oldest responses of any view are dropped."""
+    queues = [topic(f"t{number}", number) for number in range(100)]
+    tables = tables_of(registration("b1", 0, "m:1", *queues))
+    memory = ResponseMemory(tables.topic_queue_table, max_bytes=20_000)
+    caches = [CountedCache(tables, memory=memory, view=view) for view in (None, view_of("one"), view_of("two"))]
+    for number in range(100):
+        for cache, addr in zip(caches, ("m:1", "one:1", "two:1"), strict=True):
+            assert cache.ask(f"t{number}")["brokerDatas"][0]["brokerAddrs"] == {"0": addr}
+            assert sum(each.held() for each in caches) <= 20_000
+
+    # Each response takes about 800 bytes: the latest eight of each view fit.
+    latest = [tables.topic_queue_table[f"t{number}"] for number in range(92, 100)]
+    assert [list(cache.responses)[-8:] for cache in caches] == [latest] * 3
+    assert sum(cache.encoded for cache in caches) == 300

@@ -218,7 +218,7 @@ class RouteMachine(RuleBasedStateMachine):
         self.scene = RouteScene(RouteTables(spare_topics=4))
         self.manager = self.scene.manager
         self.manager.lock = WitnessedLock(self.entered)
-        self.scene.json_cache.max_bytes = 2_000
+        self.scene.json_cache.memory.max_bytes = 2_000
         self.model = RouteModel()
         self.late_seconds = 0.0
         self.connections = [1]
@@ -629,10 +629,9 @@ class RouteMachine(RuleBasedStateMachine):
         for topic in TOPICS:
             route = self.route(topic)
             assert as_json(route) == self.answer(topic)
-            row = tables.topic_queue_table.get(topic)
-            native = (row and row.native) or self.scene.native_cache.find(topic)
+            native = self.scene.cached(self.scene.native_cache, topic)
             assert as_native(route) == (None if native is None else msgpack.unpackb(native, strict_map_key=False))
-            here = self.scene.json_cache.find_for(topic, ZONE.upper(), None)
+            here = self.scene.json_cache.find(topic, ZONE.upper())
             assert as_json(None if route is None else in_zones(route, [ZONE])) == (here and json.loads(here))
         if not self.operations:
             hanging = {key for key, live in self.model.live_brokers.items() if not self.is_open(live.connection_id)}
@@ -692,9 +691,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     def answer(self, topic: str) -> Any:
         """The decoded response of the server."""
-        row = self.manager.tables.topic_queue_table.get(topic)
-        # as the fast path does
-        answer = (row and row.json) or self.scene.json_cache.find(topic)
+        answer = self.scene.cached(self.scene.json_cache, topic)
         return answer and json.loads(answer)
 
 
