@@ -72,15 +72,22 @@ def _row(setting: Setting) -> str:
     return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {meaning} |\n"
 
 
+def generated(data_dir: Path) -> dict[Path, str]:
+    """Each page with its current generated parts; a server with this data directory responds to the requests."""
+    return {
+        PROTOCOL: with_frames(PROTOCOL.read_text(), frames(data_dir)),
+        OPERATING: with_settings(OPERATING.read_text()),
+        ARCHITECTURE: with_import_rules(ARCHITECTURE.read_text()),
+        SECURITY: with_request_classes(SECURITY.read_text()),
+        **{page: with_names(page.read_text()) for page in API_PAGES},
+    }
+
+
 def main() -> int:
     """Write all pages."""
     with tempfile.TemporaryDirectory() as directory:
-        PROTOCOL.write_text(with_frames(PROTOCOL.read_text(), frames(Path(directory) / "data")))
-    OPERATING.write_text(with_settings(OPERATING.read_text()))
-    ARCHITECTURE.write_text(with_import_rules(ARCHITECTURE.read_text()))
-    SECURITY.write_text(with_request_classes(SECURITY.read_text()))
-    for page in API_PAGES:
-        page.write_text(with_names(page.read_text()))
+        for page, text in generated(Path(directory) / "data").items():
+            page.write_text(text)
     return 0
 
 

@@ -1,7 +1,6 @@
 """Annotated hex dumps of frames: bytes on the left, their meaning on the right."""
 
 import json
-import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
@@ -12,17 +11,8 @@ import msgpack
 from namesrv_remoting.codes import SerializeType
 
 _PER_LINE: Final = 16
-_LINE: Final = re.compile(r"((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  .*)?")
 _TYPES: Final = {0: "JSON", 1: "ROCKETMQ", 77: "MSGPACK"}
 _HEADER: Final = ("code", "opaque", "flag", "version", "remark", "ext")
-
-
-def undump(text: str) -> bytes:
-    """The bytes of a dump; raises ValueError for a line without bytes."""
-    lines = [_LINE.fullmatch(line) for line in text.splitlines()]
-    if None in lines:
-        raise ValueError(f"no bytes: {text.splitlines()[lines.index(None)]!r}")
-    return b"".join(bytes.fromhex(line[1]) for line in lines if line is not None)
 
 
 def dump(frame: bytes) -> str:
