@@ -1,18 +1,15 @@
 """An application that pulls the route of a topic continuously and reports its results.
 
-python application.py poll|watch|java BROKERS
+python application.py poll|watch BROKERS
 
-`poll` and `watch` use the client library; `java` behaves like Apache's Java client: JSON over one connection to one
-server of the list, and the next server once that connection is dead. The servers are those of NAMESRV_ADDR, for the
-library those of NAME_SERVERS, which may be a file. It prints `asks SERVER` for every new server, `ready` after a
-complete route (one with that many brokers), and at SIGTERM, as its last line, a JSON object with its counts.
+The client library polls or watches the servers of NAME_SERVERS, which may be a file. The application prints
+`asks SERVER` for every new server, `ready` after a complete route (one with that many brokers), and at SIGTERM, as its
+last line, a JSON object with its counts.
 """
 
 import asyncio
-import itertools
 import json
 import os
-import random
 import signal
 import sys
 import time
@@ -21,15 +18,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from namesrv_client import ClientSettings, RouteClient, RouteError
-from namesrv_runtime.address import parse_address
-from tests.support.raw_peer import RawPeer
-from tests.support.spelling import json_frame
 
 TOPIC: Final = "orders"
 _PAUSE_SECONDS: Final = 0.02
 # ends the application if a killed test never does
 _LONGEST_SECONDS: Final = 600.0
-# ten times Java's mqClientApiTimeout: on a busy machine a request may take seconds
+# on a busy machine a request may take seconds
 _TIMEOUT_SECONDS: Final = 30.0
 
 
@@ -48,8 +42,6 @@ class Seen:
     failed: list[str] = field(default_factory=list)
     # brokers of incomplete routes
     incomplete: list[list[str]] = field(default_factory=list)
-    # repeated requests, with the reason
-    repeated: list[str] = field(default_factory=list)
     servers: list[str] = field(default_factory=list)
     longest_seconds: float = 0.0
 
@@ -58,62 +50,6 @@ class Seen:
         if address is not None and (not self.servers or self.servers[-1] != address):
             self.servers.append(address)
             print_line(f"asks {address}")
-
-
-class LostError(Exception):
-    """The connection ended, or no response arrived in time; the message has the reason."""
-
-
-class JavaLike:
-    """One connection to the chosen server; after its death the next request uses the next server of the list."""
-
-    def __init__(self, addresses: list[str], seen: Seen) -> None:
-        # shuffled once, as Java does
-        self._addresses = itertools.cycle(random.sample(addresses, len(addresses)))
-        self._seen = seen
-        self._peer: RawPeer | None = None
-
-    async def pull(self) -> list[str]:
-        """The brokers of the topic; raises LostError when the request failed, and the next one uses the next server."""
-        try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                peer = await self._connection()
-                answer = await peer.ask(json_frame(105, ext={"topic": TOPIC, "acceptStandardJsonOnly": "true"}))
-            if answer.code:
-                raise EOFError(answer.remark)
-            return sorted(group["brokerName"] for group in json.loads(answer.body)["brokerDatas"])
-        except (OSError, EOFError, TimeoutError) as error:
-            self._hang_up()
-            raise LostError(type(error).__name__) from error
-
-    async def _connection(self) -> RawPeer:
-        # a connection closed by the server is noticed before its use
-        if self._peer is not None and (self._peer.reader.at_eof() or self._peer.reader.exception()):
-            self._hang_up()
-        if self._peer is None:
-            address = next(self._addresses)
-            self._seen.server(address)
-            self._peer = await RawPeer.connect(parse_address(address))
-        return self._peer
-
-    def _hang_up(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-        self._peer = None
-
-
-async def java_like(seen: Seen, run: "Run") -> None:
-    """Pull; a failed pull is repeated once, as at Java's next poll, and counts if it fails again."""
-    client = JavaLike(os.environ["NAMESRV_ADDR"].split(";"), seen)
-
-    async def pull() -> list[str]:
-        try:
-            return await client.pull()
-        except LostError as error:
-            seen.repeated.append(str(error))
-            return await client.pull()
-
-    await run(pull)
 
 
 async def library(seen: Seen, run: "Run", *, watch: bool) -> None:
@@ -154,7 +90,7 @@ async def main(kind: str, brokers: int) -> None:
             began = time.monotonic()
             try:
                 found = await pull()
-            except (RouteError, LostError) as error:
+            except RouteError as error:
                 found = []
                 if is_ready:
                     seen.failed.append(str(error))
@@ -168,10 +104,7 @@ async def main(kind: str, brokers: int) -> None:
                 seen.longest_seconds = max(seen.longest_seconds, time.monotonic() - began)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    if kind == "java":
-        await java_like(seen, run)
-    else:
-        await library(seen, run, watch=kind == "watch")
+    await library(seen, run, watch=kind == "watch")
     print_line(json.dumps(asdict(seen)))
 
 

@@ -23,7 +23,7 @@ SERVERS: Final = ("ns1", "ns2", "ns3")
 # a server added later
 NEW_SERVER: Final = "ns4"
 BROKERS: Final = ("broker-a", "broker-b")
-_NUMBERS: Final = ((11, (*SERVERS, NEW_SERVER)), (21, BROKERS), (31, ("app1", "app2", "app3")), (41, ("ops",)))
+_NUMBERS: Final = ((11, (*SERVERS, NEW_SERVER)), (21, BROKERS), (31, ("app1", "app2")), (41, ("ops",)))
 HOSTS: Final = {name: f"10.0.0.{first + number}" for first, names in _NUMBERS for number, name in enumerate(names)}
 _SCRIPTS: Final = ROOT / "tests" / "netns"
 _SSH: Final = """#!/bin/sh
@@ -123,7 +123,6 @@ class Deployment:
         script = str(_SCRIPTS / "application.py")
         command = self.host(name).command(sys.executable, script, kind, str(len(BROKERS)))
         environ = {
-            "NAMESRV_ADDR": self.name_servers,
             "NAME_SERVERS": self._server_lists["clients"],
             "PYTHONPATH": str(ROOT),
         }
