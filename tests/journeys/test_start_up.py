@@ -5,11 +5,8 @@ import resource
 import socket
 from pathlib import Path
 
-import pytest
-
 from tests.support.daemon import Daemon, LoopName, Start
-from tests.support.ipv6 import can_use_ipv6
-from tests.support.peer import Broker, Connect
+from tests.support.peer import Connect
 
 
 def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:
@@ -46,18 +43,6 @@ def test_soft_limit_of_open_files_is_raised(start: Start) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert (hard, hard) == resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
-
-
-@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here")
-def test_ipv6(start: Start, connect: Connect) -> None:
-    """A server on ::1 serves, and logs addresses in brackets."""
-    daemon = start("--listen-host", "::1", "--log-level", "debug")
-    peer = connect(daemon)
-
-    assert [f"[::1]:{daemon.address[1]}"] == daemon.wait_for("listening")["addresses"]
-    daemon.wait_for("connection_opened", peer=peer.address)
-    Broker().register(peer)
-    assert peer.ask(105, {"topic": "orders"}).code == 0
 
 
 def test_unavailable_address_is_an_error(data_dir: Path, loop: LoopName) -> None:

@@ -25,7 +25,6 @@ from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.staleness_sample import (
     MINUTE_MS,
-    NOTHING,
     empty_charts,
     empty_summary,
     sample_charts,
@@ -269,44 +268,6 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
     assert finding in text
 
 
-def test_settings_with_false_evictions_only_have_no_staleness() -> None:
-    """The page does not show such a setting as one without evictions."""
-    charts = sample_charts()
-    rows = [{**row, "false": row["evictions"], "registry": NOTHING, "client": NOTHING} for row in charts["what_if"]]
-
-    text = page(sample_summary(), {**charts, "what_if": rows})
-
-    assert "Every broker that these settings would have removed was alive" in text
-    assert "under any of these settings" not in text
-    assert "Every setting tried" in text
-
-
-def test_false_evictions_of_key_figures_and_replay_are_told_apart() -> None:
-    """The replay has evictions for silence only; the page says how many of all false evictions these are."""
-    summary, charts = sample_summary(), sample_charts()
-    summary["false_evictions"] = {**summary["false_evictions"], "count": 36}
-    rows = [{**row, "false": 18} if row["policy"] == "logged" else row for row in charts["what_if"]]
-
-    text = page(summary, {**charts, "what_if": rows})
-
-    assert "of the false evictions among the key figures (36) 18; closed connections made the others" in text
-
-
-def test_rare_percentiles_are_shown_beside_the_others() -> None:
-    """Key figures, the table of the curves and other settings have the p99.9, which the curves do not have."""
-    summary, charts = sample_summary(), sample_charts()
-    summary["registry"]["all"]["p999"], summary["client"]["all"]["p999"] = 131_000, 162_000
-    rows = [{**row, "registry": {**row["registry"], "p999": 143_000}} for row in charts["what_if"][:1]]
-
-    text = re.sub(r"<[^>]+>|\s", " ", page(summary, {**charts, "what_if": rows}))
-
-    words = " ".join(text.split())
-    assert "registry staleness, p99.9 131 s client staleness, median" in words
-    assert "99% 128 s 157 s 99.9% 131 s 162 s 100% 128 s 158 s" in words
-    assert "NameServer p99.9 Client p50 Client p99 Client p99.9 as logged" in words
-    assert "5 s 42 2 113 s 133 s 143 s 113 s" in words
-
-
 def test_page_is_complete(sample: str) -> None:
     """One file, without a style attribute or an address of anything outside of it; the same each time."""
     text = CODE.sub("", sample)
@@ -439,36 +400,6 @@ def test_page_of_a_comparison_is_as_strict(opened: webdriver.Chrome, tmp_path: P
     assert opened.execute_script(OVERPRINTS) == []
     assert console(opened) == []
     assert [shown.as_uri()] == requested(opened, shown)
-
-
-@pytest.mark.slow
-def test_week_of_a_hundred_brokers_is_a_file_of_five_megabytes() -> None:
-    """All rows of the time line are full, and all groups as long as they get."""
-    summary, charts = sample_summary(), sample_charts()
-    period = charts["timeline"]["brokers"][0]["periods"][0]
-    week = 7 * 24 * 60 * MINUTE_MS
-    step = week // 50
-    periods = [
-        {
-            **period,
-            "from_ms": MIDNIGHT_MS + n * step,
-            "last_ok_ms": MIDNIGHT_MS + n * step + step // 2,
-            "to_ms": MIDNIGHT_MS + n * step + step // 2 + 118_000,
-        }
-        for n in range(50)
-    ]
-    names = [f"production-cluster-eu/broker-{number:03}-zone-b/0" for number in range(100)]
-    charts["timeline"] |= {
-        "to_ms": MIDNIGHT_MS + week,
-        "brokers": [{"broker": name, "nameserver": "namesrv-2.example", "periods": periods} for name in names[:60]],
-    }
-    group = summary["registry"]["all"]
-    summary["registry"]["by_broker"] = summary["client"]["by_client"] = dict.fromkeys(names, group)
-    charts["worst"] = charts["worst"][:1] * 20
-
-    size = len(page(summary, charts).encode())
-
-    assert 1_500_000 < size < 5_000_000
 
 
 @pytest.mark.slow

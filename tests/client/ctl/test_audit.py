@@ -217,15 +217,6 @@ def test_follow_shows_new_lines_across_restart(tmp_path: Path) -> None:
             following.kill()
 
 
-def test_default_directory_is_the_servers(tmp_path: Path) -> None:
-    """NAMESRV_DATA_DIR names the data directory for `audit` as for the daemon."""
-    write(tmp_path / "audit", "08", "ns-0a-1.jsonl.gz", KV)
-
-    done = run("audit", "-o", "json", env={"NAMESRV_DATA_DIR": str(tmp_path)})
-
-    assert done.json == {"directory": str(tmp_path / "audit"), "lines": [KV]}
-
-
 def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> None:
     """The message names the directory and where the server logs its own."""
     absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"

@@ -219,8 +219,3 @@ async def test_cause_is_named(tmp_path: Path, name: str) -> None:
     assert (cause.words if cause.is_in_remark else "") in remark.replace("\n", " ")
     assert bool(remark) == cause.is_in_remark
     assert cause.words in explained.err
-
-
-def test_eighteen_of_twenty_remarks_name_the_cause() -> None:
-    """Of the twenty misconfigurations, two are answered with a route."""
-    assert (len(CAUSES), sum(cause.is_in_remark for cause in CAUSES.values())) == (20, 18)

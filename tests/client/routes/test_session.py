@@ -141,21 +141,6 @@ async def test_outage_is_logged_once_and_then_once_a_minute(caplog: pytest.LogCa
     assert [f"no NameServer could answer: {refused}" in message for message in caplog.messages] == [True, True]
 
 
-async def test_failover_is_logged_when_the_next_server_answers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One line names the new server."""
-    caplog.set_level(logging.INFO, "namesrv_client")
-    async with native(tmp_path) as (scene, servers, proxy):
-        await scene.routes("orders")
-        proxy.cut()
-        for _ in range(2):
-            await scene.routes("orders")
-
-        (moved,) = (message for message in caplog.messages if message.startswith("chosen server"))
-        assert moved == f"chosen server: {servers[1].where}, before {proxy.address}"
-
-
 async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
     """After part of the call's time the next server gets the request, too, and is chosen if it responds first."""
     async with native(tmp_path) as (scene, (_, second), proxy):
