@@ -141,13 +141,18 @@ _NEGATIVE: Final = 0x80
 
 
 def _split(frame: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return the bytes before, of and after the opaque of a request; all empty unless it is a number from 1 on."""
+    """Return the bytes before, of and after the opaque of a request; all empty unless it is a number from 1 on.
+
+    In JSON, the name of the opaque and the comma behind its number belong to no part.
+    """
     if frame[4] == _JSON:
         # The search starts at the end, where Java clients put the opaque.
-        before, name, after = frame.rpartition(_OPAQUE)
-        opaque, comma, after = after.partition(b",")
-        if opaque.isdigit() and opaque >= b"1" and (len(opaque) < _MOST_DIGITS or _is_int32(opaque)):
-            return before + name, opaque, comma + after
+        before, _, rest = frame.rpartition(_OPAQUE)
+        opaque, _, after = rest.partition(b",")
+        digits = len(opaque)
+        is_int32 = digits < _MOST_DIGITS or (digits == _MOST_DIGITS and opaque <= _MAX_INT32)
+        if is_int32 and opaque.isdigit() and opaque >= b"1":
+            return before, opaque, after
     elif frame[4] == _NATIVE and len(frame) >= _SHORTEST_NATIVE:
         begin = _NATIVE_OPAQUE_BEGINS[frame[9]]
         size = _NATIVE_OPAQUE_BYTES[frame[begin]]
@@ -156,8 +161,11 @@ def _split(frame: bytes) -> tuple[bytes, bytes, bytes]:
     return b"", b"", b""
 
 
-def _is_int32(digits: bytes) -> bool:
-    return len(digits) == _MOST_DIGITS and digits <= _MAX_INT32
+def _joined(before: bytes, opaque: bytes, after: bytes) -> bytes:
+    """Return the request of which these are the parts."""
+    if before[4] == _JSON:
+        return b"".join((before, _OPAQUE, opaque, b",", after))
+    return before + opaque + after
 
 
 @lru_cache(maxsize=1024)
@@ -177,7 +185,7 @@ def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingComm
     else:
         number = int(opaque)
         other = b"%d" % (number ^ 1)
-    probe = before + other + after
+    probe = _joined(before, other, after)
     body_at = 8 + int.from_bytes(probe[5:8])
     try:
         decoded = decode_frame(Frame(probe[4], probe[8:body_at], probe[body_at:]))
@@ -218,8 +226,8 @@ class FastPath:
         self._manager = manager
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
-        # The bytes of a request without its opaque -> the meaning of the request.
-        self._remembered: dict[bytes, _Request] = {}
+        # The bytes of a request before and after its opaque, without the first eight -> the meaning of the request.
+        self._remembered: dict[tuple[bytes, bytes], _Request] = {}
 
     def start_to_answer(self) -> None:
         """Answer route requests from now on."""
@@ -235,9 +243,9 @@ class FastPath:
         before, opaque, after = _split(frame)
         if not opaque:
             return
-        rest = before[8:] + after
+        rest_bytes = len(frame) - len(opaque) - HEAD.size
         try:
-            request = _meaning(command, _heads(frame[4], len(rest), len(command.body)))
+            request = _meaning(command, _heads(frame[4], rest_bytes, len(command.body)))
         except BadRequestError:
             return
         # The second check decodes the frame once more, so it comes last.
@@ -246,12 +254,12 @@ class FastPath:
         if len(self._remembered) >= MAX_REMEMBERED:
             # This happens rarely, and requests still in use are learnt again.
             self._remembered.clear()
-        self._remembered[rest] = request
+        self._remembered[before[8:], after] = request
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
         """Return the encoded response, empty for a one-way request; None if the dispatcher has to answer."""
         before, opaque, after = _split(frame)
-        request = self._remembered.get(before[8:] + after)
+        request = self._remembered.get((before[8:], after))
         if request is None or request.heads[len(opaque)] != frame[:8]:
             return None
         if self._open_classes is not None and request.access_class not in self._open_classes(connection):
