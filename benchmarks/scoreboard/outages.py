@@ -16,7 +16,7 @@ from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, la
 from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
 from benchmarks.harness.hosts import drop, inside
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import daemon
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
 from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_broker_agent import BrokerAgent
@@ -61,29 +61,16 @@ class _World:
     agents: list[BrokerAgent] = field(default_factory=list)
 
     @property
-    def servers(self) -> list[Server]:
-        """The current processes of the servers."""
-        return self.fleet.servers
-
-    @property
     def addresses(self) -> str:
         """The addresses of all servers, or of their proxies, as clients and agents expect them."""
         return ";".join(proxy.address for proxy in self.proxies) or self.fleet.addresses
-
-    def client(self, **settings: Any) -> RouteClient:
-        """A client of all servers, which starts when its block begins."""
-        return _client(self.addresses, **settings)
-
-    async def start(self, number: int) -> None:
-        """Start a killed server again, with its port and data."""
-        await asyncio.to_thread(self.fleet.start, number)
 
 
 @asynccontextmanager
 async def _world(*, has_proxies: bool = True) -> AsyncIterator[_World]:
     async with AsyncExitStack() as stack:
         world = _World(stack.enter_context(Fleet(Bench(), *TIMES, count=_SERVERS)))
-        for server in world.servers if has_proxies else ():
+        for server in world.fleet.servers if has_proxies else ():
             world.proxies.append(await stack.enter_async_context(TcpProxy(("127.0.0.1", server.port))))
         world.agents += await entered(stack, _agents(world.addresses, _HEARTBEAT_SECONDS), _SERVERS)
         yield world
@@ -167,7 +154,7 @@ async def one_cut_off(seconds: int) -> list[Figure]:
         began = time.monotonic()
         world.proxies[0].stall()
         # This client bypasses the proxy: it is cut off together with the server.
-        stale.append(await asyncio.to_thread(gone_after, world.servers[0], _TOPIC, began))
+        stale.append(await asyncio.to_thread(gone_after, world.fleet.servers[0], _TOPIC, began))
         await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
         await world.proxies[0].heal()
         await asyncio.sleep(_POLL_SECONDS)
@@ -200,19 +187,19 @@ async def all_dead(seconds: int) -> list[Figure]:
         snapshot = Path(root) / "routes.json"
         async with _world(has_proxies=False) as world:
             for _ in range(_DEATHS):
-                async with world.client(snapshot_file=snapshot) as client:
+                async with _client(world.addresses, snapshot_file=snapshot) as client:
                     await client.route(_TOPIC, max_stale=0.0)
                 for number in range(_SERVERS):
                     world.fleet.kill(number)
-                async with world.client(snapshot_file=snapshot) as client:
+                async with _client(world.addresses, snapshot_file=snapshot) as client:
                     await asyncio.sleep(seconds)
                     known = client.cached(_TOPIC)
                     missing += known is None or len((await client.route(_TOPIC)).data.broker_datas) < _BROKERS
                     ages.append(0.0 if known is None else known.age)
-                    await world.start(0)
+                    await asyncio.to_thread(world.fleet.start, 0)
                     confirmed.append(await _confirmed_after(client, time.monotonic()))
                 for number in range(1, _SERVERS):
-                    await world.start(number)
+                    await asyncio.to_thread(world.fleet.start, number)
                 await registered(world.agents, _SERVERS)
     back = "confirmed, at the latest"
     return [
@@ -252,7 +239,7 @@ async def chaos(seconds: int) -> list[Figure]:
 
 
 async def _fault(world: _World, kind: str, number: int, seconds: float) -> None:
-    server, proxy = world.servers[number], world.proxies[number]
+    server, proxy = world.fleet.servers[number], world.proxies[number]
     match kind:
         case "killed":
             world.fleet.kill(number)
@@ -264,7 +251,7 @@ async def _fault(world: _World, kind: str, number: int, seconds: float) -> None:
             proxy.cut()
     await asyncio.sleep(seconds)
     if kind == "killed":
-        await world.start(number)
+        await asyncio.to_thread(world.fleet.start, number)
     elif kind == "stopped":
         server.signal(signal.SIGCONT)
     else:
