@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,8 +14,11 @@ from typing import Final
 from benchmarks.harness.figures import BenchError, Figure, at_most, none_of
 from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.wire import route_request
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.errors import RemotingError
 from namesrv_runtime import loops
+from namesrv_runtime.clock import SystemClock
 
 _SERVERS: Final = 3
 _BROKERS: Final = 4
@@ -29,7 +32,6 @@ _HEARTBEAT_SECONDS: Final = 1.0
 # pause before the first server is stopped, and after each restart
 _CALM_SECONDS: Final = 2.0
 _TIMEOUT_SECONDS: Final = 30.0
-_REQUEST: Final = route_request(_TOPIC)
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -77,10 +79,10 @@ def figures(seen: Seen) -> list[Figure]:
 class _Client:
     """A client that, like Apache's Java client, has one connection, and uses the next server when it ends."""
 
-    def __init__(self, ports: list[int], seen: Seen) -> None:
-        self._ports = itertools.cycle(random.sample(ports, len(ports)))
+    def __init__(self, addresses: Sequence[str], seen: Seen) -> None:
+        self._addresses = itertools.cycle(random.sample(addresses, len(addresses)))
         self._seen = seen
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._remoting: RemotingClient | None = None
 
     async def run(self, ended: asyncio.Event) -> None:
         """Pull until `ended`; a lost or refused request is sent once more."""
@@ -89,51 +91,44 @@ class _Client:
             self._seen.pulls += 1
             try:
                 self._seen.incomplete += await self._pulled_twice() < _BROKERS
-            except (OSError, EOFError):
+            except RemotingError:
                 self._seen.failed += 1
             await asyncio.sleep(_PULL_SECONDS)
-        self._disconnect()
+        await self._disconnect()
 
     async def _pulled_twice(self) -> int:
         try:
             return await self._pulled()
-        except (OSError, EOFError):
+        except RemotingError:
             self._seen.repeated += 1
             return await self._pulled()
 
     async def _pulled(self) -> int:
         """Pull the route and return its number of brokers."""
-        try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                reader, writer = await self._connection()
-                writer.write(_REQUEST)
-                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-            header = int.from_bytes(frame[1:4])
-            if json.loads(frame[4 : 4 + header])["code"]:
-                # A server that is not ready closes the connection after this response.
-                raise EOFError
-        except (OSError, EOFError):
-            self._disconnect()
-            raise
-        return len(json.loads(frame[4 + header :])["brokerDatas"])
-
-    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         # A connection that the server has closed in the meantime is not used.
-        if self._streams is not None and self._streams[0].at_eof():
-            self._disconnect()
-        if self._streams is None:
+        if self._remoting is None or not self._remoting.connected:
+            await self._disconnect()
             self._seen.connected[int(time.monotonic())] += 1
-            self._streams = await asyncio.open_connection("127.0.0.1", next(self._ports))
-        return self._streams
+            self._remoting = RemotingClient(next(self._addresses), clock=SystemClock())
+        fields = {"topic": _TOPIC}
+        try:
+            response = await self._remoting.invoke(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_seconds=_TIMEOUT_SECONDS, ext_fields=fields
+            )
+        except RemotingError:
+            # A server that is not ready closes the connection after its response.
+            await self._disconnect()
+            raise
+        return len(json.loads(response.body)["brokerDatas"])
 
-    def _disconnect(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-        self._streams = None
+    async def _disconnect(self) -> None:
+        if self._remoting is not None:
+            await self._remoting.close()
+        self._remoting = None
 
 
 async def _measured(fleet: Fleet, after: Mapping[str, str] | None) -> Seen:
-    ports = [server.port for server in fleet.servers]
+    addresses = [server.address for server in fleet.servers]
     seen, ended = Seen(), asyncio.Event()
     async with AsyncExitStack() as stack:
         agents = await entered(
@@ -146,7 +141,7 @@ async def _measured(fleet: Fleet, after: Mapping[str, str] | None) -> Seen:
         )
         async with asyncio.TaskGroup() as clients:
             for _ in range(_CLIENTS):
-                clients.create_task(_Client(ports, seen).run(ended))
+                clients.create_task(_Client(addresses, seen).run(ended))
             await asyncio.sleep(_CALM_SECONDS)
             # The first connections of clients do not count.
             seen.connected.clear()
