@@ -28,8 +28,6 @@ _LIFETIME_SECONDS: Final = 300
 class Habits:
     """How each member of a crowd behaves."""
 
-    # Requests that each member sends, one after the other; member N begins with the crowd's frame N.
-    requests: int = 1
     # Members that connect at the same time: more than the listen backlog would wait for a retransmission.
     at_once: int = 1_000
     # Longest wait for a connection or a response; None: no limit.
@@ -104,8 +102,7 @@ class _Member:
     number: int
     peer: socket.socket | None = None
     is_connected: bool = False
-    # Requests that have a response.
-    served: int = 0
+    is_served: bool = False
     reader: FrameReader = field(default_factory=FrameReader)
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     gives_up_at: float | None = None
@@ -154,12 +151,12 @@ class _Members:
         member.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         member.peer.connect_ex(self._address)
         member.reader = FrameReader()
-        # A member that was served completely starts over: its server was restarted.
-        if member.served == self._habits.requests:
-            member.served = 0
+        member.is_served = False
         self._begun += 1
         self._connecting += 1
-        self._begin_request(member)
+        member.unsent = memoryview(self._frames[member.number % len(self._frames)])
+        patience = self._habits.patience_seconds
+        member.gives_up_at = None if patience is None else time.monotonic() + patience
         self._selector.register(member.peer, selectors.EVENT_WRITE, member)
 
     def _give_up(self, now: float) -> None:
@@ -194,26 +191,15 @@ class _Members:
         for frame in member.reader.receive_data(data):
             if not _is_success(frame.serialize_type, frame.header):
                 raise ConnectionRefusedError
-            member.served += 1
-            if member.served < self._habits.requests:
-                self._begin_request(member)
-                self._send(member, peer)
-            else:
-                self._served += 1
-                member.gives_up_at = None
-
-    def _begin_request(self, member: _Member) -> None:
-        frame = self._frames[(member.number + member.served) % len(self._frames)]
-        member.unsent = memoryview(frame)
-        patience = self._habits.patience_seconds
-        member.gives_up_at = None if patience is None else time.monotonic() + patience
+            self._served += 1
+            member.is_served, member.gives_up_at = True, None
 
     def _leave(self, member: _Member) -> None:
         assert member.peer is not None  # noqa: S101 - only members with a connection leave
         self._selector.unregister(member.peer)
         member.peer.close()
         if member.is_connected:
-            self._served -= member.served == self._habits.requests
+            self._served -= member.is_served
         else:
             self._connecting -= 1
         member.is_connected, member.gives_up_at = False, None

@@ -26,44 +26,34 @@ _TOPICS: Final = 10
 _ROUTES: Final = [route_request(TOPIC_NAME % number) for number in range(PULLED_TOPICS)]
 # All brokers connect at the same time, and reconnect without a pause.
 _BROKERS_HABITS: Final = Habits(at_once=60_000, again_seconds=0.0)
-# kind of client -> (description, habits); polite clients are as patient as those of RocketMQ
-_KINDS: Final = {
-    "polite": (
-        f"{_CLIENTS:,} clients, a topic each, all served after",
-        replace(_BROKERS_HABITS, patience_seconds=3.0),
-    ),
-    "naive": (
-        "10 topics each, reconnecting after 1 s",
-        replace(_BROKERS_HABITS, patience_seconds=1.0, requests=10),
-    ),
-}
+# Clients are as patient as those of RocketMQ.
+_CLIENTS_HABITS: Final = replace(_BROKERS_HABITS, patience_seconds=3.0)
 
 
 def measure(bench: Bench) -> list[Figure]:
     """Everyone at once: 5,000 clients come back after a restart, 2,000 brokers register anew."""
     raise_file_limit()
     rounds = range(bench.effort.rounds)
-    figures = []
-    for name, (what, habits) in _KINDS.items():
-        bench.progress(f"herd: {what}")
-        served = [_clients(bench, habits) for _ in rounds]
-        begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
-        details = f"all connecting within {begun:.0f} ms, {again:,} again"
-        figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), details))
+    what = f"{_CLIENTS:,} clients, a topic each, all served after"
+    bench.progress(f"herd: {what}")
+    served = [_clients(bench) for _ in rounds]
+    begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
+    details = f"all connecting within {begun:.0f} ms, {again:,} again"
+    clients = Figure("herd.polite", what, "seconds", [each[0] for each in served], at_most(10), details)
     bench.progress(f"herd: {_BROKERS:,} brokers")
     measured = [_stall(bench) for _ in rounds]
     before, took = medians("milliseconds", [quiet for _, quiet, _ in measured]), max(took for _, _, took in measured)
     details = f"{before} before; all registered after {took:.1f} s"
     what = f"{_BROKERS:,} brokers with {_BROKERS * _TOPICS:,} topics register at once: longest stall"
     stalls = [stall for stall, _, _ in measured]
-    return [*figures, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), details)]
+    return [clients, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), details)]
 
 
-def _clients(bench: Bench, habits: Habits) -> tuple[float, float, int]:
+def _clients(bench: Bench) -> tuple[float, float, int]:
     """Seconds until all clients are served, and until all have begun to connect; the number of reconnections."""
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         register(wire, pulled_brokers())
-        with crowd(server, _ROUTES, members=_CLIENTS, habits=habits) as clients:
+        with crowd(server, _ROUTES, members=_CLIENTS, habits=_CLIENTS_HABITS) as clients:
             begun = clients.next("begun") - clients.began_at
             return clients.next("served") - clients.began_at, begun, clients.again
 
