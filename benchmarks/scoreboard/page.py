@@ -67,8 +67,6 @@ class Row:
     size: int = 0
     # size in the short form; 0: the row has none
     short: int = 0
-    # True: other load on the machine makes the figures worse.
-    is_timed: bool = False
     # True: the row takes so long that it is measured only when it is named.
     is_long: bool = False
     # reason for a missed target, which the page shows while it is missed
@@ -93,7 +91,9 @@ class Record:
     def of(cls, row: Row, size: int, figures: Sequence[Figure], conditions: Mapping[str, Any]) -> "Record":
         """The record of a measurement."""
         others = conditions["others_share"]
-        is_crowded = row.is_timed and others >= _CROWDED_SHARE
+        # Other load on the machine makes times and rates worse, and leaves counts as they are.
+        is_timed = any(figure.verdict == "missed" and figure.unit != "count" for figure in figures)
+        is_crowded = is_timed and others >= _CROWDED_SHARE
         why = row.why or ("other processes took most of the machine" if is_crowded else "no reason is known")
         return cls(
             figures="<br>".join(map(format_figure, figures)),

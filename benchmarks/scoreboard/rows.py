@@ -36,7 +36,6 @@ ROWS: Final[Mapping[str, Row]] = {
         speed("pulls", {"pulls.json.rate": None, "pulls.json.p99": None, "pulls.native.rate": None}),
         (*_SERVER, "benchmarks/speed/pulls.py"),
         full=5,
-        is_timed=True,
     ),
     "L2": Row(
         "Memory of an idle connection",
@@ -61,7 +60,6 @@ ROWS: Final[Mapping[str, Row]] = {
         speed("registration", {"registration.fields.stall": None, "registration.version.stall": None}),
         (*_SERVER, "benchmarks/speed/registration.py"),
         full=5,
-        is_timed=True,
     ),
     "H1": Row(
         "Malformed frames, headers and bodies",
@@ -78,7 +76,6 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`, from 200 addresses",
         attack("slowloris", {"slowloris.p99": at_most(2), "slowloris.memory": at_most(67.1)}),
         (*_SERVER, "benchmarks/abuse/attacks.py"),
-        is_timed=True,
     ),
     "H3": Row(
         "The costliest frames from 1,000 connections, in a memory cgroup of 768 MiB",
@@ -101,7 +98,6 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`: 50 watches of 100 changing topics each",
         attack("watches-unread", {"watches-unread.memory": None, "watches-unread.killed": None}),
         (*_SERVER, "benchmarks/abuse/attacks.py"),
-        is_timed=True,
     ),
     "H6": Row(
         "No descriptor left",
@@ -120,7 +116,6 @@ ROWS: Final[Mapping[str, Row]] = {
         (*_SERVER, "benchmarks/scoreboard/detection.py"),
         full=1_000,
         short=50,
-        is_timed=True,
     ),
     "D2": Row(
         "The same: notification of a watching client",
@@ -130,7 +125,6 @@ ROWS: Final[Mapping[str, Row]] = {
         (*_SERVER, "benchmarks/scoreboard/detection.py"),
         full=1_000,
         short=50,
-        is_timed=True,
     ),
     "D3": Row(
         "A broker falls silent on an open connection: removal from routes",
@@ -139,7 +133,6 @@ ROWS: Final[Mapping[str, Row]] = {
         detection.silent_deaths,
         (*_SERVER, "benchmarks/scoreboard/detection.py"),
         full=200,
-        is_timed=True,
     ),
     "D4": Row(
         "The network of a client falls silent: change to another server",
@@ -148,7 +141,6 @@ ROWS: Final[Mapping[str, Row]] = {
         detection.half_open_connections,
         (*_CLIENT, "benchmarks/scoreboard/detection.py"),
         full=20,
-        is_timed=True,
     ),
     "D5": Row(
         "The staleness report against logs of known truth",
@@ -173,7 +165,6 @@ ROWS: Final[Mapping[str, Row]] = {
         restarts.kills,
         (*_ALL, "benchmarks/scoreboard/restarts.py"),
         full=5,
-        is_timed=True,
     ),
     "F2": Row(
         "A snapshot that is lost, torn or damaged",
@@ -241,7 +232,6 @@ ROWS: Final[Mapping[str, Row]] = {
         (*_ALL, "benchmarks/scoreboard/outages.py"),
         full=600,
         size=5,
-        is_timed=True,
     ),
     "F9": Row(
         "Rolling restart of three servers",
@@ -250,7 +240,6 @@ ROWS: Final[Mapping[str, Row]] = {
         speed("rolling", {"rolling.failed": None, "rolling.incomplete": None, "rolling.moved": None}),
         (*_ALL, "benchmarks/speed/rolling.py"),
         full=5,
-        is_timed=True,
     ),
     "F10": Row(
         "Rolling upgrade of three servers from an older version, and back",
@@ -258,16 +247,14 @@ ROWS: Final[Mapping[str, Row]] = {
         "the same, from and to a commit before quotas and audit trail",
         restarts.upgrades,
         (*_ALL, "benchmarks/scoreboard/restarts.py"),
-        is_timed=True,
     ),
     "F11": Row(
         "All clients and brokers return at once after a restart",
         "all are served within 10 s",
         "`make bench`, {size} rounds: 5,000 clients, 2,000 brokers",
-        speed("herd", {"herd.polite": None, "herd.naive": None, "herd.stall": None}),
+        speed("herd", {"herd.polite": None, "herd.stall": None}),
         (*_SERVER, "benchmarks/speed/herd.py"),
         full=5,
-        is_timed=True,
     ),
     "F12": Row(
         "Many brokers expire in one scan",
@@ -276,7 +263,6 @@ ROWS: Final[Mapping[str, Row]] = {
         mass_expiry,
         (*_SERVER, "benchmarks/speed/eviction.py"),
         full=5_000,
-        is_timed=True,
         why="measured on a slow machine, before scans searched once and removed five brokers at a time; a snapshot of "
         "5,000 brokers takes 11 to 17 ms in one step",
     ),
@@ -313,7 +299,6 @@ ROWS: Final[Mapping[str, Row]] = {
         crowds.stuck_log,
         (*_SERVER, "benchmarks/scoreboard/crowds.py"),
         full=5,
-        is_timed=True,
     ),
     "F17": Row(
         "A network that loses a tenth of the packets and delays the rest by 100 to 300 ms, for an hour",
@@ -334,7 +319,6 @@ ROWS: Final[Mapping[str, Row]] = {
         ),
         (*_SERVER, "benchmarks/speed/tls.py"),
         full=5,
-        is_timed=True,
         why="Linux lets handshake threads finish their time slice before the loop; SCHED_IDLE would bring p99 to 1.6 "
         "times, and no handshake on a busy machine. The rate is limited by the clients' core",
     ),

@@ -28,7 +28,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     add = command.parser.add_argument
     add("--all", action="store_true", help="also rows whose colour a run cannot change, but for those that take long")
-    add("--timed", action="store_true", help="only rows whose figures a busy machine makes worse")
     add("--short", action="store_true", help="the short form of those rows that have one")
     add("--in-full", action="store_true", help="as much of each row as its target needs, which may take days")
     add("--page", type=Path, default=_PAGE, metavar="FILE", help="write this page (docs/scoreboard.md)")
@@ -72,7 +71,6 @@ def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str
         name
         for name, row in ROWS.items()
         if (options.all or name not in records or records[name].is_outdated(row, sizes[name]))
-        and (row.is_timed or not options.timed)
         and (row.short or not options.short)
     ]
     for name in outdated:
