@@ -248,8 +248,8 @@ def _storm() -> Callable[[Attacker], object]:
 def _floods() -> dict[str, Attack]:
     """Each family on 1, 8 and 64 connections from one address, and on 8 and 64 from ten."""
     return {
-        f"{name}-{size}": _flood(family_of(count), count, addresses, is_short=size == "8")
-        for name, family_of in FAMILIES.items()
+        f"{name}-{size}": _flood(family, count, addresses, is_short=size == "8")
+        for name, family in FAMILIES.items()
         for size, (count, addresses) in _SIZES.items()
     }
 
@@ -257,9 +257,13 @@ def _floods() -> dict[str, Attack]:
 def _flood(family: Family, count: int, addresses: int, *, is_short: bool) -> Attack:
     connections = "one connection" if count == 1 else f"{count} connections"
     where = "one peer" if addresses == 1 else f"{min(count, addresses)} addresses"
+
+    def opening(attacker: Attacker) -> Callable[[], object]:
+        return Flows(attacker, count, family.opening(count), family.reopening, sources=addresses).send
+
     return Attack(
         f"{family.what}: {connections} from {where}",
-        opening=partial(family.open, count, addresses),
+        opening=opening,
         peers=addresses,
         configured=family.configured,
         is_short=is_short,

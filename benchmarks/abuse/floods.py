@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening
+from benchmarks.abuse.attacker import Attacker, Flow, Opening
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from benchmarks.abuse.well_behaved import PULL
 from benchmarks.harness.wire import Broker, request
@@ -38,15 +38,12 @@ class Family:
     """A kind of flood; it is measured on one and on many connections, from one and from several addresses."""
 
     what: str
-    opening: Opening
+    # returns how each of so many connections is opened
+    opening: Callable[[int], Opening]
     # opens connections that replace closed ones; None: `opening` does
     reopening: Opening | None = None
     # returns the flags of the server, whose files it writes into a directory
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
-
-    def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
-        """Open `count` connections; the returned function sends over them until the attack is over."""
-        return Flows(attacker, count, self.opening, self.reopening, sources=sources).send
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
@@ -152,37 +149,32 @@ def _of_key_updates(size: int, *, is_http: bool) -> Opening:
     return opening
 
 
-def _key_updates(what: str, *, is_http: bool = False) -> Callable[[int], Family]:
-    """A function that returns the family for a number of connections, among which the prepared records are divided."""
-    further = _of_key_updates(_FURTHER_UPDATES_BYTES, is_http=is_http)
-    return lambda count: Family(
+def _key_updates(what: str, *, is_http: bool = False) -> Family:
+    """A family whose connections divide the prepared records among them."""
+    return Family(
         what,
-        _of_key_updates(_UPDATES_BYTES // count, is_http=is_http),
-        further,
+        lambda count: _of_key_updates(_UPDATES_BYTES // count, is_http=is_http),
+        _of_key_updates(_FURTHER_UPDATES_BYTES, is_http=is_http),
         configured=lambda directory: (*certified(directory)[0], *(("--http-tls",) if is_http else ())),
     )
 
 
-def _always(what: str, opening: Opening, **more: Any) -> Callable[[int], Family]:
-    return lambda _: Family(what, opening, **more)
-
-
-# name -> function that returns the family for a number of connections
-FAMILIES: Final[dict[str, Callable[[int], Family]]] = {
-    "oneway": _always("one-way 904 of a registered broker, pipelined", _of_brokers(_heartbeat)),
-    "oneway-322": _always("one-way 322 of a registered broker, pipelined", _of_brokers(_version)),
-    "heartbeats": _always(
+# in the order of the table
+FAMILIES: Final[dict[str, Family]] = {
+    "oneway": Family("one-way 904 of a registered broker, pipelined", lambda _: _of_brokers(_heartbeat)),
+    "oneway-322": Family("one-way 322 of a registered broker, pipelined", lambda _: _of_brokers(_version)),
+    "heartbeats": Family(
         "904 of a registered broker, pipelined, its responses read",
-        _of_brokers(lambda name: _hostile(name).heartbeat(), is_reading=True),
+        lambda _: _of_brokers(lambda name: _hostile(name).heartbeat(), is_reading=True),
     ),
-    "responses": _always("responses to nothing", _of_brokers(_response)),
-    "mixtures": _always(
+    "responses": Family("responses to nothing", lambda _: _of_brokers(_response)),
+    "mixtures": Family(
         "in turn one-way 904, a byte each 0.1 s, lists that are not read, responses to nothing",
-        _mixed(_of_brokers(_heartbeat), _slow, _unread, _of_brokers(_response)),
+        lambda _: _mixed(_of_brokers(_heartbeat), _slow, _unread, _of_brokers(_response)),
     ),
-    "tenants": _always(
+    "tenants": Family(
         "one-way 904 signed by a narrowed account, for its own broker and for a foreign one",
-        _tenants,
+        lambda _: _tenants,
         configured=_access_file,
     ),
     "key-update": _key_updates("TLS 1.3 KeyUpdates"),

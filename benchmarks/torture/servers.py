@@ -23,10 +23,10 @@ _SCAN_SECONDS: Final = 0.5
 _READINESS_SECONDS: Final = 45 / 12
 
 # home directory and address of a server -> the command that starts the server
-Command = Callable[[Path, str], list[str]]
+ServerCommand = Callable[[Path, str], list[str]]
 
 
-def _ours(bench: Bench) -> Command:
+def _ours(bench: Bench) -> ServerCommand:
     bench.progress("ours needs nothing")
 
     def command(home: Path, address: str) -> list[str]:
@@ -39,7 +39,7 @@ def _ours(bench: Bench) -> Command:
     return command
 
 
-def _apache(bench: Bench) -> Command:
+def _apache(bench: Bench) -> ServerCommand:
     lib = jars(bench, "apache", rocketmq.APACHE_VERSIONS[-1])
 
     def command(home: Path, address: str) -> list[str]:
@@ -50,7 +50,7 @@ def _apache(bench: Bench) -> Command:
     return command
 
 
-def _rust(bench: Bench) -> Command:
+def _rust(bench: Bench) -> ServerCommand:
     program = rust_program(bench)
 
     def command(home: Path, address: str) -> list[str]:
@@ -68,7 +68,7 @@ def _rust(bench: Bench) -> Command:
 
 
 # name of a server -> its label, and a function that fetches the program and returns its command. Raises AbsentError.
-PEERS: Final[Mapping[str, tuple[str, Callable[[Bench], Command]]]] = {
+PEERS: Final[Mapping[str, tuple[str, Callable[[Bench], ServerCommand]]]] = {
     "ours": ("ours", _ours),
     "apache": (f"Apache's {rocketmq.APACHE_VERSIONS[-1]}", _apache),
     "rust": (f"rocketmq-rust {rocketmq.RUST_VERSION}", _rust),

@@ -1,6 +1,5 @@
 """Torture: the same world and the same faults for our NameServer and for other NameServers (`make torture`)."""
 
-import argparse
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
@@ -8,15 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.build import BUILT
-from benchmarks.harness.command import write_block
+from benchmarks.harness.command import Command, write_block
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.table import Row, markdown
 from benchmarks.peers.fetching import AbsentError
 from benchmarks.torture.faults import FAULTS, Fault
-from benchmarks.torture.servers import EXPIRY_SECONDS, PEERS, Command
+from benchmarks.torture.servers import EXPIRY_SECONDS, PEERS, ServerCommand
 from benchmarks.torture.world import world
 from tests.netns.network import why_not
 
@@ -49,7 +47,11 @@ class Cell:
 
 def main(arguments: Sequence[str]) -> int:
     """Torture the chosen servers with the chosen faults."""
-    options = _options(arguments)
+    what = {name: fault.what for name, fault in FAULTS.items()}
+    command = Command("torture", "Inflict the same faults on this NameServer and on others.", what)
+    command.parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
+    command.parser.add_argument("--fault", nargs="+", dest="only", metavar="NAME", help="the same as names alone")
+    options = command.parse(arguments)
     if (reason := why_not()) is not None:
         raise BenchError(reason)
     bench = Bench()
@@ -57,14 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     for name in options.peer or PEERS:
         label, fetch = PEERS[name]
         try:
-            command = fetch(bench)
+            server = fetch(bench)
         except AbsentError as why:
             bench.progress(f"left out: {why}")
             continue
-        for fault in options.fault or FAULTS:
+        for fault in options.subjects or FAULTS:
             bench.progress(f"{label}: {FAULTS[fault].what}")
             try:
-                cell = asyncio.run(suffered(bench, command, FAULTS[fault]))
+                cell = asyncio.run(suffered(bench, server, FAULTS[fault]))
             except BenchError as why:
                 bench.progress(f"not measured: {why}")
                 is_complete = False
@@ -79,19 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if is_complete else 1
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks torture", description=__doc__)
-    parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
-    parser.add_argument("--fault", nargs="+", choices=FAULTS, help="only these faults")
-    parser.add_argument(
-        "--json", type=Path, default=BUILT / "torture.json", metavar="FILE",
-        help="replace the measured cells of this file, and show all of its cells (build/benchmarks/torture.json)",
-    )  # fmt: skip
-    parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")
-    return parser.parse_args(arguments)
-
-
-async def suffered(bench: Bench, command: Command, fault: Fault) -> Cell:
+async def suffered(bench: Bench, command: ServerCommand, fault: Fault) -> Cell:
     """What a fault does to a new world of one server."""
     conditions = Conditions.now()
     async with world(bench, command, has_small_disks=fault.has_small_disks) as made:

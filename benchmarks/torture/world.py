@@ -19,7 +19,7 @@ from benchmarks.harness.hosts import inside
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
 from benchmarks.torture.load import ROUTE, Broker, Client, Probe, Pulls
-from benchmarks.torture.servers import PORT, REGISTRATION_SECONDS, Command
+from benchmarks.torture.servers import PORT, REGISTRATION_SECONDS, ServerCommand
 from tests.netns.network import Host, Network, ip
 
 SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
@@ -36,7 +36,7 @@ _COMMAND_SECONDS: Final = 60
 class Fleet:
     """The servers, numbered from 0, with methods for the faults of a server, its disk and its clock."""
 
-    def __init__(self, bench: Bench, command: Command, root: Path, network: Network) -> None:
+    def __init__(self, bench: Bench, command: ServerCommand, root: Path, network: Network) -> None:
         self.servers: dict[int, Server] = {}
         self.peak_bytes = 0
         self._bench = bench
@@ -184,7 +184,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(bench: Bench, command: Command, *, has_small_disks: bool) -> AsyncIterator[World]:
+async def world(bench: Bench, command: ServerCommand, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-torture-") as root, Network() as network:
         network.add({**SERVERS, **_OTHERS})
