@@ -182,7 +182,9 @@ class _Brokers:
             if time.monotonic() <= self.alive_until[name]:
                 self.alive_until[name] = sent_at + self._expiry_seconds
             else:
-                self._registered(name, wire)
+                # If the server closes the connection instead, the next heartbeat reconnects.
+                with contextlib.suppress(BenchError):
+                    self._registered(name, wire)
 
 
 class _Puller:
