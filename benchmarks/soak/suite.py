@@ -108,8 +108,11 @@ def _observed(size: Size) -> Observations:
     logging.disable(logging.WARNING)
     observed, times = Observations(), size.durations
     flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
-    with daemon(Bench(), *flags) as server, _Victims(server, size) as victims:
-        loops.run(_Soak(server, victims, size, observed).run)
+    try:
+        with daemon(Bench(), *flags) as server, _Victims(server, size) as victims:
+            loops.run(_Soak(server, victims, size, observed).run)
+    finally:
+        logging.disable(logging.NOTSET)
     for line in (*observed.untrue, *observed.unexpected):
         _say(line)
     return observed
