@@ -63,12 +63,12 @@ class Session:
         async with self._lock:
             try:
                 async with asyncio.timeout(self._patience):
-                    return await self._answered(frame)
+                    return await self._response_to(frame)
             except BaseException:
                 self._drop()
                 raise
 
-    async def _answered(self, frame: bytes) -> RemotingCommand:
+    async def _response_to(self, frame: bytes) -> RemotingCommand:
         loop, reader = asyncio.get_running_loop(), FrameReader()
         if self._socket is None:
             self._socket = new_socket(self._host, self._source)
