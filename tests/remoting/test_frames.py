@@ -88,6 +88,17 @@ def test_largest_frame_length_is_accepted() -> None:
     assert [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames] == [(0, b"{}", 16_777_206)]
 
 
+def test_limits_are_configurable() -> None:
+    """A frame of 19 bytes passes a limit of 19 and not one of 18; a header of 12 bytes likewise."""
+    frame = b"\x00\x00\x00\x0f\x00\x00\x00\x0b" + b'{"code":1} '
+    taken = Fed([Frame(0, b'{"code":1} ', b"")], None)
+
+    assert taken == feed(frame, max_frame_bytes=19)
+    assert feed(frame, max_frame_bytes=18) == Fed([], "frame of 19 bytes, limit 18")
+    assert taken == feed(frame, max_frame_bytes=4096, max_header_bytes=11)
+    assert feed(frame, max_frame_bytes=4096, max_header_bytes=10) == Fed([], "header of 11 bytes, limit 10")
+
+
 def test_reader_knows_whether_it_is_inside_a_frame() -> None:
     """True from the first byte of a frame to its last; the whole-frame deadline depends on it."""
     reader = FrameReader()

@@ -7,10 +7,23 @@ from pathlib import Path
 import pytest
 
 from namesrv.observability.pages import FRESH_SECONDS, liveness, readiness
-from tests.support.http_peer import Scrape
+from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
 from tests.support.raw_peer import RawPeer
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [("", 1), ("?verbose", 6), ("?verbose=1", 6), ("?x&verbose", 6), ("?verbos", 1), ("?x=verbose", 1)],
+)
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_verbose_query_parameter(server: InProcess, query: str, lines: int) -> None:
+    """`verbose` counts with or without a value, alone or among other parameters."""
+    (address,) = server.controller.http_addresses
+    response = await asyncio.to_thread(ask, address, f"/readyz{query}")
+
+    assert (response.status, response.text.count("\n")) == (200, lines)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,9 @@ def test_switches_of_apache(properties: dict[str, str], expected: dict[str, str]
         # unknown keys are named, so that no operator takes them for settings
         ("listnPort", "1", [], ["file f has unknown keys: listnPort (did you mean listenPort?)"]),
         ("x\ny", "", [], ['file f has unknown keys: "x\\ny"']),
+        # keys of Apache's clients and controller, which its server reads from the same file
+        ("socksProxyConfig", "x", [], ["{key} has no effect: this server does not connect to brokers"]),
+        ("jRaftGroupId", "x", [], ["{key} has no effect: this server has no controller; run one separately"]),
         ("clusterTest", "true", [], ["{key} has no effect: this server has no cluster test mode"]),
         (
             "enableControllerInNamesrv",

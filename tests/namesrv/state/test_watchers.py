@@ -46,6 +46,27 @@ MANY = [f"t{number}" for number in range(FEW_TOPICS + 1)]
 
 
 @pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
+async def test_only_watches_of_a_changed_topic_end(others: list[str]) -> None:
+    """One changed topic of several ends a watch, and a change of everything ends all."""
+    watchers = RouteWatchers()
+    watchers.wake({"a"})
+    watchers.wake(None)
+    watches = [Waiting(watchers, *topics, *others) for topics in (("a",), ("b",), ("a", "b"), ("c",))]
+    assert len(watchers) == 4
+
+    watchers.wake({"a", "x"})
+    # a watch that begins after the change
+    late = Waiting(watchers, "a", *others)
+
+    assert await ended(*watches, late) == [True, False, True, False, False]
+    watchers.wake({"b", "c"})
+    assert await ended(*watches, late) == [True, True, True, True, False]
+    watchers.wake(None)
+    assert await ended(late) == [True]
+    assert repr(watchers) == EMPTY
+
+
+@pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
 @pytest.mark.parametrize("is_woken", [False, True])
 async def test_removed_watch_leaves_nothing_behind(others: list[str], *, is_woken: bool) -> None:
     """A watch may be removed at any moment, also between a change and its end; other watches go on."""

@@ -8,7 +8,7 @@ from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
-from namesrv_remoting.serializers.ranges import int32
+from namesrv_remoting.serializers.ranges import check_sendable, int32
 from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode, decode_header
 
 # code 9999, JAVA, version 479, opaque 9, flag 0
@@ -48,6 +48,14 @@ def test_numbers_fit_javas_int(value: int, error: str | None) -> None:
 
 
 NOT_EMPTY = TEXT.filter(bool)
+
+
+@pytest.mark.parametrize("value", [-32768, 32767])
+def test_sendable_number_fits_its_bits(value: int) -> None:
+    """The code has 16 bits, signed."""
+    assert check_sendable("code", value, 16) == value
+    with pytest.raises(LocalProtocolError, match=rf"^code {value * 2} does not fit 16 bits$"):
+        check_sendable("code", value * 2, 16)
 
 
 def commands(serialize_type: int) -> st.SearchStrategy[RemotingCommand]:
