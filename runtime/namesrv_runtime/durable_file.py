@@ -17,6 +17,9 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
+# The most items of a list that are encoded in one call, which holds the interpreter lock: about 0.2 ms.
+_ENCODED_AT_ONCE: Final = 100
+
 # Some network and FUSE file systems cannot sync a directory and report one of these errors; they offer nothing better.
 CANNOT_SYNC_DIRECTORY: Final = frozenset({errno.EBADF, errno.EINVAL})
 
@@ -139,8 +142,20 @@ def write_sealed(path: Path, document: Mapping[str, Any]) -> int:
 def seal(document: Mapping[str, Any]) -> bytes:
     """The bytes of the sealed file for a document, which has a `version`."""
     # ASCII with escapes can spell every name that came over the wire, including invalid Unicode.
-    content = json.dumps(document, separators=(",", ":")).encode("ascii")
+    content = f"{{{','.join(f'{_json(name)}:{_encoded(value)}' for name, value in document.items())}}}".encode("ascii")
     return enveloped(hashlib.sha256(content).hexdigest().encode("ascii"), content)
+
+
+def _encoded(value: Any) -> str:
+    """The JSON of a value; the items of a long list are encoded in chunks, between which other threads may run."""
+    if not isinstance(value, list):
+        return _json(value)
+    chunks = (value[at : at + _ENCODED_AT_ONCE] for at in range(0, len(value), _ENCODED_AT_ONCE))
+    return f"[{','.join(_json(chunk)[1:-1] for chunk in chunks)}]"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def enveloped(checksum: bytes, content: bytes) -> bytes:

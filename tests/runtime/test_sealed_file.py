@@ -23,6 +23,15 @@ def test_file_is_json_with_a_checksum_of_its_content() -> None:
     assert unseal(seal(DOCUMENT), 1) == DOCUMENT
 
 
+@pytest.mark.parametrize("count", [0, 1, 100, 101, 250])
+def test_long_list_has_the_same_bytes_as_a_short_one(count: int) -> None:
+    """The chunks in which a long list is encoded leave no trace in the file."""
+    items = ",".join(f'{{"n":{number}}}' for number in range(count))
+    document = {"version": 1, "items": [{"n": number} for number in range(count)], "last": True}
+
+    assert seal(document) == sealed(f'{{"version":1,"items":[{items}],"last":true}}'.encode())
+
+
 def test_damage_is_refused() -> None:
     """Every truncation, any trailing bytes, and every flipped bit are refused."""
     data = seal(DOCUMENT)

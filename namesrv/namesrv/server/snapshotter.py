@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from namesrv.context import Namesrv
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from namesrv_runtime.log import event
@@ -42,7 +44,7 @@ class Snapshotter:
             membership = self._namesrv.manager.membership
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
             if membership != self._saved:
-                current = self._current()
+                current = await self._current()
                 try:
                     counters.snapshot_bytes = await asyncio.to_thread(self._save, current)
                 except OSError as error:
@@ -61,22 +63,31 @@ class Snapshotter:
         with self._namesrv.counters.snapshot_writes.writing():
             return snapshot.save(self._path, current)
 
-    def _current(self) -> Snapshot:
-        """Return the live brokers, and the expected brokers that are still missing."""
+    async def _current(self) -> Snapshot:
+        """Return the brokers of this moment: the live ones, and the expected ones that are still missing.
+
+        A copy of the table takes less than a millisecond; the list of five thousand brokers, which a thread makes from
+        the copy, takes ten.
+        """
         namesrv = self._namesrv
-        tables = namesrv.manager.tables
-        brokers = {
-            (key.cluster_name, live.broker_name, live.broker_id): ExpectedBroker(
-                key.cluster_name, live.broker_name, live.broker_id, key.broker_addr
-            )
-            for key, live in tables.broker_live_table.items()
-        }
-        if not namesrv.is_ready():
-            for missing in namesrv.readiness.missing:
-                brokers.setdefault((missing.cluster, missing.broker_name, missing.broker_id), missing)
-        return Snapshot(
-            saved_ms=int(namesrv.clock.wall() * 1000),
-            boot_id=namesrv.boot_id,
-            brokers=tuple(brokers[key] for key in sorted(brokers)),
-            wiped=tuple((None, name) for name in sorted(tables.write_removed)),
+        saved_ms = int(namesrv.clock.wall() * 1000)
+        live = namesrv.manager.tables.broker_live_table.copy()
+        missing = () if namesrv.is_ready() else namesrv.readiness.missing
+        wiped = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
+        brokers = await asyncio.to_thread(_expected, live, missing)
+        return Snapshot(saved_ms=saved_ms, boot_id=namesrv.boot_id, brokers=brokers, wiped=wiped)
+
+
+def _expected(
+    live: Mapping[BrokerAddrInfo, BrokerLiveInfo], missing: Collection[ExpectedBroker]
+) -> tuple[ExpectedBroker, ...]:
+    """The brokers that the next boot expects, in the order of their registration; each is in the snapshot once."""
+    brokers = {
+        (key.cluster_name, entry.broker_name, entry.broker_id): ExpectedBroker(
+            key.cluster_name, entry.broker_name, entry.broker_id, key.broker_addr
         )
+        for key, entry in live.items()
+    }
+    for broker in missing:
+        brokers.setdefault((broker.cluster, broker.broker_name, broker.broker_id), broker)
+    return tuple(brokers.values())

@@ -7,7 +7,7 @@ again, or have had time to.
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -58,7 +58,9 @@ def decode(data: bytes) -> Snapshot:
 
 def save(path: Path, snapshot: Snapshot) -> int:
     """Replace the file and return the size of the new one, once on disk. Raises OSError; then the old file is kept."""
-    return write_sealed(path, msgspec.to_builtins(snapshot))
+    # The brokers are converted one by one: a single call would hold the interpreter lock for milliseconds.
+    brokers = [msgspec.to_builtins(broker) for broker in snapshot.brokers]
+    return write_sealed(path, {**msgspec.to_builtins(replace(snapshot, brokers=())), "brokers": brokers})
 
 
 def load(path: Path) -> Snapshot | None:

@@ -70,7 +70,7 @@ async def test_snapshot_is_written_within_five_seconds(
     await server.clock.advance(4.9)
     assert log() == []
     await tick(server, log)
-    assert loaded(tmp_path).brokers == (EXPECTED_A, EXPECTED_B)
+    assert loaded(tmp_path).brokers == (EXPECTED_B, EXPECTED_A)
 
     for body in (None, registration("T", "V", counter=2)):
         await peer.register(A, body)
