@@ -323,20 +323,20 @@ class RouteInfoManager:
             section.effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
             due = silent_brokers(self.tables, now)
         evicted = 0
-        for some in parts(due, REMOVALS_AT_ONCE):
+        for some in parts(due.items(), REMOVALS_AT_ONCE):
             await asyncio.sleep(0)
             async with self._changing() as section:
                 evicted += await self._evict(some, section)
         return evicted
 
-    async def _evict(self, due: Sequence[tuple[BrokerAddrInfo, BrokerLiveInfo]], section: WriteSection) -> int:
+    async def _evict(self, due: Sequence[tuple[BrokerAddrInfo, float]], section: WriteSection) -> int:
         """Evict these silent brokers, unless a heartbeat or removal came later; return the number of evictions."""
         evicted = 0
-        for key, live in due:
+        for key, last_update in due:
             if key in self.tables.broker_live_table:
                 # The removal is fenced by the time of the last heartbeat only: a change of the connection alone does
                 # not show that the broker lives.
-                removal = Removal(key, "silent", "last_update", live.last_update, self.scans)
+                removal = Removal(key, "silent", "last_update", last_update, self.scans)
                 evicted += await run_in_steps(remove(section, removal))
         return evicted
 
