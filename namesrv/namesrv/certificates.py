@@ -5,6 +5,7 @@ import logging
 from typing import Final
 
 from namesrv.net.tls import ServerTls
+from namesrv.net.tls_transport import HandshakeThreads
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.tls import TlsError
@@ -27,7 +28,7 @@ class Certificates:
         """Load the files. Raises TlsError for a file that cannot be used."""
         self._clock = clock
         # TLS for new connections. The HTTP port has its own, so that its connections do not wait behind many others.
-        self.tls = ServerTls()
+        self.tls = ServerTls(threads=HandshakeThreads(now=clock.monotonic))
         self.https = ServerTls("enforcing")
         self._settings = settings
         self.current = Certificate(None, None, None, None, ())

@@ -6,12 +6,14 @@ import os
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, auto
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
+from namesrv.histogram import WAIT_BOUNDS, Histogram
 from namesrv.net.read_shares import (
     COPIED_READ_COST,
     LONGEST_READ_BYTES,
@@ -44,27 +46,38 @@ class HandshakeThreads:
     wasted.
     """
 
-    def __init__(self, threads: int = _THREADS) -> None:
+    def __init__(self, threads: int = _THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
         # queued steps: False first if urgent, sequence number, step, callback with the outcome, loop of the callback
         self._steps: PriorityQueue[tuple[bool, int, _Step, _Done, asyncio.AbstractEventLoop]] = PriorityQueue()
-        # steps that have ended, and steps that are queued or running; both are counted in the event loop
+        # sequence number of each queued or running step -> time at which its peer's message came, oldest first
+        self._came: dict[int, float] = {}
+        # number of steps that have ended
         self._taken = 0
-        self._waiting = 0
+        self._now = now
+        # how long peers have waited for a step: in the queue, and while a thread computed the step
+        self.waits = Histogram(WAIT_BOUNDS)
+
+    def __len__(self) -> int:
+        return len(self._came)
 
     def __repr__(self) -> str:
-        return f"<HandshakeThreads [{self._taken} taken | {self._waiting} waiting]>"
+        return f"<HandshakeThreads [{self._taken} taken | {len(self)} waiting]>"
+
+    def longest_wait_seconds(self) -> float:
+        """How long the peer has waited that waits for the longest time now; 0 without a waiting peer."""
+        return self._now() - next(iter(self._came.values())) if self._came else 0.0
 
     def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> None:
         """Run a step in a thread, urgent steps first; `done` is called in the event loop with the exception or None."""
-        number = self._taken + self._waiting
-        self._waiting += 1
+        number = self._taken + len(self)
+        self._came[number] = self._now()
         self._steps.put((not is_urgent, number, step, done, asyncio.get_running_loop()))
         self._executor.submit(self._take_next)
 
     def _take_next(self) -> None:
         # The queue is never empty here: `run` puts one step into it for each submitted call.
-        _, _, step, done, loop = self._steps.get_nowait()
+        _, number, step, done, loop = self._steps.get_nowait()
         outcome = None
         try:
             step()
@@ -72,10 +85,10 @@ class HandshakeThreads:
             outcome = error
         # The loop raises RuntimeError once it is closed: a server stops without waiting for handshakes.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._step_taken, done, outcome)
+            loop.call_soon_threadsafe(self._step_taken, number, done, outcome)
 
-    def _step_taken(self, done: _Done, outcome: Exception | None) -> None:
-        self._waiting -= 1
+    def _step_taken(self, number: int, done: _Done, outcome: Exception | None) -> None:
+        self.waits.observe(self._now() - self._came.pop(number))
         self._taken += 1
         done(outcome)
 

@@ -275,6 +275,11 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         {version: certificates.tls.handshakes[version] for version in ("TLSv1.2", "TLSv1.3")},
         "version",
     )
+    yield _histogram(
+        "tls_handshake_wait_seconds",
+        "Time for which peers wait until this server has computed a step of their TLS handshake; a handshake has two.",
+        certificates.tls.threads.waits,
+    )
 
 
 def _requests(fast_path: FastPath, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:

@@ -33,6 +33,8 @@ _STOP_SECONDS: Final = 1.0
 RECONNECTION_SECONDS: Final = 35.0
 # Log lines about refused peers per tick; without a limit a hostile peer could fill the disk.
 _REFUSALS_PER_TICK: Final = 20
+# A newcomer that waits longer than this for a step of its TLS handshake is worth a line in the log.
+_HANDSHAKE_WAIT_SECONDS: Final = 1.0
 # Reasons for closing a connection that are normal for a healthy but quiet peer.
 _EXPECTED: Final = frozenset({"idle", "silent"})
 
@@ -78,6 +80,7 @@ class Housekeeping:
             event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
         self._logged_refusals = self._unlogged_refusals = 0
         self._look_for_stuck_writes()
+        self._look_for_late_handshakes()
         if namesrv.audit is not None:
             namesrv.audit.tick()
         if namesrv.heartbeat_log is not None:
@@ -108,6 +111,12 @@ class Housekeeping:
             elif not seconds and name in self._stuck:
                 event(logger, logging.INFO, "write_recovered", file=name)
                 self._stuck.discard(name)
+
+    def _look_for_late_handshakes(self) -> None:
+        """Log, once a tick, that newcomers wait for their TLS handshakes."""
+        threads = self._namesrv.certificates.tls.threads
+        if (seconds := threads.longest_wait_seconds()) > _HANDSHAKE_WAIT_SECONDS:
+            event(logger, logging.WARNING, "tls_handshakes_late", waiting=len(threads), seconds=round(seconds, 1))
 
     async def _drain_sockets(self) -> None:
         """Read all arrived bytes, so that no broker is evicted whose heartbeat waits in a socket."""

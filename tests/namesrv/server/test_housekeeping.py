@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.server.housekeeping import RECONNECTION_SECONDS, Housekeeping
-from tests.support.fake_clock import FakeClock, settle, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
@@ -260,3 +262,27 @@ async def test_log_lines_of_refused_connections_are_limited(
     assert len(logged(caplog, "connection_refused")) == 21
     await server.clock.advance(1)
     assert len(logged(caplog, "connections_refused")) == 1
+
+
+async def test_waits_for_tls_handshakes_are_logged(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """While the handshake threads cannot keep up, each tick logs the number of waiting peers and the longest wait."""
+    go_on, ended = threading.Event(), asyncio.Event()
+    threads = server.namesrv.certificates.tls.threads
+
+    def wait() -> None:
+        assert go_on.wait(GUARD_SECONDS)
+
+    for _ in range(os.cpu_count() or 1):
+        threads.run(wait, lambda _: None, is_urgent=True)
+    await server.clock.advance(3)
+    threads.run(lambda: None, lambda _: ended.set(), is_urgent=False)
+    caplog.clear()
+    await server.clock.advance(1)
+    go_on.set()
+    await ended.wait()
+    await until(lambda: len(threads) == 0)
+    await server.clock.advance(1)
+
+    waiting = 1 + (os.cpu_count() or 1)
+    assert logged(caplog, "tls_handshakes_late") == [{"waiting": waiting, "seconds": 4.0}]
+    assert (threads.waits.count, threads.waits.sum) == (waiting, 4.0 * (waiting - 1) + 1.0)
