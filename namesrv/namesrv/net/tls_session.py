@@ -12,6 +12,10 @@ RECORD_BYTES: Final = 16 * 1024
 # Bytes before the payload of a record: the type, two bytes of version, two bytes of length.
 _RECORD_HEAD_BYTES: Final = 5
 _TLS_MAJOR_VERSION: Final = 3
+# The type of a record with unencrypted messages of a handshake.
+_HANDSHAKE_RECORD: Final = 22
+# The most records of one step of a handshake; a peer may put each byte into a record of its own.
+_RECORDS_A_STEP: Final = 32
 # the largest TLS 1.2 record, with its head
 _MAX_RECORD_BYTES: Final = _RECORD_HEAD_BYTES + RECORD_BYTES + 2048
 # The most consecutive bytes of records without data (KeyUpdate, for example); more than that is an attack. OpenSSL
@@ -32,7 +36,7 @@ _FAILURES: Final = {
 class TlsSession:
     """The server's side of TLS for one connection.
 
-    Received records wait here until the TLS object gets them, all at once during the handshake and one by one later,
+    Received records wait here until the TLS object gets them, some at once during the handshake and one by one later,
     since OpenSSL processes all that it gets in one call.
     """
 
@@ -78,13 +82,22 @@ class TlsSession:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def begin_step(self) -> None:
-        """Pass all received bytes to the TLS object, for the next step of the handshake."""
-        self._incoming.write(self._received)
-        self._received.clear()
+    def begin_step(self) -> bool:
+        """Pass complete records to the TLS object, for the next step; True if the step takes 40 microseconds at most.
+
+        These are the encrypted records that end a handshake of TLS 1.3, unless they contain a certificate to verify.
+        """
+        is_short = self._tls.context.verify_mode == ssl.CERT_NONE
+        for _ in range(_RECORDS_A_STEP):
+            if not (size := self.next_record()):
+                break
+            is_short = is_short and self._received[0] != _HANDSHAKE_RECORD
+            self._incoming.write(self._received[:size])
+            del self._received[:size]
+        return is_short
 
     def shake_hands(self) -> None:
-        """Compute a step of the handshake; the only method that runs in a thread, and no other method meanwhile.
+        """Compute a step of the handshake; the only method that may run in a thread, and no other method meanwhile.
 
         Raises:
             SSLWantReadError: the peer has to send more.

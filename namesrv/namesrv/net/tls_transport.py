@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, auto
+from functools import partial
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
@@ -38,7 +39,7 @@ _Done = Callable[[Exception | None], None]
 
 
 class HandshakeThreads:
-    """Threads that compute TLS handshakes, on other cores if there are any, at a lower priority than the event loop.
+    """Threads that compute steps of TLS handshakes, on other cores if there are any, at a lower priority than the loop.
 
     A handshake takes about a millisecond, and very many peers may reconnect at once: in the event loop, all other
     connections would wait for the handshakes. Handshakes to which the server has responded go first: queued behind the
@@ -231,27 +232,43 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._phase is _OPEN:
             self._read_records()
         elif self._phase is _HANDSHAKE:
-            self._shake_hands()
+            self._shake_hands(share)
         elif self._session.received_bytes > _MAX_AHEAD_BYTES and self._below is not None:
             self._below.pause_reading()
 
-    def _shake_hands(self) -> None:
+    def _shake_hands(self, share: AddressShare) -> None:
+        """Compute the next step once its records are complete: a short one at once, others in a thread."""
+        session = self._session
+        if not session.next_record():
+            return
+        if session.begin_step() and share.left > 0:
+            share.spend(TLS_RECORD_WITHOUT_DATA_COST)
+            try:
+                session.shake_hands()
+            except ssl.SSLError as error:
+                self._go_on(share, error)
+            else:
+                self._go_on(share, None)
+            return
         self._phase = _COMPUTING
-        self._session.begin_step()
         self._listener.handshake_step_began()
-        self._threads.run(self._step, self._step_ended, is_urgent=self._is_answered)
+        self._threads.run(self._step, partial(self._step_ended, share), is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # This method runs in a thread. A connection that was closed while the step was queued needs no handshake.
         if self._phase is not _CLOSED:
             self._session.shake_hands()
 
-    def _step_ended(self, error: Exception | None) -> None:
+    def _step_ended(self, share: AddressShare, error: Exception | None) -> None:
         if self._phase is _CLOSED or self._below is None:
             return
         self._phase = _HANDSHAKE
         self._listener.handshake_step_ended()
         self._below.resume_reading()
+        self._go_on(share, error)
+
+    def _go_on(self, share: AddressShare, error: Exception | None) -> None:
+        """Continue after a step of the handshake, which raised this error."""
         if error is None:
             version = self._session.opened()
             self._phase = _OPEN
@@ -261,8 +278,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         elif isinstance(error, ssl.SSLWantReadError):
             self._is_answered = self._is_answered or self._session.has_output
             self._flush()
-            if self._session.received_bytes:
-                self._shake_hands()
+            self._shake_hands(share)
         elif isinstance(error, ssl.SSLError):
             self._broken(error)
         else:

@@ -23,6 +23,7 @@ from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST, AddressShare, ReadShares
 from namesrv.net.tls import ServerTls
+from namesrv.net.tls_session import TlsSession
 from namesrv.net.tls_transport import HandshakeThreads
 from namesrv.observability.http import HttpListener
 from namesrv_remoting.aio.client import RemotingClient
@@ -346,7 +347,9 @@ async def test_incomplete_handshake_is_closed(
     async with serving(tls=tls(ca, mode)) as served:
         peer, threads = await served.connect(), served.server.tls.threads
         peer.send(Side(trusting(ca)).hello()[:cut])
-        steps = 0 if cut == 0 else 1
+        # A step begins when its records are complete.
+        steps = 1 if cut is None else 0
+        await settle()
         await until(lambda: f"{steps} taken | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
         assert (len(served.server.connections), served.listener.refused) == (1, [])
@@ -532,7 +535,8 @@ async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
     go_on, end = threading.Event(), threading.Event()
     # number of finished handshakes at each hello of the crowd
     completed: list[int] = []
-    tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
+    # The server requests a certificate, and would verify it in the last step.
+    tls_side = ServerTls("enforcing", tls(ca, client_auth="optional").context, HandshakeThreads(1))
     threads = tls_side.threads
     async with serving(tls=tls_side) as served:
         peer, side = await served.connect(), Side(trusting(ca))
@@ -541,7 +545,7 @@ async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
         late.send(piecemeal[:100])
         peer.send(side.hello())
         last = await side.finish(peer)
-        await until(lambda: "2 taken | 0 waiting" in repr(threads))
+        await until(lambda: "1 taken | 0 waiting" in repr(threads))
         threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
         for _ in range(50):
             threads.run(lambda: None, lambda _: completed.append(tls_side.handshakes.total()), is_urgent=False)
@@ -557,6 +561,51 @@ async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
             end.set()
 
     assert completed == [1] * 50
+
+
+async def test_short_last_step_waits_for_no_thread(ca: Authority) -> None:
+    """A client without a certificate may close as soon as its part of the handshake is sent: the handshake is whole."""
+    go_on = threading.Event()
+    tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
+    async with serving(tls=tls_side) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(side.hello())
+        last = await side.finish(peer)
+        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=True)
+        peer.send(last)
+        peer.writer.close()
+        await until(lambda: served.listener.closed)
+        go_on.set()
+
+        assert (tls_side.handshakes.total(), served.listener.closed, served.listener.refused) == (
+            1,
+            [(1, "closed")],
+            [],
+        )
+
+
+ENCRYPTED, HELLO = b"\x17\x03\x03\0\1x", b"\x16\x03\x03\0\1x"
+
+
+@pytest.mark.parametrize(
+    ("received", "is_short"),
+    [
+        (b"\x14\x03\x03\0\1\1" + ENCRYPTED + ENCRYPTED, True),
+        (HELLO, False),
+        (ENCRYPTED + HELLO + ENCRYPTED, False),
+        (33 * ENCRYPTED + HELLO, True),
+    ],
+    ids=["end", "hello", "hello between", "next step"],
+)
+def test_step_with_an_unencrypted_message_is_not_short(ca: Authority, received: bytes, *, is_short: bool) -> None:
+    """Only encrypted records are processed in the event loop, at most 32 of them at once; a cut record waits."""
+    context = tls(ca).context
+    assert context is not None
+    session = TlsSession(context)
+    session.receive(received + HELLO[:-1])
+
+    assert session.begin_step() == is_short
+    assert session.received_bytes == max(0, len(received) - 32 * 6) + len(HELLO) - 1
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
