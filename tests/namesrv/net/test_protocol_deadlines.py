@@ -1,5 +1,6 @@
 """Deadlines of a connection: a late peer is closed, and no other."""
 
+import asyncio
 import os
 from typing import Any
 
@@ -163,3 +164,23 @@ async def test_request_of_the_fast_path_ends_the_idle_time() -> None:
         await served.clock.advance(121)
         assert await peer.at_end()
         assert served.listener.reasons == ["idle"]
+
+
+async def test_deadlines_of_many_connections_are_checked_in_chunks() -> None:
+    """The event loop serves peers after each hundred connections, even if all of them are late at once."""
+    async with serving() as served:
+        refused = served.listener.refused
+        for _ in range(250):
+            await served.connect()
+        counts = set[int]()
+
+        async def count() -> None:
+            while len(refused) < 250:
+                counts.add(len(refused))
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(count())
+            await served.clock.advance(121)
+
+    assert counts == {0, 100, 200}
