@@ -33,7 +33,8 @@ TLS_HANDSHAKE: Final = 0x16
 # its last handshake record.
 _MAX_AHEAD_BYTES: Final = 64 * 1024
 
-_THREADS: Final = min(4, os.cpu_count() or 1)
+# A thread for each processor that this process may use, but no more than four.
+_THREADS: Final = min(4, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
 _Step = Callable[[], None]
 _Done = Callable[[Exception | None], None]
 
