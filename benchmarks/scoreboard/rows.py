@@ -319,8 +319,9 @@ ROWS: Final[Mapping[str, Row]] = {
         ),
         (*_SERVER, "benchmarks/speed/tls.py"),
         full=5,
-        why="Linux lets handshake threads finish their time slice before the loop; SCHED_IDLE would bring p99 to 1.6 "
-        "times, and no handshake on a busy machine. The rate is limited by the clients' core",
+        why="a woken handshake thread interrupts the loop and computes its step, 0.4 ms, to the end. SCHED_IDLE: no "
+        "handshake beside a busy loop; SCHED_BATCH, shorter time slices, pauses of the loop: p99 as high, half the "
+        "handshakes. The rate is limited by the clients' core",
     ),
     "M1": Row(
         "The tables against a model",
