@@ -91,7 +91,10 @@ def test_http_port_over_tls(start: Start, ca: Authority) -> None:
     """Metrics and health over HTTPS contain the certificate's expiry; plain HTTP gets an error that names TLS."""
     daemon = start(*flags(ca, "off", "--http-tls", "--http-listen=127.0.0.1:0"))
 
-    assert re.search(r"(?m)^nameserver_tls_certificate_expiry_seconds \d", page(daemon, "/metrics", ca)[1])
+    metrics = page(daemon, "/metrics", ca)[1]
+    assert re.search(r"(?m)^nameserver_tls_certificate_expiry_seconds \d", metrics)
+    # Handshakes at the HTTP port do not count.
+    assert "\nnameserver_tls_handshake_wait_seconds_count 0.0\n" in metrics
     assert re.search(r"\[\+\] tls: certificate expires in \d+\.\d days\n", page(daemon, "/readyz?verbose", ca)[1])
     assert page(daemon, "/livez") == (400, "plain HTTP received, but this port speaks HTTPS only\n")
 
