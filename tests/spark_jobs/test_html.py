@@ -262,10 +262,6 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
     assert text.count('class="empty"') == 6
     assert "<svg" not in text
     assert text.count("<script") == 2
-    finding = (
-        '<span class="severity">Good</span><span class="says">No broker went away, and none was removed by mistake.'
-    )
-    assert finding in text
 
 
 def test_page_is_complete(sample: str) -> None:
@@ -283,15 +279,6 @@ def test_page_is_complete(sample: str) -> None:
         f"default-src 'none'; script-src {digest} {digest}; style-src {digest}; base-uri 'none'; form-action 'none'"
     )
     assert re.fullmatch(expected, policy)
-    chapters = (
-        "Staleness",
-        "Registration periods of brokers",
-        "Other settings",
-        "Worst intervals",
-        "Regularity of heartbeats",
-    )
-    headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", text)
-    assert ["How long stale routes lasted", *chapters, "By group", "Input", "Definitions"] == headings
     # each id is unique, and every reference has its target
     assert len(set(ids)) == len(ids)
     assert set(links) <= {f"#{name}" for name in ids}
@@ -301,11 +288,6 @@ def test_page_is_complete(sample: str) -> None:
     # each drawing is an image with a description; legends are left out
     described = re.findall(r'role="img" aria-label="([^"]+)"', text)
     assert len(described) == 5
-    text = (
-        "At NameServers: p50 110 s, p99 128 s, p99.9 128 s. At clients: p50 127 s, p99 157 s, p99.9 157 s. "
-        "The settings bound it to 160 s."
-    )
-    assert f"How long stale routes lasted. {text}" in described
 
 
 def _bars(text: str) -> list[dict[str, Any]]:
