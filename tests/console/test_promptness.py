@@ -1,10 +1,12 @@
-"""The time from a failure until the verdict of an open page names it.
+"""The time from a failure until an open page names it, and the look of the page then.
 
 The clock of console and servers stands still unless the test moves it, so that the time has every interval of the
 console (polls, judgements, pauses of a stream) and does not depend on the load of the machine.
-tests/console/browser/test_failures.py shows the same failures with real processes in a real browser.
+tests/console/browser/test_failures.py shows a failure of each level in a real browser.
 """
 
+import html
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -156,20 +158,67 @@ async def split_list(stage: Stage) -> None:
     await stage.clock.advance(REGISTERING_SECONDS)
 
 
-FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], str]] = {
-    kill_master: "1 group without a master · 1 broker gone",
-    kill_slave: "1 broker gone",
-    kill_group: "1 broker group gone",
-    hang_master: "1 silent master",
-    kill_server: "1 server unreachable",
-    freeze_server: "1 server does not respond",
-    deny_access: "1 server denies access",
-    require_tls: "no TLS connection to 1 server",
-    expire_certificate: "1 certificate runs out",
-    restart_server: "1 server not ready",
-    remove_write_permission: "1 group without write permission",
-    split_list: "1 broker missing on a server",
-}
+class Look(NamedTuple):
+    """The look of the overview with a failure."""
+
+    level: str
+    verdict: str
+    # A text in the list of problems.
+    words: str
+    # States of both servers, and of the group's brokers on both servers: the master's, then the slave's.
+    servers: str = "ready ready"
+    brokers: str = "in_time in_time in_time in_time"
+    agrees: bool = False
+
+
+GROUP: Final = "cluster-1/broker-a"
+SECOND_UNKNOWN: Final = "in_time unknown in_time unknown"
+FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], Look]] = {
+    kill_master: Look(
+        "critical", "1 group without a master · 1 broker gone", f"Critical {GROUP}: no master is registered",
+        brokers="missing missing in_time in_time", agrees=True,
+    ),
+    kill_slave: Look(
+        "warning", "1 broker gone", f"Warning {GROUP}/1: the broker has left",
+        brokers="in_time in_time missing missing", agrees=True,
+    ),
+    kill_group: Look(
+        "critical", "1 broker group gone", f"Critical {GROUP}: all brokers of the group have left",
+        brokers="missing missing missing missing", agrees=True,
+    ),
+    hang_master: Look(
+        "critical", "1 silent master", f"Critical {GROUP}: the master has missed two heartbeats",
+        brokers="late late in_time in_time", agrees=True,
+    ),
+    kill_server: Look(
+        "critical", "1 server unreachable", "Critical ns2: the server cannot be reached",
+        servers="ready unreachable", brokers=SECOND_UNKNOWN,
+    ),
+    freeze_server: Look(
+        "critical", "1 server does not respond", "Critical ns2: the server does not respond",
+        servers="ready frozen", brokers=SECOND_UNKNOWN,
+    ),
+    deny_access: Look(
+        "unknown", "1 server denies access", "Unknown ns2: access denied: the state of this server is unknown",
+        servers="ready refuses", brokers=SECOND_UNKNOWN,
+    ),
+    require_tls: Look(
+        "critical", "no TLS connection to 1 server", "plain text received, but this server requires TLS",
+        servers="ready tls_failed", brokers=SECOND_UNKNOWN,
+    ),
+    expire_certificate: Look(
+        "warning", "1 certificate runs out", "expired 2.0 days ago", brokers="in_time awaited in_time awaited"
+    ),
+    restart_server: Look(
+        "warning", "1 server not ready", "clients get no routes from this server",
+        servers="ready not_ready", brokers=SECOND_UNKNOWN,
+    ),
+    remove_write_permission: Look(
+        "warning", "1 group without write permission", f"Warning {GROUP}: an operator removed the write permission",
+        agrees=True,
+    ),
+    split_list: Look("warning", "1 broker missing on a server", "Warning cluster-1/broker-b/0: missing"),
+}  # fmt: skip
 
 
 def test_intervals_on_the_way_to_a_page_sum_to_less_than_three_seconds() -> None:
@@ -182,27 +231,44 @@ def test_intervals_on_the_way_to_a_page_sum_to_less_than_three_seconds() -> None
     assert (event, error, silent, by_time) == pytest.approx((2.4, 1.4, 2.4, 1.65))
 
 
+def text_of(part: str) -> str:
+    """The text of a part of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", part)).split()).replace(" :", ":")
+
+
 def verdict(tab: Tab) -> str:
     """The verdict of an open page."""
     return tab.parts.get("verdict", "")
+
+
+def look(overview: str) -> tuple[str, str, bool]:
+    """States of the servers and of the group's brokers on the overview, and whether the servers agree."""
+    servers = re.findall(r'class="chip (\w+)"', overview)
+    heat = overview.partition('id="heat"')[2].partition("</ul>")[2].partition("</section>")[0]
+    brokers = re.findall(r'class="cell (\w+)"', heat.partition("broker-b")[0])
+    return " ".join(servers), " ".join(brokers), '<p class="good">' in overview.partition('id="agreement"')[2]
 
 
 @pytest.mark.parametrize("fail", FAILURES)
 async def test_open_page_names_a_failure_within_three_seconds(
     fail: Callable[[Stage], Awaitable[None]], tmp_path: Path
 ) -> None:
-    """The verdict, and with it title and icon, changes at most 3 s after the failure can be known."""
+    """The verdict changes at most 3 s after the failure can be known, and nothing on the page contradicts it."""
+    expected = FAILURES[fail]
     async with staged(tmp_path) as stage:
         one, _ = stage.servers
         async with console(stage.clock, one.where, stage.way.address) as shown:
-            tab = shown.tab("/topics")
+            tab = shown.tab("/")
             await passing(stage.clock, lambda: "2 servers agree" in verdict(tab))
             assert 'class="verdict good"' in verdict(tab)
 
             await fail(stage)
-            took = await passing(stage.clock, lambda: FAILURES[fail] in verdict(tab))
+            took = await passing(stage.clock, lambda: expected.verdict in verdict(tab))
 
             assert took <= MOST_SECONDS
-            assert 'class="verdict good"' not in verdict(tab)
-            assert "icon-good.svg" not in verdict(tab)
+            assert f'class="verdict {expected.level}"' in verdict(tab)
+            assert f"icon-{expected.level}.svg" in verdict(tab)
+            assert expected.words in text_of(tab.parts["problems"])
+            await stage.clock.advance(MOST_SECONDS - took)
+            assert look(await shown.text("/")) == (expected.servers, expected.brokers, expected.agrees)
             tab.leave()
