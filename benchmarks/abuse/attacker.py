@@ -104,18 +104,6 @@ class Attacker:
                 self.closed += 1
                 peer, number = None, number + 1
 
-    def repeat_on(self, connections: int, frames: Sequence[bytes]) -> None:
-        """Send the frames again and again on several connections, so that each always has a frame in flight."""
-        peers = [peer for _ in range(connections) if (peer := self.connect()) is not None]
-        number = 0
-        while not self.is_over:
-            # The first frame of each connection stays in flight; later ones are sent before a response is read.
-            if not all(self.send(peer, frames[number % len(frames)]) for peer in peers):
-                return
-            if number and not all(self._responded(peer, 1) for peer in peers):
-                return
-            number += 1
-
     def reconnecting(self, data: bytes, *, port: int | None = None) -> None:
         """Open one connection after another; each sends the data, and reads until the server closes it."""
         while not self.is_over:

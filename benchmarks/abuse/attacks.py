@@ -6,7 +6,7 @@ each request code in tests/abuse/test_every_request.py; `storm` sends the costli
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from benchmarks.abuse import payloads
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
 from benchmarks.abuse.floods import FAMILIES, Family
 from benchmarks.abuse.payloads import BODY_BYTES, filled, registration
-from benchmarks.abuse.well_behaved import CLUSTER, LIVE, PULL, broker
+from benchmarks.abuse.well_behaved import CLUSTER, PULL
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
 from namesrv_remoting.codes import RequestCode, SerializeType
@@ -154,42 +154,6 @@ def _slow_watchers() -> Callable[[Attacker], object]:
         watchers.close()
 
     return attack
-
-
-# -- liveness ---------------------------------------------------------------------------------------------------------
-
-
-def _foreign_heartbeats() -> list[bytes]:
-    heartbeats = []
-    for name, kind in LIVE.items():
-        foreign = broker(name, kind)
-        without_agent = replace(foreign, agent_id=None)
-        heartbeats += [without_agent.heartbeat(kind), without_agent.heartbeat(), foreign.version_query()]
-    return heartbeats
-
-
-def _heartbeats_and_away(attacker: Attacker) -> None:
-    """Send heartbeats for other peers' brokers, each on a connection that then closes."""
-    heartbeats = _foreign_heartbeats()
-    while not attacker.is_over:
-        for heartbeat in heartbeats:
-            peer = attacker.connect()
-            if peer is not None:
-                attacker.request(peer, heartbeat)
-                attacker.disconnect(peer)
-
-
-def _unregister_native() -> list[bytes]:
-    return [broker(name, kind).unregistration() for name, kind in LIVE.items() if kind == MSGPACK]
-
-
-def _busy_loop() -> Callable[[Attacker], object]:
-    """Two connections change a broker's 20,000 topics all the time."""
-    bodies = [
-        Broker("busy", "busy:10911", topics("busy-%d", 20_000), "Hostile", counter=number).changed(number).json_frame()
-        for number in (8, 9)
-    ]
-    return lambda attacker: attacker.repeat_on(2, bodies)
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -336,14 +300,6 @@ ATTACKS: Final[dict[str, Attack]] = {
         seed=_many_topics,
     ),
     "keys": Attack("100 with 15 KB each and another key each time, 16 at once", _repeated(_keys, 16), is_short=True),
-    # liveness
-    "busy-loop": Attack("two connections keep the loop busy while a broker is dead", _busy_loop, is_short=True),
-    "foreign-heartbeat": Attack(
-        "another peer's 904 and 322 name live brokers, then close", lambda: _heartbeats_and_away, is_short=True
-    ),
-    "foreign-unregister": Attack(
-        "104 in JSON for native brokers, without their agents' ids", _repeated(_unregister_native), is_short=True
-    ),
     # totals
     "topics-total": Attack("792,000 topics of 8 brokers over one connection", _repeated(_many_full_brokers)),
     "brokers-total": Attack("20,000 brokers over one connection", _repeated(_many_brokers, 16)),

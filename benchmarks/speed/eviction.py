@@ -50,6 +50,7 @@ def measure_deaths(bench: Bench) -> list[Figure]:
     sizes = f"{_LARGE * _TOPICS:,} / {_SMALL * _TOPICS:,}"
     what = f"death of a broker with {_TOPICS:,} topics of {sizes}"
     count = 1_000 if bench.effort.is_quick else 10_000
+    scan = f"scan of {count:,} brokers, all silent, and evicted by one scan"
     return [
         *(
             compared(
@@ -58,7 +59,7 @@ def measure_deaths(bench: Bench) -> list[Figure]:
             )
             for name, which in (("same", "the same broker again and again"), ("any", "any broker, memory cold"))
         ),
-        *scans(bench, count),
+        _stall(bench, count, "eviction.search.all_silent", f"{scan}: longest work between two responses"),
     ]  # fmt: skip
 
 
@@ -108,36 +109,16 @@ def _round(table: _Table, which: Callable[[], int]) -> float:
 # -- scans ------------------------------------------------------------------------------------------------------------
 
 
-def scans(bench: Bench, count: int) -> list[Figure]:
-    """Stalls during scans of `count` live brokers, and during a scan that evicts all of them."""
-    figures = []
-    for name, what, stalls in (
-        ("usual", "all alive", _while_alive),
-        ("all_silent", "all silent, and evicted by one scan", _while_silent),
-    ):
-        bench.progress(f"scans of {count:,} brokers, {what}")
-        longest_ms, wall_ms, probes = stalls(bench, count)
-        details = f"{wall_ms:.0f} ms on the clock, {probes:,} responses"
-        text = f"scan of {count:,} brokers, {what}: longest work between two responses"
-        figures.append(Figure(f"eviction.search.{name}", text, "milliseconds", (longest_ms,), at_most(20), details))
-    return figures
-
-
 def mass_expiry(count: int) -> list[Figure]:
     """For the scoreboard: the stall during a scan that evicts `count` brokers."""
-    longest_ms, wall_ms, probes = _while_silent(Bench(), count)
+    return [_stall(Bench(), count, "stall", "longest work between two responses")]
+
+
+def _stall(bench: Bench, count: int, name: str, what: str) -> Figure:
+    bench.progress(f"a scan that evicts {count:,} brokers")
+    longest_ms, wall_ms, probes = _while_silent(bench, count)
     details = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses"
-    return [Figure("stall", "longest work between two responses", "milliseconds", (longest_ms,), at_most(20), details)]
-
-
-def _while_alive(bench: Bench, count: int) -> tuple[float, float, int]:
-    with daemon(bench, *WITHOUT_LOG, "--scan-interval-seconds", "0.5") as server, Wire(server) as wire:
-        register_at_once(wire, many_brokers(count, "topic-%d", 2))
-        with _Probe(server) as probe, Repeating(probe.send):
-            time.sleep(bench.effort.rounds * bench.effort.seconds)
-            if wire.info()["brokers"] != count:
-                raise BenchError("live brokers were evicted")
-        return probe.longest_cpu_ms, probe.longest_ms, probe.responses
+    return Figure(name, what, "milliseconds", (longest_ms,), at_most(20), details)
 
 
 def _while_silent(bench: Bench, count: int) -> tuple[float, float, int]:
