@@ -37,6 +37,18 @@ def closed(root: Path, folder: str, name: str, *, size: int, modified: float) ->
     return path
 
 
+def test_files_are_named_by_hour_writer_boot_and_number(files: LineFiles, tmp_path: Path) -> None:
+    """The folder has the lines' UTC hour, by which Spark prunes; the first line opens a file."""
+    assert files.is_due(WALL)
+    files.begin(WALL)
+    files.write(b"a\n")
+    files.end()
+    files.begin(WALL)
+
+    assert names(tmp_path) == [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"]
+    assert (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").read_bytes() == b"a\n"
+
+
 @pytest.mark.parametrize(
     ("wall", "size", "due"),
     [

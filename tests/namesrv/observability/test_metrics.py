@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from namesrv import version
+from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import count_brokers, count_connections, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
 from tests.support.fake_clock import until
@@ -307,6 +308,17 @@ async def test_age_and_size_of_the_snapshot(tmp_path: Path) -> None:
         await peer.register(B)
         await server.clock.advance(20.0)
         assert _snapshot(await scrape(server))[0] == 20.0
+
+
+async def test_metrics_of_the_heartbeat_log(tmp_path: Path) -> None:
+    """Queue and losses are exported only when the server has a heartbeat log."""
+    async with namesrv_in_process(tmp_path / "with", heartbeat_log_dir=str(tmp_path / "log")) as server:
+        assert isinstance(server.namesrv.heartbeat_log, HeartbeatLog)
+        metrics = await scrape(server)
+        names = {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total", "nameserver_log_lines_lost_total"}
+        assert names <= metrics.names
+    async with namesrv_in_process(tmp_path / "without", heartbeat_log_dir="") as server:
+        assert [name for name in (await scrape(server)).names if "eventlog" in name] == []
 
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")
