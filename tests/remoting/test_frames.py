@@ -78,16 +78,6 @@ def test_invalid_frame_is_refused_at_the_first_possible_byte(needed: bytes, reas
     assert reader.error.reason == reason
 
 
-def test_largest_frame_length_is_accepted() -> None:
-    """16,777,212 and the four length bytes are exactly 16 MiB, Java's limit."""
-    reader = FrameReader()
-
-    assert reader.receive_data(b"\x00\xff\xff\xfc\x00\x00\x00\x02{}") == []
-    assert (reader.error, reader.is_inside_frame) == (None, True)
-    frames = reader.receive_data(bytes(16_777_206))
-    assert [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames] == [(0, b"{}", 16_777_206)]
-
-
 def test_limits_are_configurable() -> None:
     """A frame of 19 bytes passes a limit of 19 and not one of 18; a header of 12 bytes likewise."""
     frame = b"\x00\x00\x00\x0f\x00\x00\x00\x0b" + b'{"code":1} '

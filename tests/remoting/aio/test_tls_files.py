@@ -15,7 +15,6 @@ from namesrv_remoting.aio.tls import (
     TlsError,
     TlsFiles,
     client_context,
-    crls_expire_at,
     expires_at,
     server_context,
 )
@@ -155,14 +154,6 @@ def test_unusable_revocation_list_is_reported(
         with pytest.raises(TlsError) as error:
             load()
         assert str(error.value).startswith(message)
-
-
-def test_earliest_expiry_of_several_revocation_lists_counts(ca: Authority, tmp_path: Path) -> None:
-    """One file holds the lists of all CAs, and expires with the first of them."""
-    texts = [ca.revocation_list(expires=expires).read_text() for expires in ("20500101000000Z", "20490101000000Z")]
-    (tmp_path / "all.crl").write_text("a comment\n".join(texts))
-
-    assert crls_expire_at(tmp_path / "all.crl") == datetime(2049, 1, 1, tzinfo=UTC).timestamp()
 
 
 def test_client_reloads_changed_files(ca: Authority, tmp_path: Path) -> None:

@@ -162,23 +162,6 @@ def test_quoting_agrees_with_the_exact_reader(text: str) -> None:
 @pytest.mark.parametrize(
     ("expected", "data"),
     [
-        (b'{"0":"a","-1":"b"}', b'{0:"a",-1:"b"}'),
-        (b'{"a":{"0":1,"1":2}}', b'{"a":{0:1,1:2}}'),
-        (b'{"0":"a"}', b'{"0":"a"}'),
-        (b'{ 0:"a"}', b'{ 0:"a"}'),
-        (b'{a:"b"}', b'{a:"b"}'),
-        # within a string it makes the document invalid for a strict parser
-        (b'{"a":"b,"1":c"}', b'{"a":"b,1:c"}'),
-    ],
-)
-def test_quote_bare_keys(expected: bytes, data: bytes) -> None:
-    """Only integers between `{` or `,` and `:` get quotes."""
-    assert quote_bare_keys(data) == expected
-
-
-@pytest.mark.parametrize(
-    ("expected", "data"),
-    [
         ({"brokerId": "1", "compressed": "true", "x": "false"}, b'{"brokerId":1,"compressed":true,"x":false}'),
         ({"a": "1.5", "b": "-3", "c": "99999999999999999999"}, b'{"a":1.5,"b":-3,"c":99999999999999999999}'),
         # as Java's BigDecimal writes them

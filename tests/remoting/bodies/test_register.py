@@ -191,26 +191,6 @@ def test_native_members_may_be_missing(body: bytes, expected: RegisterBrokerBody
 
 
 @pytest.mark.parametrize(
-    ("body", "topic"),
-    [
-        # the name in the value counts, not the key, as in RouteInfoManager
-        *(
-            (b"{" + pad + b'"topicConfigSerializeWrapper":{"topicConfigTable":{"K":{"topicName":"V"}}}}', ("V", 16, 6))
-            for pad in (b"", PAD)
-        ),
-        # unquoted keys, single quotes and numeric strings, as fastjson reads them
-        (
-            b"{topicConfigSerializeWrapper:{topicConfigTable:{T:{topicName:'T',perm:\"4\",readQueueNums:'8'}}}}",
-            ("T", 8, 4),
-        ),
-    ],
-)
-def test_json_of_unusual_peers(body: bytes, topic: tuple[str, int, int]) -> None:
-    """The result equals Java's."""
-    assert [(found.topic_name, found.read_queue_nums, found.perm) for found in read(body).topic_configs] == [topic]
-
-
-@pytest.mark.parametrize(
     ("body", "error"),
     [
         (b"{{{{", "JSON is malformed: object keys must be strings near '{{{'"),

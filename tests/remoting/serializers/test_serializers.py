@@ -9,7 +9,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
 from namesrv_remoting.serializers.ranges import check_sendable, int32
-from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode, decode_header
+from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode_header
 
 # code 9999, JAVA, version 479, opaque 9, flag 0
 BINARY = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
@@ -74,15 +74,6 @@ def commands(serialize_type: int) -> st.SearchStrategy[RemotingCommand]:
         body=st.binary(max_size=40),
         serialize_type=st.just(serialize_type),
     )
-
-
-@given(EXT_FIELDS)
-def test_binary_header_drops_empty_names_and_values(ext_fields: dict[str, str]) -> None:
-    """Empty names and values are dropped while writing."""
-    kept = {key: value for key, value in ext_fields.items() if key and value}
-    command = decode(encode_command(RemotingCommand(code=1, ext_fields=ext_fields, serialize_type=1)))
-
-    assert (kept or (None if not ext_fields else {})) == command.ext_fields
 
 
 @pytest.mark.parametrize(
