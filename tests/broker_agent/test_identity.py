@@ -3,7 +3,6 @@
 import logging
 from typing import Any
 
-import msgpack
 import pytest
 
 from namesrv_broker_agent import AgentSettings, TopicConfig
@@ -15,19 +14,6 @@ def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> Bro
     """A broker with these topics, and settings in addition to the required ones."""
     needed = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.0.5:10911"}
     return BrokerIdentity(AgentSettings(**{**needed, **settings}), TopicTable(topics), state)
-
-
-def test_state_callback_runs_for_every_heartbeat() -> None:
-    """The state is the native body of a heartbeat, at most 16 KiB; without a state the body is empty."""
-    long = {"long": "x" * 16_368}
-    states = iter([{"queue_depth": 17, "disk": 0.5, "ok": True, "role": "a", "x": None}, long])
-    identity = identity_of(state=lambda: next(states))
-
-    first, second = identity.state_body(), identity.state_body()
-
-    assert msgpack.unpackb(first) == {"state": {"queue_depth": 17, "disk": 0.5, "ok": True, "role": "a", "x": None}}
-    assert (16_384, {"state": long}) == (len(second), msgpack.unpackb(second))
-    assert identity_of().state_body() == b""
 
 
 def fails() -> Any:

@@ -154,18 +154,6 @@ async def test_refused_registration_is_retried_once_per_period(code: int) -> Non
         assert await it.agent.registered() == 1
 
 
-async def test_refused_heartbeat_causes_no_registration() -> None:
-    """The error is in the state; the server still has the broker's entry."""
-    async with agents.played() as it:
-        peer = await it.registers()
-        for code, error in ((2, "heartbeat refused: busy"), (0, None)):
-            await passing(it.clock, lambda: it.pending)
-            peer.send(agents.native_response(await peer.receive(), code, remark="busy"))
-            await until(lambda: not it.pending)
-            await settle()
-            assert ("registered", error, 1) == (it.state.status, it.state.last_error, it.state.registrations)
-
-
 # -- losses -----------------------------------------------------------------------------------------------------------
 
 

@@ -124,17 +124,6 @@ def test_every_change_returns_its_delta_and_counts_the_version_up() -> None:
     assert repr(table) == "<TopicTable [1 topics | version 6]>"
 
 
-def test_role_change_counts_the_version_up() -> None:
-    """A term becomes the state version, which later changes keep."""
-    table = table_of(ORDERS)
-    table.bump()
-    assert table.data_version == DataVersion(1, 0, WALL_MS)
-    table.bump(7)
-    assert table.data_version == DataVersion(2, 7, WALL_MS)
-    table.delete("orders")
-    assert table.data_version == DataVersion(3, 7, WALL_MS)
-
-
 @pytest.mark.parametrize("state_version", [-1, 1 << 63, 1.0, True])
 def test_invalid_state_version_is_refused(state_version: Any) -> None:
     """The error names the state version."""
