@@ -1,6 +1,5 @@
 """The broker agent and the client against a server with an access file, with and without a key."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -85,21 +84,6 @@ async def test_refused_client_raises_the_remark(
     async with route_client(guarded.clock, guarded.where, protocol=protocol, **key) as client:
         with pytest.raises(RouteUnavailableError, match=remark):
             await client.route(topic)
-
-
-@BOTH
-async def test_refused_topic_does_not_fail_the_batch(guarded: InProcess, protocol: str) -> None:
-    """Topics of one batch are granted one by one; the native protocol sends them in one request."""
-    where = guarded.where
-    async with (
-        running(guarded.clock, where, **BROKER) as agent,
-        route_client(guarded.clock, where, protocol=protocol, **READER) as client,
-    ):
-        assert await agent.registered() == 1
-        outcomes = await asyncio.gather(
-            *(client.route(topic) for topic in ("bills", "orders", "secret")), return_exceptions=True
-        )
-    assert [isinstance(outcome, RouteUnavailableError) for outcome in outcomes] == [True, False, True]
 
 
 @pytest.mark.parametrize("watch", [False, True])

@@ -175,23 +175,6 @@ async def test_served_absence_has_one_line(tmp_path: Path, spelling: str) -> Non
     assert revisions == [line["revision"] for line in by_topic(lines, "served")]
 
 
-async def test_batch_with_removed_topics_has_served_lines(tmp_path: Path) -> None:
-    """A native response without a removed topic has a `served` line for it; an unknown topic has none."""
-    async with namesrv_in_process(tmp_path) as server:
-        broker, client = await server.connect(), await server.connect()
-        await broker.register(BROKER, native_registration("T", "U"), spelling="native")
-        ask = msgpack.packb({"topics": ["T", "U", "unknown"], "boot_id": None, "since": 0, "wait_ms": 0})
-        await client.call(PULL_ROUTES, None, ask, spelling="native")
-        await broker.call(UNREGISTER, BROKER.ext, spelling="native")
-        await client.call(PULL_ROUTES, None, ask, spelling="native")
-    lines = log_of(tmp_path)
-
-    routes = [(line["topic"], line["revision"]) for line in by_topic(lines, "route")]
-    assert len(routes) == 4
-    assert routes == [(line["topic"], line["revision"]) for line in by_topic(lines, "served")]
-    assert len(of(lines, "route")) == 2
-
-
 async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
     """Pulls after one and a half intervals of silence are counted by topic and revision until the next scan."""
     async with namesrv_in_process(tmp_path) as server:

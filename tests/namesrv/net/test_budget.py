@@ -93,20 +93,6 @@ async def test_large_frame_is_refused_by_its_header(spell: Spell) -> None:
         assert (await other.ask(fits)).opaque == 7
 
 
-async def test_large_frames_have_a_limit_for_each_request_code() -> None:
-    """A registration of 4 MiB is received in any pieces; one above the limit of its request code is refused."""
-    async with serving({REGISTER: small}, large_frames={REGISTER: 4 * MEBIBYTE}) as served:
-        peer, other = await served.connect(), await served.connect()
-        fits = registration(7, 4 * MEBIBYTE - len(registration(7, 0)))
-        await peer.send_slowly(fits[:80])
-        peer.send(fits[80:] + json_frame(ECHO, 8))
-        assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
-
-        other.send(registration(7, 4 * MEBIBYTE)[:100])
-        assert await other.at_end()
-        assert served.listener.reasons == ["frame_too_large"]
-
-
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
 async def test_large_frame_is_received_without_copies(spell: Spell) -> None:
     """A frame of 12 MiB is received without joining or copying its parts, which would block the loop for 10 ms."""

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import MASTER, native
+from tests.support.namesrv_peer import MASTER
 
 pytestmark = pytest.mark.settings(client_connection_max_age=100.0, idle_timeout_seconds=0.0)
 
@@ -39,21 +38,4 @@ async def test_burst_of_requests_is_not_interrupted(server: InProcess) -> None:
 
     assert (await client.call(105, {"topic": "TBW102"})).code == 17
     await server.clock.advance(1.3)
-    assert await client.at_end()
-
-
-async def test_watch_is_answered_before_its_connection_is_closed(server: InProcess) -> None:
-    """The watch ends at the age of its connection, with a response."""
-    broker, client = await server.connect(), await server.connect()
-    await broker.register(MASTER)
-    first = (await client.call(20001, None, native({"topics": ["T"]}), spelling="native")).value
-    watch = {"topics": ["T"], "boot_id": first["boot_id"], "since": first["revision"], "wait_ms": 300_000}
-    opaque = client.send_request(20001, None, native(watch), spelling="native")
-    await until(lambda: len(server.namesrv.watchers) == 1)
-
-    await server.clock.advance(79.0)
-    assert len(server.namesrv.watchers) == 1
-    await server.clock.advance(42.0)
-
-    assert (await client.response_to(opaque)).value["routes"] == {}
     assert await client.at_end()

@@ -65,20 +65,6 @@ async def test_late_peer_is_closed(limits: dict[str, Any], steps: Steps, late: t
         assert (await other.ask(json_frame(ECHO, 8))).opaque == 8
 
 
-async def test_late_event_loop_closes_no_connection() -> None:
-    """Bytes that came while the loop was blocked are read before deadlines are checked."""
-    async with serving() as served:
-        peer = await served.connect()
-        await peer.send_slowly(FRAME[:9])
-        await served.clock.advance(5)
-        served.clock.stall(60)
-        await served.clock.advance(0)
-
-        assert served.listener.refused == []
-        peer.send(FRAME[9:])
-        assert (await peer.receive()).opaque == 7
-
-
 async def test_received_bytes_are_read_before_the_deadline_is_checked() -> None:
     """A frame that waits in the socket is read before its deadline is checked."""
     async with serving() as served:

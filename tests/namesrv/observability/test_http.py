@@ -130,26 +130,6 @@ async def test_slow_request_is_closed() -> None:
         assert site.counts == {}
 
 
-async def test_idle_peer_is_closed() -> None:
-    """A peer that sends no further request is closed; tests/runtime/test_http_connection.py has incomplete ones."""
-    async with serving(idle_seconds=0.2) as site:
-        peer = await site.connect()
-        peer.send(GET)
-        await read_response(peer)
-
-        assert await peer.at_end()
-
-
-async def test_peer_that_does_not_read_is_closed() -> None:
-    """A peer that does not read its response in time is closed."""
-    async with serving(write_seconds=0.3) as site:
-        await (peer := await site.connect(receive_buffer=4096)).reader.read(0)
-        peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: site.requested)
-
-        await until(lambda: not site.listener.connections)
-
-
 async def test_peer_that_reads_slowly_gets_its_response() -> None:
     """A slow reader gets its whole response, and its pipelined request is not handled."""
     async with serving() as site:

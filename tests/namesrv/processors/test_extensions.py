@@ -14,7 +14,6 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
-    SLAVE,
     TIMESTAMP,
     Broker,
     NamesrvPeer,
@@ -156,16 +155,6 @@ async def test_connections_are_listed(server: InProcess) -> None:
     assert await peers("stranger") == []
 
 
-@pytest.mark.settings(proxy_protocol="optional")
-async def test_connection_through_a_proxy_names_both_ends(peer: NamesrvPeer) -> None:
-    """The list has the socket's address and the one in the PROXY header."""
-    peer.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 9876\r\n")
-
-    (found,) = (await ask(peer, LIST_CONNECTIONS))["connections"]
-
-    assert (peer.address, "192.0.2.1:40000") == (found["peer"], found["proxied"])
-
-
 async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
     """Each broker is listed with its live entry, its ages by the monotonic clock, and its reported state."""
     await peer.register(MASTER, registration("T", "U", "V", counter=7, state_version=2), haServerAddr="ha")
@@ -201,26 +190,6 @@ async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
             "advertised": None,
         },
     ] == found["brokers"]  # fmt: skip
-
-
-async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> None:
-    """The list can be limited to a cluster, a broker name or both; unknown ones give an empty list."""
-    for broker in (MASTER, SLAVE, Broker("broker-b", 0, "10.0.0.3:10911"), ELSEWHERE):
-        await peer.register(broker)
-
-    # a registration without a DataVersion
-    await peer.register(ELSEWHERE, native({"topic_configs": []}), spelling="native")
-
-    async def addrs(**members: str) -> list[str]:
-        return [one["broker_addr"] for one in (await ask(peer, LIST_BROKERS, **members))["brokers"]]
-
-    assert await addrs() == ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.1.1:10911"]
-    assert await addrs(cluster="cluster-1") == ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"]
-    assert await addrs(broker_name="broker-a") == ["10.0.0.1:10911", "10.0.0.2:10911"]
-    assert await addrs(cluster="cluster-2", broker_name="broker-c") == ["10.0.1.1:10911"]
-    assert await addrs(cluster="cluster-2", broker_name="broker-a") == []
-    (found,) = (await ask(peer, LIST_BROKERS, cluster="cluster-2"))["brokers"]
-    assert found["data_version"] is None
 
 
 @pytest.mark.settings(drain_seconds=1.0)

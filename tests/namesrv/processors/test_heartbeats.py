@@ -138,16 +138,6 @@ async def test_data_version_is_compared_and_counts_as_heartbeat(
         assert age(server) == 0.0
 
 
-async def test_unknown_data_version_counts_as_changed(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """The response for an unregistered broker, or one that registered without a DataVersion, has no body."""
-    body = b'{"topicConfigSerializeWrapper":{"dataVersion":null,"topicConfigTable":{}}}'
-    await peer.register(BROKER, native({"topic_configs": []}) if spelling == "native" else body, spelling=spelling)
-
-    for broker in (BROKER, UNKNOWN):
-        response = await peer.call(322, broker.ext, data_version(spelling, 0), spelling=spelling)
-        assert (*response.outcome, response.fields, response.body) == (0, None, {"changed": "true"}, b"")
-
-
 @pytest.mark.parametrize(
     ("spelling", "body", "reason"),
     [

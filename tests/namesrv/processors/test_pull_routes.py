@@ -82,17 +82,6 @@ async def test_next_pull_gets_the_changed_routes(peer: NamesrvPeer) -> None:
         assert routes in (None, found["routes"])
 
 
-async def test_pull_of_an_observer_is_not_logged_as_served(server: InProcess, peer: NamesrvPeer) -> None:
-    """The heartbeat log has a `served` line for a client's pull, and none for an observer's."""
-    await peer.register(MASTER)
-
-    await pull(peer, "T", observes=True)
-    assert await server.lines("served") == []
-    await pull(peer, "T")
-
-    assert [line["topics"] for line in await server.lines("served")] == [["T"]]
-
-
 @pytest.mark.settings(admin_enabled=True)
 async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: NamesrvPeer) -> None:
     """New, reordered, deleted and evicted topics end a watch at once; changes of other topics do not."""

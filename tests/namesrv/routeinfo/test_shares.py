@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration
+from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.rules import LimitExceededError, TableLimits
 from namesrv.routeinfo.shares import HeldRows, Owner, Sizes, check_shares, share_of
 from namesrv.routeinfo.tables import Changes, RouteTables
 from tests.support.route_builders import ROOMY, registration, rules, tables_of
 from tests.support.steps import finished
-
-SIXTEEN = replace(ROOMY, max_clusters=16, max_brokers=16, max_topics=16, max_routes=16)
 
 
 @pytest.mark.parametrize(
@@ -95,18 +93,6 @@ def test_nearly_full_table_has_room_for_others(
     assert refusal(tables_of(*held), wanted, replace(ROOMY, **limit)) == refused
 
 
-def test_topic_on_several_brokers_counts_once() -> None:
-    """A topic that several brokers of a fleet have counts once towards its share."""
-    shared = [replace(one, body=fleet("a", 1, 14)[0].body) for one in fleet("a", 4, 1)]
-    another = replace(fleet("a", 1, 1, first=4)[0], body=fleet("a", 1, 14)[0].body)
-
-    assert refusal(tables_of(*shared), another, replace(ROOMY, max_topics=16)) is None
-    assert refusal(tables_of(*shared), fleet("a", 1, 1, first=4)[0], replace(ROOMY, max_topics=16)) == (
-        "15 topics of account a, limit 14",
-        "topics_per_account",
-    )
-
-
 def test_topics_of_a_large_fleet_are_estimated() -> None:
     """The topics of a fleet with thirty thousand routes are estimated from every third route, within a twentieth."""
     same_topics = [replace(one, body=fleet("a", 1, 10_000)[0].body) for one in fleet("a", 2, 1)]
@@ -137,25 +123,3 @@ def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
     assert brokers() == (1, 1)
     tables.apply(finished(tables.prepare(Changes(dropped=[staying[0]]))))
     assert brokers() == (0, 0)
-
-
-def test_rows_are_counted_once_for_each_state_of_the_tables() -> None:
-    """Heartbeats are no reason to count again, a closed connection of a broker is one."""
-    tables = tables_of(*fleet("a", 1, 1))
-    counted: list[str] = []
-
-    def has(_: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
-        counted.append(live.broker_name)
-        return True
-
-    owner, held = Owner("account", "a", has), HeldRows(tables)
-    ((broker, live),) = tables.broker_live_table.items()
-    for seen_at in (1.0, 2.0):
-        tables.set_live(broker, structs.replace(live, last_update=seen_at))
-        finished(held.of(owner))
-    assert counted == ["a-0"]
-
-    tables.forget_connection(live.connection_id)
-    finished(held.of(owner))
-
-    assert counted == ["a-0"] * 2

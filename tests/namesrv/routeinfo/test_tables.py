@@ -1,7 +1,6 @@
 """The tables apply a change in one step, keep their indexes, and drop all data of removed brokers."""
 
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 
@@ -90,13 +89,3 @@ def test_names_of_removed_topics_are_bounded() -> None:
         remove(tables, key("x:1"))
         assert len(tables.topics.names) <= 2 + SPARE_NAMES + len(names)
     assert violations(tables) == []
-
-
-def test_digests_of_a_broker_name_are_dropped_in_all_clusters() -> None:
-    """A change of a broker's topics drops its digests, so that its next registration is processed in full."""
-    tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"), OTHER)
-    tables.digests = {key("m:1"): b"1", key("s:1", "c2"): b"2", key("o:1"): b"3"}
-
-    tables.forget_digests(["b1", "unknown"])
-
-    assert {key("o:1"): b"3"} == tables.digests

@@ -44,22 +44,6 @@ def test_listen_host_is_one_address_or_several(text: str, hosts: tuple[str, ...]
     assert settings(listen_host=text).listen_hosts == hosts
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("", None),
-        ("127.0.0.1:9877", ("127.0.0.1", 9877)),
-        ("[::1]:9877", ("::1", 9877)),
-        ("[fe80::1%eth0]:1", ("fe80::1%eth0", 1)),
-        ("localhost:0", ("localhost", 0)),
-        ("ns-1.example.org:65535", ("ns-1.example.org", 65535)),
-    ],
-)
-def test_http_listen_is_an_address_and_a_port(text: str, address: tuple[str, int] | None) -> None:
-    """The value is an address of either family or a host name, with a port; an empty one disables HTTP."""
-    assert settings(http_listen=text).http_address == address
-
-
 HOSTS = ["", ",", "::,", "127.0.0.1:9876", "300.1.1.1", "a b", "[::]", "::,::", "-a", "a\nb"]
 NAMES = ["", "../x", ".hidden", "a/b", "A" * 65, "a\n", "é"]
 ENDPOINTS = [
