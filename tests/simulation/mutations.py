@@ -48,8 +48,8 @@ MUTATIONS: Final = (
     Mutation(
         "a broker may be silent for 5 s longer",
         "namesrv.routeinfo.eviction",
-        "for key, live in table.items() if live.expires_at() < now]",
-        "for key, live in table.items() if live.expires_at() + 5 < now]",
+        "(ends := live.expires_at()) < now:",
+        "(ends := live.expires_at()) + 5 < now:",
     ),
     Mutation(
         "liveness runs on the wall clock",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.base import Steps, parts
 
@@ -16,6 +16,8 @@ _PERIODS_PER_EXPIRY: Final = 4
 _WEIGHT: Final = 0.25
 # Topics that are processed in one step, which takes a fraction of a millisecond.
 _STEP_TOPICS: Final = 5_000
+# Brokers that are checked in one step, which takes about half a millisecond.
+_STEP_BROKERS: Final = 500
 
 
 class LateBrokers:
@@ -39,12 +41,12 @@ class LateBrokers:
         self._seen_at.pop(key, None)
 
     def update(self, now: float) -> Steps[None]:
-        """Find the late brokers and their topics, about once a second; in steps, for there may be a million topics."""
-        late = set()
-        for key, live in self._tables.broker_live_table.items():
-            period = self._period(key, live.last_update) or live.expiry_seconds / _PERIODS_PER_EXPIRY
-            if now - live.last_update > LATE_PERIODS * period:
-                late.add(live.broker_name)
+        """Find the late brokers and their topics, about once a second; in steps, for there may be very many."""
+        late: set[str] = set()
+        table = self._tables.broker_live_table
+        for keys in parts(list(table), _STEP_BROKERS):
+            late.update(table[key].broker_name for key in keys if key in table and self._is_late(key, table[key], now))
+            yield
         made_of = (late, self._tables.revisions.revision)
         if made_of == self._made_of or not (late or self.topics):
             return
@@ -59,6 +61,10 @@ class LateBrokers:
             self.topics.difference_update(topic for topic in part if topic not in late_topics)
             yield
         self._made_of = made_of
+
+    def _is_late(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> bool:
+        period = self._period(key, live.last_update) or live.expiry_seconds / _PERIODS_PER_EXPIRY
+        return now - live.last_update > LATE_PERIODS * period
 
     def _period(self, key: BrokerAddrInfo, last_update: float) -> float | None:
         """Estimate a broker's interval from the heartbeats at two updates, so that heartbeats themselves stay cheap."""

@@ -1,6 +1,6 @@
 """Removals of brokers: which brokers are silent, what a leaving broker changes, and the fenced removal itself."""
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
 from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered, WritePermissionChanged
@@ -9,12 +9,15 @@ from namesrv.routeinfo.rows import row_with
 from namesrv.routeinfo.tables import NEVER, Changes, RouteTables
 from namesrv.routeinfo.topics import plan_perms
 from namesrv.routeinfo.write_section import WriteSection
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
+# Brokers that are searched in one step, which takes about half a millisecond.
+_BROKERS_A_STEP: Final = 1_000
 
-def silent_brokers(tables: RouteTables, now: float) -> dict[BrokerAddrInfo, float]:
+
+def silent_brokers(tables: RouteTables, now: float) -> Steps[dict[BrokerAddrInfo, float]]:
     """Return the brokers without a heartbeat within their expiry, longest overdue first, and their last heartbeats.
 
     A broker may be silent for exactly its expiry; the first instant after that the broker is due. Checking all of ten
@@ -22,9 +25,15 @@ def silent_brokers(tables: RouteTables, now: float) -> dict[BrokerAddrInfo, floa
     new ones would cause garbage collections, which take longer than the search.
     """
     table = tables.broker_live_table
-    due = [key for key, live in table.items() if live.expires_at() < now]
-    due.sort(key=lambda key: table[key].expires_at())
-    return {key: table[key].last_update for key in due}
+    seen_at: dict[BrokerAddrInfo, float] = {}
+    ends_at: dict[BrokerAddrInfo, float] = {}
+    for keys in parts(list(table), _BROKERS_A_STEP):
+        for key in keys:
+            live = table.get(key)
+            if live is not None and (ends := live.expires_at()) < now:
+                seen_at[key], ends_at[key] = live.last_update, ends
+        yield
+    return {key: seen_at[key] for key in sorted(ends_at, key=ends_at.__getitem__)}
 
 
 class Removal(NamedTuple):

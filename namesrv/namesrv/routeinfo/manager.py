@@ -321,7 +321,7 @@ class RouteInfoManager:
             now = self.now()
             self.scans += 1
             section.effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
-            due = silent_brokers(self.tables, now)
+            due = await run_in_steps(silent_brokers(self.tables, now))
         evicted = 0
         for some in parts(due.items(), REMOVALS_AT_ONCE):
             await asyncio.sleep(0)
