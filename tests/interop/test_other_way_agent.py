@@ -1,6 +1,5 @@
 """Our broker agent and the example broker with Apache's NameServer, checked by Apache's own tools."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, Literal
 import pytest
 
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
-from namesrv_remoting.codes import Permission
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.route import brokers_of, route_of, topics_of
 from tests.interop.peers.waiting import until, until_equal
@@ -64,37 +62,6 @@ def test_agent_is_in_the_cluster_list(
             assert route.queues[chosen.broker_name] == (4, 2, 6)
     for server in apache:
         until_equal(None, partial(_addresses, server, chosen.broker_name))
-
-
-@pytest.mark.parametrize(
-    ("change", "topic", "queues"),
-    [
-        (lambda agent: agent.create_topic(TopicConfig("refunds", 3, 3)), "refunds", (3, 3, 6)),
-        (lambda agent: agent.update_topic(TopicConfig("orders", 16, 16)), "orders", (16, 16, 6)),
-        (lambda agent: agent.set_perm("bills", Permission.READ), "bills", (4, 2, 4)),
-    ],
-    ids=["create", "update", "perm"],
-)
-def test_change_of_a_topic_is_in_the_routes(
-    apache: tuple[ApacheNameServer, ApacheNameServer],
-    change: Callable[[SyncBrokerAgent], None],
-    topic: str,
-    queues: tuple[int, int, int],
-) -> None:
-    """Creating a topic, adding queues and removing its write permission change the routes of both servers."""
-    chosen = settings(apache, "agent-changes", "rocketmq")
-    with SyncBrokerAgent(chosen, TOPICS) as agent:
-        agent.registered()
-
-        change(agent)
-
-        for server in apache:
-            until_equal(queues, partial(_queues, server, topic, chosen.broker_name))
-
-
-def _queues(server: ApacheNameServer, topic: str, broker_name: str) -> tuple[int, int, int] | None:
-    route = route_of(server.address, topic)
-    return None if route is None else route.queues.get(broker_name)
 
 
 def test_slave_learns_its_master(apache: tuple[ApacheNameServer, ApacheNameServer]) -> None:
