@@ -78,6 +78,7 @@ def _cpu(name: str, what: str, ours_and_limits: _Loads) -> Figure:
 
 def measure_views(bench: Bench) -> list[Figure]:
     """Cost of address views for pulls."""
+    bench = bench.with_short_rounds()
     with (
         NamedTemporaryFile("w", suffix=".toml") as file,
         daemon(bench, *WITHOUT_LOG) as without,
