@@ -6,6 +6,7 @@ const TICK_MS = 250;
 const LOST_MS = 6000;
 const STREAMS = 4;
 const ASK_MS = 2000;
+const LATEST_START_MS = 1000;
 
 // -- time: the console's monotonic clock, continued with performance.now(); the browser's wall clock is not used
 let offset = Number(body.now) - performance.now() / 1000;
@@ -58,9 +59,10 @@ document.addEventListener("pointerover", (event) => {
   cell.title = `${cell.closest("a").textContent}/${instance.dataset.role}, ${server}: ${says}`;
 });
 
-const moments = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" });
+let moments;
 
 function showTimes(root) {
+  moments ??= new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" });
   for (const element of root.querySelectorAll("time[data-ms]")) {
     const date = new Date(Number(element.dataset.ms));
     // A server may send a number that is no valid date.
@@ -320,10 +322,23 @@ for (const button of document.querySelectorAll("[data-copies]")) {
 }
 
 byId("pause").addEventListener("click", togglePause);
-showTimes(document);
-showStars(document);
-showAsOf();
-showVerdict();
-tick();
-setInterval(tick, TICK_MS);
-connect();
+
+let isStarted = false;
+
+function start() {
+  if (isStarted) return;
+  isStarted = true;
+  showTimes(document);
+  showStars(document);
+  showAsOf();
+  showVerdict();
+  tick();
+  setInterval(tick, TICK_MS);
+  connect();
+}
+
+// The first paint comes first. A hidden tab has none, and some browsers do not report it.
+new PerformanceObserver((entries) => {
+  if (entries.getEntriesByName("first-contentful-paint").length) start();
+}).observe({ type: "paint", buffered: true });
+setTimeout(start, document.hidden ? 0 : LATEST_START_MS);
