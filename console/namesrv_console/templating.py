@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
+from namesrv_console.style import STYLE
 from namesrv_console.views.events import sentence
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
@@ -125,7 +126,12 @@ def _environment(words: Catalogue) -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        t=words.text, language=words.language, languages=LANGUAGES, link=link, version=_static_version()
+        t=words.text,
+        language=words.language,
+        languages=LANGUAGES,
+        link=link,
+        style=STYLE,
+        version=_static_version(),
     )
     environment.filters.update(
         lasting=lasting, moment=moment, what=what, sentence=sentence, utc=written, seconds=to_the_second

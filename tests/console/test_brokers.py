@@ -24,7 +24,8 @@ HOSTILE = [
 
 def words(page: str) -> str:
     """The text of a page."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+    text = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
 
 
 async def seen(server: InProcess, shown: Shown, broker: Broker) -> None:

@@ -1,5 +1,7 @@
 """The frame of all pages: languages, colours, and catalogues with the same keys."""
 
+import base64
+import hashlib
 import re
 import string
 from pathlib import Path
@@ -61,10 +63,20 @@ async def test_files_are_kept_by_browsers_and_pages_are_not() -> None:
         files = [await shown.http.get(name) for name in names]
 
     assert page.headers["cache-control"] == "no-store"
-    assert len(files) == 3
+    assert len(files) == 2
     for name, file in zip(names, files, strict=True):
         assert re.search(r"\?v=[0-9a-f]{12}$", name)
         assert (file.status_code, file.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+
+
+async def test_page_contains_the_style_sheet_that_its_policy_allows() -> None:
+    """The first paint waits for no second request; the policy allows the style sheet by its digest, and no other."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        page = await shown.http.get("/")
+
+    (style,) = re.findall(r"<style>(.*?)</style>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in page.headers["content-security-policy"].split("; ")
 
 
 async def test_menu_has_six_groups_and_a_key_for_each_page() -> None:

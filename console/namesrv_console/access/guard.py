@@ -13,6 +13,8 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from namesrv_console.style import STYLE_SOURCE
+
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD"})
@@ -23,9 +25,9 @@ _MAX_FORM_BYTES: Final = 64 * 1024
 _MAX_FIELDS: Final = 32
 _FORM_SECONDS: Final = 10.0
 
-# Browsers refuse inline code, content of other origins, frames, plug-ins and another base URL.
+# Browsers refuse inline scripts, other styles, content of other origins, frames, plug-ins and another base URL.
 _CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    f"default-src 'none'; script-src 'self'; style-src {STYLE_SOURCE}; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = {
