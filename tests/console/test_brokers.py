@@ -23,8 +23,9 @@ HOSTILE = [
 
 
 def words(page: str) -> str:
-    """The text of a page."""
+    """The text of a page, with the words of pictures."""
     text = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
+    text = re.sub(r'<svg[^>]* aria-label="([^"]*)"[^>]*>', r" \1 ", text)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
 
 

@@ -37,19 +37,20 @@ function showAge(element, moment) {
     element.classList.remove("in_time", "late", "dying");
     element.classList.add(look);
   }
-  const label = element.lastElementChild;
+  const left = element.querySelector(".left");
   // A cell of the heat map has its colour only.
-  if (!label) return;
-  element.querySelector(".left").setAttribute("width", (share * 100).toFixed(1));
-  const text = ageText({ lastSeen, evicted }, moment);
-  if (label.textContent !== text) label.textContent = text;
+  if (!left) return;
+  left.setAttribute("width", `${(share * 100).toFixed(1)}%`);
+  const text = ageText({ lastSeen, evicted }, moment), label = element.lastElementChild;
+  if (label === left) element.setAttribute("aria-label", text);
+  else if (label.textContent !== text) label.textContent = text;
 }
 
 // Hovering over a cell of the heat map names the broker and the server, with the age at this moment.
 document.addEventListener("pointerover", (event) => {
-  // A bar in the list of brokers has its text for screen readers only.
-  const age = event.target.closest(".compact .age");
-  if (age) age.title = age.lastElementChild.textContent;
+  // A bar in the list of brokers has its text for screen readers only; an SVG has no title of its own.
+  const bar = event.target.closest(".compact .age");
+  if (bar) bar.parentElement.title = bar.getAttribute("aria-label");
   const cell = event.target.closest(".heat .cell");
   if (!cell) return;
   const instance = cell.parentElement, at = [...instance.children].indexOf(cell);

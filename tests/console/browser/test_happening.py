@@ -21,7 +21,7 @@ FOLLOW: Final = """
     setInterval(() => {
         const left = document.querySelector(".age .left");
         if (!left) return;
-        const seen = [Number(left.getAttribute("width")), getComputedStyle(left).fill];
+        const seen = [parseFloat(left.getAttribute("width")), getComputedStyle(left).fill];
         if (String(window.bars.at(-1)) !== String(seen)) window.bars.push(seen);
     }, 50);
 """
