@@ -65,6 +65,18 @@ async def test_kind_is_ignored_in_other_serializations(server: InProcess, peer: 
     assert await kinds(server) == ["full", "full", "full"]
 
 
+async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
+    """An unchanged registration with the next sequence fences an older unregistration."""
+    for number in ("1", "2"):
+        await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=number)
+    assert await kinds(server) == ["full", "unchanged"]
+
+    stale = {**MASTER.ext, "agentId": "agent-1", "registrationSeq": "1"}
+    await peer.call(104, stale, spelling="native")
+
+    assert topics(server) == {"T"}
+
+
 async def test_unchanged_registration_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
