@@ -54,3 +54,38 @@ def test_bar_of_a_hanging_broker_shrinks_until_its_eviction(opened: webdriver.Ch
         assert all(later < earlier + _JITTER for (earlier, _), (later, _) in pairwise(falling))
         assert len(dict.fromkeys(colour for _, colour in falling)) == 3
         assert console(opened) == []
+
+
+HOVER: Final = "document.querySelector('.heat .cell').dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))"
+# True if the cells of the heat map have the colour of this token, one for each of its servers.
+CELLS: Final = """
+    const probe = document.createElement("i");
+    probe.style.background = `var(--${arguments[0]})`;
+    document.body.append(probe);
+    const wanted = getComputedStyle(probe).backgroundColor;
+    probe.remove();
+    const cells = [...document.querySelectorAll(".heat .cell")];
+    return cells.length === 1 && cells.every(cell => getComputedStyle(cell).backgroundColor === wanted);
+"""
+
+
+def test_cell_of_a_killed_broker_changes_its_colour(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    """The heat map's cell is green while the broker sends heartbeats, names its age, and turns red when it is gone."""
+    with (
+        Daemon(tmp_path / "1", "--nameserver-name=ns1").listening() as daemon,
+        side_car(tmp_path / "agent.toml", daemon) as agent,
+        ConsoleProcess(daemon.where) as running,
+    ):
+        daemon.wait_for("broker_registered", broker_name=NAME)
+        show(opened, running.url())
+        shown(opened, CELLS, "good")
+        opened.execute_script(HOVER)
+        title = opened.execute_script("return document.querySelector('.heat .cell').title")
+        assert title.startswith(f"{NAME}/0, ns1: seen ")
+
+        agent.send_signal(signal.SIGKILL)
+        shown(opened, CELLS, "bad-back")
+        opened.execute_script(HOVER)
+        title = opened.execute_script("return document.querySelector('.heat .cell').title")
+        assert title == f"{NAME}/0, ns1: missing"
+        assert console(opened) == []

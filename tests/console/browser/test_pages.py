@@ -108,6 +108,21 @@ def test_language_and_colours_are_chosen_in_a_menu(opened: webdriver.Chrome, url
     opened.delete_all_cookies()
 
 
+@pytest.mark.parametrize("path", ["", "brokers", "topics?system=1", "search?q=script"])
+def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -> None:
+    """Scripts do not run, escape sequences and changes of direction are escaped, and long names fit the page."""
+    show(opened, url + path, size=PHONE)
+    shown(opened, READY)
+
+    text = opened.execute_script("return document.body.innerText")
+    assert HOSTILE[0] in text
+    if path.startswith("topics"):
+        assert [name for name in (HOSTILE[1], *TAKEN_APART, HOSTILE[-1]) if name not in text] == []
+    assert opened.title != "taken"
+    assert opened.execute_script("return [...document.querySelectorAll('main img, main script')]") == []
+    assert not any(character in text for character in "\x1b\x9b\u202e\u2066\u200f")
+
+
 def test_starred_topic_comes_first(opened: webdriver.Chrome, url: str) -> None:
     """A starred topic is at the top of the list until its star is removed; the browser keeps stars for every page."""
     names = "return [...document.querySelectorAll('#topics tbody th a')].map((one) => one.innerText)"
