@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -231,6 +232,17 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
             await clock.advance(130)
 
             await until(server.serving.done)
+
+
+async def test_connections_are_logged_at_debug_level(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has each opened and closed connection with its peer, at level debug."""
+    caplog.set_level(logging.DEBUG)
+    peer = await server.connect()
+    address, number = peer.address, server.connection_of(peer).id
+    await server.hang_up(peer)
+
+    assert [{"connection": number, "peer": address}] == logged(caplog, "connection_opened")
+    assert [{"connection": number, "peer": address, "reason": "closed"}] == logged(caplog, "connection_closed")
 
 
 async def test_log_lines_of_refused_connections_are_limited(
