@@ -12,7 +12,7 @@ RECORD_BYTES: Final = 16 * 1024
 # Bytes before the payload of a record: the type, two bytes of version, two bytes of length.
 _RECORD_HEAD_BYTES: Final = 5
 _TLS_MAJOR_VERSION: Final = 3
-# The type of a record with unencrypted messages of a handshake.
+# The type of records with handshake messages; TLS 1.3 gives its encrypted ones the type of data.
 _HANDSHAKE_RECORD: Final = 22
 # The most records of one step of a handshake; a peer may put each byte into a record of its own.
 _RECORDS_A_STEP: Final = 32
@@ -85,7 +85,7 @@ class TlsSession:
     def begin_step(self) -> bool:
         """Pass complete records to the TLS object, for the next step; True if the step takes 40 microseconds at most.
 
-        These are the encrypted records that end a handshake of TLS 1.3, unless they contain a certificate to verify.
+        A short step has only encrypted records, which end a handshake of TLS 1.3, and no certificate to verify.
         """
         is_short = self._tls.context.verify_mode == ssl.CERT_NONE
         for _ in range(_RECORDS_A_STEP):

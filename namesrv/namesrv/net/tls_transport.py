@@ -52,7 +52,7 @@ class HandshakeThreads:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
         # queued steps: False first if urgent, sequence number, step, callback with the outcome, loop of the callback
         self._steps: PriorityQueue[tuple[bool, int, _Step, _Done, asyncio.AbstractEventLoop]] = PriorityQueue()
-        # sequence number of each queued or running step -> time at which its peer's message came, oldest first
+        # sequence number of each queued or running step -> time at which the step was queued, oldest first
         self._came: dict[int, float] = {}
         # number of steps that have ended
         self._taken = 0
@@ -67,7 +67,7 @@ class HandshakeThreads:
         return f"<HandshakeThreads [{self._taken} taken | {len(self)} waiting]>"
 
     def longest_wait_seconds(self) -> float:
-        """How long the peer has waited that waits for the longest time now; 0 without a waiting peer."""
+        """The wait, until now, of the peer that has waited longest; 0 if no peer waits."""
         return self._now() - next(iter(self._came.values())) if self._came else 0.0
 
     def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> None:
@@ -102,13 +102,13 @@ def _give_way() -> None:
 
 
 class HandshakeListener(Protocol):
-    """Listener of one connection's handshake; called on the loop."""
+    """Listener of one connection's handshake; called in the event loop."""
 
     def handshake_step_began(self) -> None:
-        """The server computes a step of the handshake; the peer cannot continue until the step has ended."""
+        """A step of the handshake is queued for a thread; the peer cannot continue until the step has ended."""
 
     def handshake_step_ended(self) -> None:
-        """The step of the handshake has ended; the peer may continue."""
+        """The step in the thread has ended; the peer may continue."""
 
     def handshake_completed(self, version: str) -> None:
         """The handshake is complete; `version` is the TLS version."""
@@ -118,7 +118,7 @@ class HandshakeListener(Protocol):
 
 
 class _Phase(Enum):
-    """The phases of a connection: HANDSHAKE and COMPUTING in turn, then OPEN; CLOSED may follow each."""
+    """The phases of a connection: HANDSHAKE, COMPUTING for each step in a thread, then OPEN; CLOSED may follow each."""
 
     # the peer has to continue the handshake
     HANDSHAKE = auto()
@@ -269,7 +269,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._go_on(share, error)
 
     def _go_on(self, share: AddressShare, error: Exception | None) -> None:
-        """Continue after a step of the handshake, which raised this error."""
+        """Continue after a step of the handshake; `error` is the exception of the step, or None."""
         if error is None:
             version = self._session.opened()
             self._phase = _OPEN
