@@ -277,7 +277,7 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
     )
     yield _histogram(
         "tls_handshake_wait_seconds",
-        "Time for which peers wait until this server has computed a step of their TLS handshake; a handshake has two.",
+        "Time for which peers wait until a thread of this server has computed a step of their TLS handshake.",
         certificates.tls.threads.waits,
     )
 
