@@ -120,7 +120,7 @@ class EncodedRoutes:
         return routes
 
     def forget_views(self) -> None:
-        """Let all views go, since others take their place; `clear` drops their responses."""
+        """Forget all views, before another address views file is used; `clear` drops their responses."""
         self._in_views.clear()
 
     def clear(self) -> None:

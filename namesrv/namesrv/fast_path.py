@@ -286,7 +286,7 @@ class FastPath:
         row = self._rows.get(topic)
         if row is None:
             return None
-        # A response for a zone depends on more than the row, and so does every response with some options.
+        # A response for a zone is not cached by its row alone, nor is any while some settings are on: see RouteCache.
         response = (None if pull.zone else cache.responses.get(row)) or cache.find(topic, pull.zone)
         if response is None:
             return None

@@ -41,7 +41,7 @@ class LateBrokers:
         self._seen_at.pop(key, None)
 
     def update(self, now: float) -> Steps[None]:
-        """Find the late brokers and their topics, about once a second; in steps, for there may be very many."""
+        """Find the late brokers and their topics, about once a second; in steps, since both may be very many."""
         late: set[str] = set()
         table = self._tables.broker_live_table
         for keys in parts(list(table), _STEP_BROKERS):

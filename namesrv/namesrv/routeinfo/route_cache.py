@@ -47,7 +47,7 @@ class _Cached(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResponseMemory:
-    """The memory that cached responses of all views share: drops responses whose rows are gone, and the oldest."""
+    """The bound on cached responses of all views in a dialect: drops responses whose rows are gone, and the oldest."""
 
     def __init__(self, rows: Mapping[str, TopicRow], max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._rows = rows
@@ -65,7 +65,7 @@ class ResponseMemory:
         return sum(map(self._is_in_use, self._cached))
 
     def take(self, cached: _Cached) -> None:
-        """Take memory for one more response."""
+        """Count one more response, and drop others until all fit."""
         self._make_room(cached.size)
         self._cached.append(cached)
 
@@ -141,7 +141,7 @@ class RouteCache(Generic[T]):
 
     def _key(self, topic: str, row: TopicRow, zone: str | None) -> ResponseKey:
         options = self.inputs.options
-        # With these options, topics of a row may have different responses, so that no response is the row's.
+        # With these options, topics of a row may have different responses, so the row alone is not a key.
         if zone == "" and not (options.order_message_enable or options.support_acting_master):
             return row
         conf = self.inputs.order_topic_conf(topic) if options.order_message_enable else None
