@@ -25,7 +25,8 @@ _MAX_FORM_BYTES: Final = 64 * 1024
 _MAX_FIELDS: Final = 32
 _FORM_SECONDS: Final = 10.0
 
-# Browsers refuse inline scripts, other styles, content of other origins, frames, plug-ins and another base URL.
+# Browsers refuse inline scripts, styles but the console's own, content of other origins, frames, plug-ins and another
+# base URL.
 _CONTENT_SECURITY_POLICY: Final = (
     f"default-src 'none'; script-src 'self'; style-src {STYLE_SOURCE}; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
