@@ -38,7 +38,7 @@ class Family:
     """A kind of flood; it is measured on one and on many connections, from one and from several addresses."""
 
     what: str
-    # returns how each of so many connections is opened
+    # takes the number of connections, and returns how each of them is opened
     opening: Callable[[int], Opening]
     # opens connections that replace closed ones; None: `opening` does
     reopening: Opening | None = None

@@ -33,17 +33,17 @@ Queues = Mapping[str, list[int]]
 # topic -> broker -> queues to read, queues to write
 Routes = Mapping[str, Mapping[str, list[int]]]
 
-# A state that is wrong for so long counts as wrong; a busy machine is only late.
+# Seconds after which a wrong state counts as wrong; on a busy machine, changes take a while.
 PATIENCE_SECONDS: Final = 600.0
 # name of brokers whose process is killed and frozen; no other broker may be evicted for silence
 VICTIM: Final = "victim"
 _AT_ONCE: Final = 50
-# topics of all brokers together, so that each is on several brokers
+# number of topics of all brokers together, so that each topic is on several brokers
 _TOPICS: Final = 500
 _TOPICS_OF_A_BROKER: Final = 10
 _TOPICS_OF_A_CLIENT: Final = 3
-# Names of topics that no broker has for long. They are reused: a server remembers up to 200,000 removed topics for
-# watching clients, and new names would make its memory grow for the whole hour.
+# Number of topics that no broker has for long. Their names are reused: a server remembers up to 200,000 removed topics
+# for watching clients, and new names would make its memory grow for the whole hour.
 _PASSING: Final = 500
 # largest share of brokers that are away at the same time
 _AWAY_SHARE: Final = 0.05
