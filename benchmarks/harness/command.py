@@ -58,7 +58,7 @@ class Command:
 def measured(
     bench: Bench, subjects: Mapping[str, Callable[[], list[Figure]]]
 ) -> tuple[dict[str, list[Figure]], list[str]]:
-    """The figures of each subject, and the names of subjects that could not be measured, which messages explain."""
+    """The figures of each subject, and the names of subjects that could not be measured; a message explains each."""
     figures: dict[str, list[Figure]] = {}
     unmeasured: list[str] = []
     for name, measure in subjects.items():

@@ -73,7 +73,7 @@ def crowd(
 
 @contextmanager
 def child(run: Callable[..., None], *arguments: object) -> Iterator[Connection]:
-    """A process that calls a function with these arguments and a pipe, until the block ends; yields our end of it."""
+    """Run a function with these arguments and a pipe in a process until the block ends; yields the pipe's other end."""
     ours, theirs = multiprocessing.Pipe()
     # A forked process would inherit our connections, and keep them open when we close them.
     process = multiprocessing.get_context("spawn").Process(target=run, args=(*arguments, theirs))

@@ -139,7 +139,7 @@ def values(name: Field, loads: Sequence[Load]) -> list[float]:
 def compared_loads(
     name: str, what: str, field: Field, subject_and_reference: Sequence[Sequence[Load]], target: Target | None = None
 ) -> Figure:
-    """A figure with the ratios of a field of a subject's loads to that of its reference's."""
+    """A figure with the ratios of a field of a subject's loads to the same field of its reference's loads."""
     units: dict[Field, Unit] = {"per_second": "per_second", "cpu_us": "microseconds"}
     samples = [values(field, loads) for loads in subject_and_reference]
     return compared(name, what, units.get(field, "milliseconds"), samples, target)

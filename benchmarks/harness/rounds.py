@@ -71,7 +71,7 @@ class Bench:
             os.sched_setaffinity(0, allowed)
 
     def with_short_rounds(self) -> "Bench":
-        """A bench with three times as many rounds of a second, to compare alternatives that hardly differ."""
+        """A bench with three times as many rounds, of a second each, to compare alternatives that hardly differ."""
         return replace(self, effort=replace(self.effort, rounds=3 * self.effort.rounds, seconds=1))
 
     def progress(self, text: str) -> None:

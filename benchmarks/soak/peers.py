@@ -75,7 +75,7 @@ class Brokers:
             "expiry_seconds": expiry_seconds,
         }
         self._random = random.Random(prefix)
-        # Each agent has a new broker name: all that a server keeps of removed brokers adds up.
+        # Each agent has a new broker name, so that a leak of a server for each removed broker shows.
         self._names = itertools.count()
         self._agents: dict[int, BrokerAgent] = {}
         self._away: set[int] = set()
@@ -244,7 +244,7 @@ class Strangers:
     def __init__(self, port: int) -> None:
         self._port = port
         self._random = random.Random("strangers")
-        # Each name is new: all that a server keeps of unknown names adds up.
+        # Each name is new, so that a leak of a server for each unknown name shows.
         self._names = itertools.count()
 
     async def change(self) -> str:
