@@ -23,7 +23,7 @@ HOSTILE = [
 
 
 def words(page: str) -> str:
-    """The text of a page, with the words of pictures."""
+    """The text of a page, with the labels of pictures."""
     text = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
     text = re.sub(r'<svg[^>]* aria-label="([^"]*)"[^>]*>', r" \1 ", text)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
