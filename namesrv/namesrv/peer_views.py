@@ -44,7 +44,7 @@ class PeerViews:
         return routes
 
     def of_connection(self, connection: ServerConnection) -> AddressView | None:
-        """The view of a connection, for messages that are no responses; None for registered addresses."""
+        """The view of a connection, for notifications of the server; None for registered addresses."""
         return self.routes_of(connection).view
 
     def of_request(self, request: Request) -> AddressView | None:
