@@ -348,8 +348,9 @@ function start() {
   connect();
 }
 
-// The script starts after the first paint. A hidden tab has no first paint, and some browsers do not report theirs.
+// The script starts after the first paint. A hidden tab has no first paint, and some browsers do not report theirs, or
+// have no observer.
+setTimeout(start, document.hidden ? 0 : LATEST_START_MS);
 new PerformanceObserver((entries) => {
   if (entries.getEntriesByName("first-contentful-paint").length) start();
 }).observe({ type: "paint", buffered: true });
-setTimeout(start, document.hidden ? 0 : LATEST_START_MS);
