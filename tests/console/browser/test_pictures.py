@@ -43,7 +43,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     home = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
         enter = stack.enter_context
-        flags = ("--broker-expiry-seconds=15", "--wait-for-service-seconds=0")
+        flags = ("--broker-expiry-seconds=40", "--wait-for-service-seconds=0")
         daemons = [
             enter(Daemon(home / name, f"--nameserver-name={name}", *flags).listening()) for name in ("ns1", "ns2")
         ]
