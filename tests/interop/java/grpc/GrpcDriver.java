@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Collections;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientException;
@@ -20,8 +21,12 @@ public final class GrpcDriver {
 
     public static void main(String[] args) throws Exception {
         ClientServiceProvider provider = ClientServiceProvider.loadService();
-        ClientConfiguration configuration =
-            ClientConfiguration.newBuilder().setEndpoints(args[0]).enableSsl(false).build();
+        // The default of 3 s is too short for the first request to a Proxy on a slow machine.
+        ClientConfiguration configuration = ClientConfiguration.newBuilder()
+            .setEndpoints(args[0])
+            .enableSsl(false)
+            .setRequestTimeout(Duration.ofSeconds(30))
+            .build();
         PushConsumer consumer = provider.newPushConsumerBuilder()
             .setClientConfiguration(configuration)
             .setConsumerGroup(args[2])
