@@ -37,11 +37,11 @@ function showAge(element, moment) {
     element.classList.remove("in_time", "late", "dying");
     element.classList.add(look);
   }
-  const left = element.querySelector(".left");
+  const label = element.lastElementChild;
   // A cell of the heat map has its colour only.
-  if (!left) return;
+  if (!label) return;
+  const left = element.querySelector(".left"), text = ageText({ lastSeen, evicted }, moment);
   left.setAttribute("width", `${(share * 100).toFixed(1)}%`);
-  const text = ageText({ lastSeen, evicted }, moment), label = element.lastElementChild;
   if (label === left) element.setAttribute("aria-label", text);
   else if (label.textContent !== text) label.textContent = text;
 }
