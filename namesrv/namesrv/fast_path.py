@@ -278,7 +278,7 @@ class FastPath:
         peer, topic = connection.peer, pull.topic
         routes: RoutesInView | None = peer.routes
         if routes is None:
-            if self._views.need_accounts:
+            if self._views.file.need_accounts:
                 # The account of a request is known only after the checks of the dispatcher.
                 return None
             routes = self._views.routes_of(connection)

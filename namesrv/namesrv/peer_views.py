@@ -18,8 +18,6 @@ class PeerViews:
 
     def __init__(self, file: AddressViews, routes: EncodedRoutes, connections: Mapping[int, ServerConnection]) -> None:
         self.file = file
-        # True if requests of one connection may have different views
-        self.need_accounts = file.need_accounts
         self._routes = routes
         self._connections = connections
 
@@ -28,7 +26,7 @@ class PeerViews:
 
     def follow(self, file: AddressViews) -> None:
         """Use another file from now on; the caller drops the cached responses."""
-        self.file, self.need_accounts = file, file.need_accounts
+        self.file = file
         self._routes.forget_views()
         for connection in self._connections.values():
             connection.peer.routes = None
@@ -39,7 +37,7 @@ class PeerViews:
         if known is not None:
             return known
         routes = self._routes.in_view(self.file.view_of(_viewer(connection, account)))
-        if not self.need_accounts:
+        if not self.file.need_accounts:
             connection.peer.routes = routes
         return routes
 
