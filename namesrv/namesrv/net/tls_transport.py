@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, auto
-from functools import partial
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
@@ -233,42 +232,41 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._phase is _OPEN:
             self._read_records()
         elif self._phase is _HANDSHAKE:
-            self._shake_hands(share)
+            self._shake_hands()
         elif self._session.received_bytes > _MAX_AHEAD_BYTES and self._below is not None:
             self._below.pause_reading()
 
-    def _shake_hands(self, share: AddressShare) -> None:
+    def _shake_hands(self) -> None:
         """Compute the next step once its records are complete: a short one at once, others in a thread."""
-        session = self._session
-        if not session.next_record():
+        session, share = self._session, self._share
+        if share is None or not session.next_record():
             return
-        if session.begin_step() and share.left > 0:
-            share.spend(TLS_RECORD_WITHOUT_DATA_COST)
+        if session.begin_step() and share.spend(TLS_RECORD_WITHOUT_DATA_COST):
             try:
                 session.shake_hands()
             except ssl.SSLError as error:
-                self._go_on(share, error)
+                self._go_on(error)
             else:
-                self._go_on(share, None)
+                self._go_on(None)
             return
         self._phase = _COMPUTING
         self._listener.handshake_step_began()
-        self._threads.run(self._step, partial(self._step_ended, share), is_urgent=self._is_answered)
+        self._threads.run(self._step, self._step_ended, is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # This method runs in a thread. A connection that was closed while the step was queued needs no handshake.
         if self._phase is not _CLOSED:
             self._session.shake_hands()
 
-    def _step_ended(self, share: AddressShare, error: Exception | None) -> None:
+    def _step_ended(self, error: Exception | None) -> None:
         if self._phase is _CLOSED or self._below is None:
             return
         self._phase = _HANDSHAKE
         self._listener.handshake_step_ended()
         self._below.resume_reading()
-        self._go_on(share, error)
+        self._go_on(error)
 
-    def _go_on(self, share: AddressShare, error: Exception | None) -> None:
+    def _go_on(self, error: Exception | None) -> None:
         """Continue after a step of the handshake; `error` is the exception of the step, or None."""
         if error is None:
             version = self._session.opened()
@@ -279,7 +277,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         elif isinstance(error, ssl.SSLWantReadError):
             self._is_answered = self._is_answered or self._session.has_output
             self._flush()
-            self._shake_hands(share)
+            self._shake_hands()
         elif isinstance(error, ssl.SSLError):
             self._broken(error)
         else:
