@@ -1,36 +1,12 @@
 """Hosts that are network namespaces: sockets of a host, and packets that their switch drops."""
 
-import ctypes
-import os
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
-from tests.netns.network import Host, Network
+from tests.netns.network import Host, Network, inside
 
-_CLONE_NEWNET: Final = 0x40000000
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _COMMAND_SECONDS: Final = 60
-
-
-@contextmanager
-def inside(host: Host) -> Iterator[None]:
-    """Context in which new sockets of this thread belong to the host's network; an event loop runs wholly inside it."""
-    there = Path("/run/netns", host.namespace)
-    with Path("/proc/thread-self/ns/net").open("rb") as ours, there.open("rb") as theirs:
-        _enter(theirs.fileno())
-        try:
-            yield
-        finally:
-            _enter(ours.fileno())
-
-
-def _enter(namespace: int) -> None:
-    if _LIBC.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def new_socket(host: Host, source: str) -> socket.socket:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, latest, none_of
 from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
-from benchmarks.harness.hosts import drop, inside
+from benchmarks.harness.hosts import drop
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import daemon
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
@@ -23,7 +23,7 @@ from namesrv_broker_agent import BrokerAgent
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteError
 from namesrv_runtime import loops
-from tests.netns.network import Network, why_not
+from tests.netns.network import Network, inside, why_not
 from tests.support.tcp_proxy import TcpProxy
 
 _TOPIC: Final = "orders"

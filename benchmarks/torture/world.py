@@ -15,12 +15,11 @@ from typing import Any, Final
 
 from benchmarks.harness.build import program
 from benchmarks.harness.figures import BenchError
-from benchmarks.harness.hosts import inside
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
 from benchmarks.torture.load import ROUTE, Broker, Client, Probe, Pulls
 from benchmarks.torture.servers import PORT, REGISTRATION_SECONDS, ServerCommand
-from tests.netns.network import Host, Network, ip
+from tests.netns.network import Host, Network, inside, ip
 
 SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
 _OTHERS: Final = {"brokers": "10.0.0.20", "clients": "10.0.0.100", "hostile": "10.0.0.250"}

@@ -14,8 +14,8 @@ from tests.interop.peers.broker import Broker
 from tests.interop.peers.driver import Driver, GoProducer
 from tests.interop.peers.route import members_of
 from tests.interop.peers.waiting import GUARD_SECONDS, until, until_equal
-from tests.netns.nat import add_private_host, inside, why_no_nat
-from tests.netns.network import Host, Network
+from tests.netns.nat import add_private_host, why_no_nat
+from tests.netns.network import Host, Network, inside
 from tests.support.daemon import Daemon
 
 pytestmark = pytest.mark.needs("java", "javac", "mvn", "go")

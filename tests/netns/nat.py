@@ -1,18 +1,11 @@
-"""Private networks behind NAT, and processes that start in a network namespace."""
+"""Private networks behind NAT."""
 
-import ctypes
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-from tests.netns.network import Host, Network, ip, why_not
-
-_NEW_NETWORK: Final = 0x40000000
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+from tests.netns.network import Host, Network, inside, ip, why_not
 
 
 def why_no_nat() -> str | None:
@@ -58,30 +51,3 @@ def _configure(gateway: Host, ruleset: str) -> None:
     with inside(gateway):
         subprocess.run(["nft", "-f", "-"], input=ruleset, text=True, check=True)
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-
-
-@contextmanager
-def inside(host: Host) -> Iterator[None]:
-    """A block whose processes start on a host; this thread is back in its own network afterwards."""
-    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        _enter(f"/run/netns/{host.namespace}")
-        try:
-            yield
-        finally:
-            _set(own)
-    finally:
-        os.close(own)
-
-
-def _enter(path: str) -> None:
-    namespace = os.open(path, os.O_RDONLY)
-    try:
-        _set(namespace)
-    finally:
-        os.close(namespace)
-
-
-def _set(namespace: int) -> None:
-    if _LIBC.setns(namespace, _NEW_NETWORK):
-        raise OSError(ctypes.get_errno(), "setns")

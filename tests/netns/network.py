@@ -5,13 +5,14 @@ processes end with the network.
 """
 
 import contextlib
+import ctypes
 import os
 import re
 import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -20,6 +21,8 @@ _BRIDGE: Final = "br0"
 _ETC: Final = Path("/etc/netns")
 # a thousand times longer than any `ip` command
 _COMMAND_SECONDS: Final = 300
+_CLONE_NEWNET: Final = 0x40000000
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _OURS: Final = re.compile(r"(namesrv-(\d+)-[0-9a-f]{6}-\S+)")
 
 
@@ -60,6 +63,23 @@ class Host:
 
     def __repr__(self) -> str:
         return f"<Host [{self.name} | {self.address}]>"
+
+
+@contextlib.contextmanager
+def inside(host: Host) -> Iterator[None]:
+    """Context in which new sockets and processes of this thread are the host's; an event loop runs wholly inside it."""
+    there = Path("/run/netns", host.namespace)
+    with Path("/proc/thread-self/ns/net").open("rb") as ours, there.open("rb") as theirs:
+        _enter(theirs.fileno())
+        try:
+            yield
+        finally:
+            _enter(ours.fileno())
+
+
+def _enter(namespace: int) -> None:
+    if _LIBC.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class Network:
