@@ -187,9 +187,18 @@ class Close(Operation):
 class Scan(Operation):
     """A scan for silent brokers."""
 
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.has_searched = False
+
     def decide(self, observer: "RouteMachine") -> None:
-        """Remove the brokers that are silent for more than their expiry."""
-        self.leaving = observer.model.silent(observer.now)
+        """Remove the brokers that are silent for more than their expiry when the scan gets the lock for the first time.
+
+        The scan gets the lock again for each few brokers that it removes, and searches no more then.
+        """
+        if not self.has_searched:
+            self.has_searched = True
+            self.leaving = observer.model.silent(observer.now)
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
         """True unless the broker has sent a heartbeat."""
