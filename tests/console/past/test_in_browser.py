@@ -70,30 +70,52 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     assert console(opened) == []
 
 
-def test_finger_zooms_sideways_and_scrolls_otherwise(shown: tuple[webdriver.Chrome, str]) -> None:
-    """A finger that moves sideways over a row zooms as a mouse does; one that moves up or down does not."""
+def test_finger_that_moves_sideways_zooms(shown: tuple[webdriver.Chrome, str]) -> None:
+    """A finger that moves sideways over a row zooms as a mouse does."""
     opened, url = shown
-    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
-    opened.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 1})
-    show(opened, f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
-    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))
+    left, top, width = touchable_row(opened, url)
+
+    touch(opened, [(left + width / 4 * (1 + step / 10), top) for step in range(11)])
+
+    WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05).until(_shows_length(150_000))
+    assert console(opened) == []
+
+
+def test_finger_that_moves_up_scrolls(shown: tuple[webdriver.Chrome, str]) -> None:
+    """A finger that moves up over a row scrolls the page, and does not zoom."""
+    opened, url = shown
+    left, top, width = touchable_row(opened, url)
     # A page that does not fill the screen would have nothing to scroll.
     opened.execute_script("document.body.style.paddingBottom = '2000px'")
+    wait_for_frame(opened)
+    address = opened.current_url
+
+    touch(opened, [(left + width / 4, top - step * 20) for step in range(8)])
+
+    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
+    wait.until(lambda page: page.execute_script("return scrollY") > 0)
+    wait.until(lambda page: page.find_elements(By.CLASS_NAME, "shade") == [])
+    assert opened.current_url == address
+    assert console(opened) == []
+
+
+def touchable_row(opened: webdriver.Chrome, url: str) -> tuple[float, float, float]:
+    """Open the time line on a touch screen; return the left edge, middle and width of its first row, in pixels."""
+    opened.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 1})
+    show(opened, f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
+    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))
+    wait_for_frame(opened)
     left, top, width = opened.execute_script(
         "const box = document.querySelector('.timeline-row').getBoundingClientRect();"
         "return [box.left, box.top + box.height / 2, box.width]"
     )
-    address = opened.current_url
+    return left, top, width
 
-    touch(opened, [(left + width / 4, top - step * 20) for step in range(8)])
-    wait.until(lambda page: page.execute_script("return scrollY") > 0)
-    opened.execute_script("scrollTo(0, 0)")
-    assert opened.find_elements(By.CLASS_NAME, "shade") == []
-    assert opened.current_url == address
 
-    touch(opened, [(left + width / 4 * (1 + step / 10), top) for step in range(11)])
-    wait.until(_shows_length(150_000))
-    assert console(opened) == []
+def wait_for_frame(opened: webdriver.Chrome) -> None:
+    """Wait until the page was drawn as it is now: only what was drawn can be touched and scrolled."""
+    opened.execute_async_script("const end = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(end))")
 
 
 def touch(opened: webdriver.Chrome, points: Sequence[tuple[float, float]]) -> None:
