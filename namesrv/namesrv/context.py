@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from namesrv.access.audit import AuditLog
@@ -19,9 +19,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import FairScheduler
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import RouteOptions
-from namesrv.settings.limits import Limits
-from namesrv.settings.model import Settings
+from namesrv.settings.running import RunningSettings
 from namesrv.state.events import EventRing
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
@@ -34,26 +32,10 @@ Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
 @dataclass(slots=True)
-class LiveSettings(RouteOptions):
-    """The settings that can be changed while the server runs (318), and nothing else."""
-
-    return_order_topic_config_to_broker: bool = True
-    enable_topic_list: bool = True
-    enable_all_topic_list: bool = True
-
-    @classmethod
-    def of(cls, settings: Settings) -> "LiveSettings":
-        """Return the live settings at the start."""
-        return cls(**{item.name: getattr(settings, item.name) for item in fields(cls)})
-
-
-@dataclass(slots=True)
 class Namesrv:
     """One running NameServer: its state and its services, built by the controller."""
 
-    settings: Settings
-    live: LiveSettings
-    limits: Limits
+    settings: RunningSettings
     clock: Clock
     kv: KVConfig
     manager: RouteInfoManager
@@ -91,8 +73,6 @@ class Namesrv:
     started_monotonic: float
     # (host, port) of every listening socket; empty until the server listens.
     addresses: list[tuple[str, int]] = field(default_factory=list)
-    # Setting -> where its value came from.
-    origins: dict[str, str] = field(default_factory=dict)
     is_draining: bool = False
 
     @property
@@ -102,13 +82,13 @@ class Namesrv:
 
     def is_open_to_everybody(self) -> bool:
         """True if peers without a key or certificate may send any request."""
-        settings = self.settings
+        settings = self.settings.current
         shows_certificates = settings.tls_mode == "enforcing" and settings.tls_client_auth == "require"
         return not shows_certificates and (self.guard is None or not self.guard.enforces)
 
     def may_be_administered(self) -> bool:
         """True if peers whose request was admitted may change settings over the wire."""
-        return self.settings.admin_enabled or (self.guard is not None and self.guard.enforces)
+        return self.settings.current.admin_enabled or (self.guard is not None and self.guard.enforces)
 
     def writes(self) -> dict[str, WriteState]:
         """Return the state of writing each file; serving depends on none of these files."""
@@ -122,10 +102,6 @@ class Namesrv:
     def memory_bytes(self) -> int:
         """Return the bytes that count towards `max_memory_bytes`: the tables, and what peers hold."""
         return self.manager.tables.estimated_bytes() + self.budget.used_bytes
-
-    def effective_settings(self) -> dict[str, Any]:
-        """Return all current settings, including changes made over the wire."""
-        return {**dict(self.settings), **asdict(self.live)}
 
     def uptime(self) -> float:
         """Return the seconds since the start, independent of changes of the wall clock."""

@@ -114,7 +114,7 @@ class InProcess:
     def reloader(self, *flags: str) -> Reloader:
         """The reload that SIGHUP starts, with these flags in addition to the place of this server."""
         place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0"]
-        place += [f"--data-dir={self.data_dir}", f"--nameserver-name={self.namesrv.settings.nameserver_name}"]
+        place += [f"--data-dir={self.data_dir}", f"--nameserver-name={self.namesrv.settings.current.nameserver_name}"]
         return Reloader(self.namesrv, lambda: load(parse([*place, *flags]), {}))
 
     async def stop(self) -> None:

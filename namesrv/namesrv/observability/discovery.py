@@ -120,7 +120,7 @@ class Discovery:
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
-        self._name_servers = NameServers(lambda: namesrv.settings.name_server_list, namesrv.clock)
+        self._name_servers = NameServers(lambda: namesrv.settings.current.name_server_list, namesrv.clock)
         self._rate = RequestRate(namesrv.clock)
 
     def routes(self) -> list[Route]:
@@ -151,7 +151,7 @@ class Discovery:
         return Route(path, limited, methods=["GET"])
 
     async def _list(self, _: Request) -> Response:
-        if not self._namesrv.settings.name_servers:
+        if not self._namesrv.settings.current.name_servers:
             return PlainTextResponse("name-servers is not set\n", 404)
         # RocketMQ's clients take the text as it is, up to a line break.
         return PlainTextResponse(";".join(await self._name_servers.addresses()) + "\n")
@@ -182,7 +182,7 @@ def _name_server_targets(addresses: list[str], port: int) -> Iterable[TargetGrou
 
 async def _broker_targets(namesrv: Namesrv) -> list[TargetGroup]:
     """All brokers, by the setting `broker_metrics_target`; the event loop runs between chunks."""
-    target, groups = namesrv.settings.broker_metrics_target, list[TargetGroup]()
+    target, groups = namesrv.settings.current.broker_metrics_target, list[TargetGroup]()
     if target:
         async for part in in_parts(list(namesrv.manager.tables.broker_addr_table.values()), _CHUNK):
             groups.extend(_broker_target(target, group, number) for group in part for number in group.broker_addrs)

@@ -42,7 +42,7 @@ class ServerState:
             not_ready=_not_ready(namesrv),
             failing_files={file: why for file, state in namesrv.writes().items() if (why := state.problem())},
             memory_bytes=namesrv.memory_bytes(),
-            max_memory_bytes=namesrv.settings.max_memory_bytes,
+            max_memory_bytes=namesrv.settings.current.max_memory_bytes,
             certificate_days=namesrv.certificates.days_left(),
         )
 

@@ -106,7 +106,7 @@ class HttpListener:
 
 def pages_listener(namesrv: Namesrv, server: RemotingServer, discovery: Discovery) -> HttpListener:
     """The listener for health, metrics and discovery."""
-    tls = namesrv.certificates.https if namesrv.settings.http_tls else None
+    tls = namesrv.certificates.https if namesrv.settings.current.http_tls else None
     counts = namesrv.counters.http
     app = _counting(application(namesrv, server, discovery), PAGES, counts)
     return HttpListener(app, counts, tls=tls, read_shares=server.read_shares)

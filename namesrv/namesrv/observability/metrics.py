@@ -134,7 +134,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     yield _gauge(
         "memory_budget_ratio",
         "Share of max-memory-bytes that tables and peers take.",
-        namesrv.memory_bytes() / namesrv.settings.max_memory_bytes,
+        namesrv.memory_bytes() / namesrv.settings.current.max_memory_bytes,
     )
     yield _gauge("table_revision", "Route changes since the start.", namesrv.manager.revisions.revision)
 

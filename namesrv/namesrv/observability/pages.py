@@ -77,7 +77,7 @@ def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
     async def for_own_hosts(scope: Scope, receive: Receive, send: Send) -> None:
         # Probes with HTTP/1.0 may send no host; browsers always send one.
         host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        if is_own_host(host, namesrv.settings):
+        if is_own_host(host, namesrv.settings.current):
             await app(scope, receive, send)
         else:
             text = f"unknown host {host[:_SHOWN_CHARACTERS]!r}; if it is this server, add it to http-hosts\n"

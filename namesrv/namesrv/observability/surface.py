@@ -32,7 +32,7 @@ class HttpAddresses(NamedTuple):
 @asynccontextmanager
 async def http_ports(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[HttpAddresses]:
     """Serve the HTTP ports that are enabled, and measure the loop's lag; yields their addresses. Raises OSError."""
-    settings = namesrv.settings
+    settings = namesrv.settings.current
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     is_wanted = bool(settings.http_listen or settings.name_servers_listen)
     if is_wanted and missing:

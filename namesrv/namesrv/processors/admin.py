@@ -41,7 +41,7 @@ class AdminProcessor:
         self._namesrv = namesrv
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
-        self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes, namesrv.clock)
+        self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.current.max_frame_bytes, namesrv.clock)
 
     def handlers(self) -> Handlers:
         """Return the handler of each request code."""
@@ -126,7 +126,7 @@ class AdminProcessor:
         return list_flagged
 
     async def _list(self, request: Request, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> Reply:
-        live = self._namesrv.live
+        live = self._namesrv.settings.live
         if not (live.enable_all_topic_list if kind == _ALL else live.enable_topic_list):
             raise SystemError_("disable")
         address = request.connection.peer.network
@@ -179,7 +179,7 @@ class AdminProcessor:
 
     def _kv_changed(self, namespace: str, key: str) -> None:
         # The order configuration is part of the topic's route.
-        if namespace == ORDER_TOPIC_CONFIG and self._namesrv.live.order_message_enable:
+        if namespace == ORDER_TOPIC_CONFIG and self._namesrv.settings.live.order_message_enable:
             self._manager.routes_may_differ((key,))
 
 

@@ -108,7 +108,9 @@ class BrokerProcessor:
     async def _order_config(self, request: Request) -> Mapping[str, str] | None:
         """Return the order configuration of the topics that the account may read; None if it is missing or not sent."""
         namesrv = self._namesrv
-        order = namesrv.kv.namespace(ORDER_TOPIC_CONFIG) if namesrv.live.return_order_topic_config_to_broker else None
+        if not namesrv.settings.live.return_order_topic_config_to_broker:
+            return None
+        order = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
         if order is None or namesrv.guard is None:
             return order
         readable = frozenset(await namesrv.guard.readable_topics(request, [*order]))
@@ -116,7 +118,7 @@ class BrokerProcessor:
 
     def _check_expiry(self, millis: int | None) -> None:
         """Refuse a registration that requests a longer expiry than this server allows. Raises BadRequestError."""
-        most = self._namesrv.settings.broker_max_expiry_seconds
+        most = self._namesrv.settings.current.broker_max_expiry_seconds
         if millis is not None and millis / 1000 > most:
             raise BadRequestError(
                 f"field heartbeatTimeoutMillis: {millis} is more than {most * 1000:.0f}, see broker-max-expiry-seconds"
@@ -155,7 +157,7 @@ class BrokerProcessor:
             broker_addr=header.broker_addr,
             body=body,
             connection_id=request.connection.id,
-            expiry_seconds=self._namesrv.settings.broker_expiry_seconds if timeout is None else timeout / 1000,
+            expiry_seconds=self._namesrv.settings.current.broker_expiry_seconds if timeout is None else timeout / 1000,
             ha_server_addr=header.ha_server_addr,
             zone_name=header.zone_name,
             enable_acting_master=header.enable_acting_master,
@@ -174,7 +176,7 @@ class BrokerProcessor:
     ) -> tuple[Steps[RegisterBrokerBody], int]:
         """Return the steps that decode the body, and the number of bytes to which the body can grow."""
         # The settings are read for each registration, since a reload may have changed them.
-        settings = self._namesrv.settings
+        settings = self._namesrv.settings.current
         limits = RegistrationLimits(settings.max_topics_per_broker, _MOST_INFLATED * settings.max_frame_bytes)
         body, compressed = command.body, header.compressed
         if command.is_native:

@@ -62,7 +62,7 @@ class ExtensionProcessor:
         namesrv, manager = self._namesrv, self._namesrv.manager
         info = ServerInfo(
             boot_id=namesrv.boot_id,
-            nameserver=namesrv.settings.nameserver_name,
+            nameserver=namesrv.settings.current.nameserver_name,
             revision=manager.revisions.revision,
             ready=namesrv.is_ready(),
             readiness=namesrv.readiness.reason(namesrv.clock.monotonic()),

@@ -10,10 +10,11 @@ from dataclasses import fields
 from typing import Any, Final
 
 from namesrv.access.audit_lines import SettingChanged
-from namesrv.context import LiveSettings, Namesrv
+from namesrv.context import Namesrv
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.model import PATHS
+from namesrv.settings.running import LiveSettings
 from namesrv_remoting.bodies.base import check_size
 from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
@@ -62,11 +63,10 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         if value.strip().lower() not in _BOOLEANS:
             raise BadRequestError(f"{key}: {value[:64]!r} is neither true nor false")
         update[LIVE_KEYS[key]] = _BOOLEANS[value.strip().lower()]
-    before = namesrv.effective_settings()
+    before = namesrv.settings.effective()
     changed = [SettingChanged(name, before[name], value) for name, value in update.items() if before[name] != value]
     for each in changed:
-        setattr(namesrv.live, each.name, each.after)
-        namesrv.origins[each.name] = "request"
+        namesrv.settings.change_by_request(each.name, each.after)
         event(logger, logging.WARNING, "setting_changed", setting=each.name, value=each.after)
     if changed:
         # All cached routes are dropped: this happens once a year, and tracking which option shapes which route is not
@@ -84,7 +84,9 @@ def settings_list(namesrv: Namesrv) -> list[Setting]:
     """Return the settings with their origin and the way to change them, with names of files only for administrators."""
     values = _shown(namesrv)
     properties = parse_properties(as_properties(values))
-    origins = namesrv.origins if namesrv.settings.admin_enabled else _without_names(namesrv.origins)
+    origins = namesrv.settings.origins
+    if not namesrv.settings.current.admin_enabled:
+        origins = _without_names(origins)
     return [
         Setting(
             key,
@@ -103,11 +105,11 @@ def _without_names(origins: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shown(namesrv: Namesrv) -> dict[str, Any]:
-    values = namesrv.effective_settings()
+    values = namesrv.settings.effective()
     if namesrv.addresses:
         # A configured port of 0 means any free port; the bound port is shown.
         values["listen_port"] = namesrv.addresses[0][1]
-    if not namesrv.settings.admin_enabled:
+    if not namesrv.settings.current.admin_enabled:
         # Paths are hidden: they help an intruder, and are useless without administration.
         for name in PATHS:
             del values[name]

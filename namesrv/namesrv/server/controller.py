@@ -20,7 +20,7 @@ from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
 from namesrv.certificates import Certificates
-from namesrv.context import LiveSettings, Namesrv, Spawn
+from namesrv.context import Namesrv, Spawn
 from namesrv.counters import Counters
 from namesrv.encoded_routes import EncodedRoutes
 from namesrv.fast_path import FastPath
@@ -48,6 +48,7 @@ from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few,
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
+from namesrv.settings.running import LiveSettings, RunningSettings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.events import EventRing
@@ -326,10 +327,7 @@ class NamesrvController:
             quotas=limits.quotas,
         )
         return Namesrv(
-            settings=settings,
-            origins=self._origins,
-            live=live,
-            limits=limits,
+            settings=RunningSettings(settings, live, limits, self._origins),
             clock=clock,
             kv=kv,
             manager=manager,
@@ -379,7 +377,7 @@ class NamesrvController:
         )
 
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
-        answered = namesrv.counters.request_answered
+        answered, settings = namesrv.counters.request_answered, namesrv.settings
         handlers, kinds = processors(namesrv)
         if namesrv.audit is not None:
             handlers = {code: namesrv.audit.watching(handler) for code, handler in handlers.items()}
@@ -390,7 +388,7 @@ class NamesrvController:
             guard=namesrv.limiter.admitting(namesrv.guard),
             is_admitted=admit_all if namesrv.guard is None else namesrv.guard.is_admitted,
             on_unread=partial(note_unread, namesrv.manager),
-            max_frame_bytes=lambda: namesrv.settings.max_frame_bytes,
+            max_frame_bytes=lambda: settings.current.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
         return RemotingServer(
@@ -398,7 +396,7 @@ class NamesrvController:
             housekeeping,
             clock=self._clock,
             tasks=tasks,
-            slots=ConnectionSlots(namesrv.limits.server, namesrv.budget, namesrv.connections),
+            slots=ConnectionSlots(settings.limits.server, namesrv.budget, namesrv.connections),
             tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
             read_shares=ReadShares(namesrv.limiter.count),
@@ -454,12 +452,12 @@ class NamesrvController:
 
     @property
     def _leave_seconds(self) -> float:
-        return 2 * _FINISH_SECONDS + self.namesrv.settings.drain_seconds + _SPARE_SECONDS
+        return 2 * _FINISH_SECONDS + self.namesrv.settings.current.drain_seconds + _SPARE_SECONDS
 
     async def _leave(self, snapshotter: Snapshotter) -> None:
         namesrv, server = self.namesrv, self.server
         namesrv.is_draining = True
-        drain_seconds = namesrv.settings.drain_seconds
+        drain_seconds = namesrv.settings.current.drain_seconds
         namesrv.service_manager.stopping("draining", self._leave_seconds)
         server.stop_accepting()
         # The snapshot is saved before connections are closed: its brokers are expected at the next start.

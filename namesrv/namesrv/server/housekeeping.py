@@ -44,7 +44,7 @@ class Housekeeping:
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
-        interval = namesrv.settings.scan_interval_seconds
+        interval = namesrv.settings.current.scan_interval_seconds
         self._ticks_per_scan = max(1, round(interval / _LONGEST_TICK_SECONDS))
         self._tick_seconds = interval / self._ticks_per_scan
         self._next_scan = namesrv.clock.monotonic() + interval
@@ -88,7 +88,8 @@ class Housekeeping:
         now = namesrv.clock.monotonic()
         # A tick may come slightly early.
         if now + self._tick_seconds / 2 >= self._next_scan:
-            self._next_scan = max(self._next_scan, now - self._tick_seconds) + namesrv.settings.scan_interval_seconds
+            interval = namesrv.settings.current.scan_interval_seconds
+            self._next_scan = max(self._next_scan, now - self._tick_seconds) + interval
             if namesrv.manager.is_anyone_overdue():
                 await self._drain_sockets()
             await namesrv.manager.evict_silent()
@@ -168,7 +169,7 @@ class Housekeeping:
         )
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.gone(connection)
-        if namesrv.settings.evict_on_disconnect and not namesrv.is_draining:
+        if namesrv.settings.current.evict_on_disconnect and not namesrv.is_draining:
             namesrv.spawn(self._leave(connection.id))
         else:
             namesrv.manager.leave_connection(connection.id)

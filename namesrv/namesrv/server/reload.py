@@ -10,15 +10,16 @@ import logging
 import os
 import resource
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.access.revocation import revoke_registrations
-from namesrv.context import LiveSettings, Namesrv
+from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
+from namesrv.settings.running import LIVE
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.addresses import address_of
@@ -29,7 +30,6 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-_LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
 # Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots.
 _OTHER_FILES: Final = 100
 RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
@@ -66,7 +66,7 @@ class Reloader:
         try:
             # The certificates are reloaded even if the settings name the same files, since their contents may have
             # changed.
-            https = {"http_tls": self.namesrv.settings.http_tls}
+            https = {"http_tls": self.namesrv.settings.current.http_tls}
             certificate = await asyncio.to_thread(Certificate.read, loaded.settings.model_copy(update=https))
         except TlsError as error:
             self.namesrv.counters.is_reload_refused = True
@@ -75,7 +75,7 @@ class Reloader:
         self.namesrv.counters.is_reload_refused = False
         for warning in loaded.warnings:
             event(logger, logging.WARNING, "settings_warning", warning=warning)
-        running, wanted = self.namesrv.effective_settings(), dict(loaded.settings)
+        running, wanted = self.namesrv.settings.effective(), dict(loaded.settings)
         different = [name for name in SETTINGS if running[name] != wanted[name]]
         # The lines are logged before the changes: another log level could suppress them.
         for name in different:
@@ -85,7 +85,7 @@ class Reloader:
             )
         changed = {name: wanted[name] for name in different if name in RELOADABLE}
         kept = set(different) - changed.keys()
-        self.namesrv.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}
+        self.namesrv.settings.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}
         was_open = self.namesrv.is_open_to_everybody()
         apply(self.namesrv, changed)
         if self.namesrv.audit is not None:
@@ -93,20 +93,20 @@ class Reloader:
             self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
         await self._follow_access_file(loaded)
         self._follow_address_views(loaded)
-        self.namesrv.certificates.use(self.namesrv.settings, certificate)
+        self.namesrv.certificates.use(self.namesrv.settings.current, certificate)
         if not was_open:
             warn_if_open(self.namesrv)
         if "max_connections" in changed:
-            warn_if_files_are_few(self.namesrv.settings.max_connections)
+            warn_if_files_are_few(self.namesrv.settings.current.max_connections)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
     async def _follow_access_file(self, loaded: Loaded) -> None:
         namesrv, guard = self.namesrv, self.namesrv.guard
         if guard is None:
             return
-        file, enforces = guard.file, namesrv.settings.access_mode == "enforce"
+        file, enforces = guard.file, namesrv.settings.current.access_mode == "enforce"
         # Another path, or an empty one, needs a restart; the access mode is applied in any case.
-        if loaded.access is not None and loaded.settings.access == namesrv.settings.access:
+        if loaded.access is not None and loaded.settings.access == namesrv.settings.current.access:
             file = loaded.access
         if file != guard.file:
             event(logger, logging.WARNING, "access_file_changed", accounts=len(file.accounts))
@@ -159,11 +159,9 @@ def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
     """Apply validated changes to the running server; no step can fail half-way."""
     if not changed:
         return
-    settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
-    namesrv.limits.follow(settings)
-    if live := changed.keys() & _LIVE:
-        for name in live:
-            setattr(namesrv.live, name, changed[name])
+    namesrv.settings.follow(changed)
+    settings = namesrv.settings.current
+    if changed.keys() & LIVE:
         namesrv.manager.routes_may_differ()
     if "zone_fallback" in changed:
         namesrv.encoded_routes.inputs.follow_zones(read_zone_fallback(settings.zone_fallback))

@@ -143,7 +143,10 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, protocol: str) -> 
         done = await ctl(*at(where), "config", "set", *settings, "-y", "-o", "json")
 
         assert (done.code, done.json["config"]) == (0, {"orderMessageEnable": "true", "enableTopicList": "false"})
-        assert (server.namesrv.live.order_message_enable, server.namesrv.live.enable_topic_list) == (True, False)
+        assert (server.namesrv.settings.live.order_message_enable, server.namesrv.settings.live.enable_topic_list) == (
+            True,
+            False,
+        )
 
 
 async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> No
         misspelt = await ctl(*at(where), "config", "set", "orderMessageEnabel=true", "enableTopicList=false")
         fixed = await ctl(*at(where), "config", "set", "listenPort=1", "maxConnections=1", "--yes")
 
-        assert server.namesrv.live.enable_topic_list is True
+        assert server.namesrv.settings.live.enable_topic_list is True
     hint = "did you mean orderMessageEnable?"
     assert (1, "", [f"{where}: no setting orderMessageEnabel ({hint})"]) == (
         misspelt.code,
@@ -243,7 +246,7 @@ async def test_change_needs_confirmation(tmp_path: Path, command: Sequence[str],
 
         reason = "No terminal to ask on; pass --yes to confirm"
         assert refused == (2, "", f"namesrvctl: {question} on {where}, 127.0.0.1:1? {reason}\n")
-        assert (server.namesrv.live.order_message_enable, server.namesrv.events.last_seq) == (False, 0)
+        assert (server.namesrv.settings.live.order_message_enable, server.namesrv.events.last_seq) == (False, 0)
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ async def test_each_action(
             "perm": next(iter(perms(server, "T")), None),
             "topic": bool(perms(server, "T")),
             "kv": namesrv.kv.get("N", "k"),
-            "setting": namesrv.live.order_message_enable,
+            "setting": namesrv.settings.live.order_message_enable,
         }
         return before[0], found[before[0]]
 

@@ -359,7 +359,7 @@ async def test_reload_of_a_wrong_access_file_changes_nothing(
         [refused] = logged(caplog, "reload_refused")
         assert problem in refused["problems"][0]
         assert str(access) in refused["problems"][0]
-        assert (counters.is_reload_refused, server.namesrv.settings.max_brokers) == (True, 10_000)
+        assert (counters.is_reload_refused, server.namesrv.settings.current.max_brokers) == (True, 10_000)
         assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == 0
     access.write_text(BROKERS)
     await server.reloader(f"--access={access}").reload()
@@ -394,7 +394,7 @@ async def test_mode_is_reloaded_although_the_path_is_not(
     path = other if is_named else ""
     await server.reloader(f"--access={path}", "--access-mode=enforce").reload()
 
-    assert server.namesrv.settings.access_mode == "enforce"
+    assert server.namesrv.settings.current.access_mode == "enforce"
     assert (await ask(await server.connect(), 206))[0] == NO_PERMISSION
 
 

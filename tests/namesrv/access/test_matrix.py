@@ -218,7 +218,7 @@ def state(server: InProcess) -> Any:
         "write_removed": set(tables.write_removed),
         "revision": namesrv.manager.revisions.revision,
         "kv": dict(namesrv.kv.namespace("ORDER_TOPIC_CONFIG") or {}),
-        "settings": asdict(namesrv.live),
+        "settings": asdict(namesrv.settings.live),
         "roles": sorted(each.peer.role for each in namesrv.connections.values()),
     }
 

@@ -43,7 +43,7 @@ async def test_registration_response_has_the_order_configuration(
     await peer.call(102, order)
     assert (await peer.register(MASTER, spelling=spelling)).value == {"table": {}}
 
-    server.namesrv.live.return_order_topic_config_to_broker = False
+    server.namesrv.settings.live.return_order_topic_config_to_broker = False
     assert (await peer.register(MASTER, spelling=spelling)).body == b""
 
 

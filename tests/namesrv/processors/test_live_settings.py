@@ -33,7 +33,7 @@ async def test_allowed_setting_changes_alone(server: InProcess, peer: NamesrvPee
 
     assert (await peer.call(318, None, f"{key}={value}".encode())).outcome == (0, None)
 
-    assert asdict(server.namesrv.live) == DEFAULTS | {name: value}
+    assert asdict(server.namesrv.settings.live) == DEFAULTS | {name: value}
 
 
 async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
@@ -85,7 +85,7 @@ async def test_outcomes_of_an_update(
     """Remarks are Java's where it has them, and a refused update changes nothing."""
     assert (await peer.call(318, None, body)).outcome == outcome_expected
 
-    assert asdict(server.namesrv.live) == DEFAULTS
+    assert asdict(server.namesrv.settings.live) == DEFAULTS
     assert server.events() == []
 
 
@@ -97,7 +97,7 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
         for body in (b"orderMessageEnable=true", b"", b"kvConfigPath=/x", b"\xff"):
             remark = "administration is disabled on this server, see its setting admin-enabled"
             assert (await peer.call(318, None, body)).outcome == (16, remark)
-        assert asdict(server.namesrv.live) == DEFAULTS
+        assert asdict(server.namesrv.settings.live) == DEFAULTS
         shown = (await peer.call(319)).body.decode()
         assert "adminEnabled=false" in shown.splitlines()
         # paths of files are not shown

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.context import LiveSettings
 from namesrv.server.reload import apply
 from namesrv.settings.model import Settings
+from namesrv.settings.running import LiveSettings
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged, logged_by
@@ -25,7 +25,7 @@ class File:
 
     def __init__(self, path: Path, server: InProcess) -> None:
         self.path = path
-        log_dir = server.namesrv.settings.heartbeat_log_dir
+        log_dir = server.namesrv.settings.current.heartbeat_log_dir
         self.reloader = server.reloader(f"--heartbeat-log-dir={log_dir}", f"--config={path}")
 
     async def reload(self, text: str) -> None:
@@ -106,12 +106,12 @@ async def test_reload_reverts_changes_by_request(
     """A reload sets each changed setting to its value in the file, and logs that."""
     names = {item.name for item in fields(LiveSettings)}
     for name in names:
-        setattr(server.namesrv.live, name, not getattr(server.namesrv.live, name))
+        setattr(server.namesrv.settings.live, name, not getattr(server.namesrv.settings.live, name))
 
     await file.reload("")
 
     assert names == {fields["setting"] for _, name, fields in logged_by(caplog, RELOADER) if name == "setting_changed"}
-    assert LiveSettings.of(Settings()) == server.namesrv.live
+    assert LiveSettings.of(Settings()) == server.namesrv.settings.live
 
 
 @pytest.fixture
@@ -148,10 +148,10 @@ async def test_requests_during_a_reload_start_one_more(
     reloading = asyncio.ensure_future(file.reloader.run(requested))
     for _ in range(5):
         requested.set()
-    await until(lambda: server.namesrv.settings.max_connections == 7)
+    await until(lambda: server.namesrv.settings.current.max_connections == 7)
     file.path.write_text("max_connections = 8\n")
     requested.set()
-    await until(lambda: server.namesrv.settings.max_connections == 8)
+    await until(lambda: server.namesrv.settings.current.max_connections == 8)
     reloading.cancel()
     await asyncio.wait([reloading])
 
