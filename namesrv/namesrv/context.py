@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from namesrv.access.audit import AuditLog
@@ -20,10 +20,10 @@ from namesrv.net.steps import FairScheduler
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.settings.running import RunningSettings
+from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
-from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.write_state import WriteState
@@ -37,6 +37,7 @@ class Namesrv:
 
     settings: RunningSettings
     clock: Clock
+    boot: Boot
     kv: KVConfig
     manager: RouteInfoManager
     encoded_routes: EncodedRoutes
@@ -57,7 +58,6 @@ class Namesrv:
     events: EventRing
     # Why topics have no route any more, for the remark of code 17.
     lost_routes: LostRoutes
-    readiness: Readiness
     # Counters of past events, for metrics.
     counters: Counters
     # None if the heartbeat log is switched off.
@@ -65,20 +65,8 @@ class Namesrv:
     audit: AuditLog | None
     limiter: RequestLimiter
     service_manager: ServiceManager
-    # A random name for this boot of the server; a restarted server has another one.
-    boot_id: str
     # Starts background work that must not delay a request; the daemon's TaskGroup owns it.
     spawn: Spawn
-    started_wall: float
-    started_monotonic: float
-    # (host, port) of every listening socket; empty until the server listens.
-    addresses: list[tuple[str, int]] = field(default_factory=list)
-    is_draining: bool = False
-
-    @property
-    def is_listening(self) -> bool:
-        """True once brokers and clients can connect."""
-        return bool(self.addresses)
 
     def is_open_to_everybody(self) -> bool:
         """True if peers without a key or certificate may send any request."""
@@ -103,14 +91,8 @@ class Namesrv:
         """Return the bytes that count towards `max_memory_bytes`: the tables, and what peers hold."""
         return self.manager.tables.estimated_bytes() + self.budget.used_bytes
 
-    def uptime(self) -> float:
-        """Return the seconds since the start, independent of changes of the wall clock."""
-        return self.clock.monotonic() - self.started_monotonic
-
-    def is_ready(self) -> bool:
-        """True if route requests may be answered."""
-        return self.readiness.is_ready(self.clock.monotonic())
-
     def is_ready_without_brokers(self) -> bool:
         """True if the server answers without any broker, though the previous boot had some: an alert."""
-        return self.is_ready() and self.readiness.expects_brokers and not self.manager.tables.broker_live_table
+        return (
+            self.boot.is_ready() and self.boot.readiness.expects_brokers and not self.manager.tables.broker_live_table
+        )

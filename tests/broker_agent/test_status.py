@@ -30,7 +30,7 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
             "registered",
             START,
             "native",
-            it.server.namesrv.boot_id,
+            it.server.namesrv.boot.id,
             START,
             registrations=1,
             last_heartbeat=START,

@@ -45,7 +45,7 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
         status = scene.client.status()
         assert (status.is_ready, status.failovers, status.unanswered, status.changes) == (True, 1, 0, 1)
         chosen, lost = status.servers
-        boots = [server.namesrv.boot_id for server in scene.servers]
+        boots = [server.namesrv.boot.id for server in scene.servers]
         assert (
             ServerStatus(
                 second,

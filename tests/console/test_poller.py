@@ -111,7 +111,7 @@ async def test_restarted_server_gets_a_new_view(tmp_path: Path) -> None:
         await (await one.connect()).register(MASTER)
         await passing(one.clock, lambda: view(shown).brokers)
         proxy.switch(two.address)
-        await passing(one.clock, lambda: view(shown).boot_id == two.namesrv.boot_id)
+        await passing(one.clock, lambda: view(shown).boot_id == two.namesrv.boot.id)
 
         assert ({}, frozenset(), ()) == (view(shown).brokers, view(shown).topics, view(shown).events)
 

@@ -113,7 +113,7 @@ async def test_change_of_advertised_addresses_reaches_clients(server: InProcess)
     """Waiting watches and later polls get other addresses, and the registered one if none is advertised any more."""
     inside, outside = await server.connect(), await server.connect(source="127.0.0.2")
     await advertise(inside, MASTER)
-    pull: dict[str, Any] = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 0}
+    pull: dict[str, Any] = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 0}
     first = await outside.call(RequestCode.PULL_ROUTES, None, native(pull), spelling="native")
     pull |= {"since": msgpack.unpackb(first.body, strict_map_key=False)["revision"], "wait_ms": 60_000}
     watch = outside.send_request(RequestCode.PULL_ROUTES, None, native(pull), spelling="native")

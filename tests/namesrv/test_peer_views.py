@@ -126,7 +126,7 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
             assert addresses(seen.body, "json")["broker-a"] == OUTSIDE
         assert repr(server.namesrv.encoded_routes) == "<EncodedRoutes [registered addresses, outside]>"
         reloader = server.reloader(f"--address-views={path}")
-        pull = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "wait_ms": 60_000}
+        pull = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "wait_ms": 60_000}
         first = await world.outside.call(
             RequestCode.PULL_ROUTES, None, native({**pull, "since": 0, "wait_ms": 0}), spelling="native"
         )

@@ -170,7 +170,7 @@ class Checks:
         elif isinstance(effect, RouteChanged):
             assert server.controller is not None
             namesrv = server.controller.namesrv
-            history = self._histories.setdefault(namesrv.boot_id, _History())
+            history = self._histories.setdefault(namesrv.boot.id, _History())
             history.changed(effect, namesrv.manager.tables)
 
     def _evicted(self, server: ServerNode, effect: Evicted) -> None:

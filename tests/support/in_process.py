@@ -128,7 +128,7 @@ class InProcess:
     async def _end(self) -> None:
         await self.stop()
         # after a bug the process would just end, so that connections may still be open
-        self.namesrv.is_draining = True
+        self.namesrv.boot.is_draining = True
         self.controller.server.stop_accepting()
         self.controller.server.abort_all()
         for peer in self._peers:

@@ -8,6 +8,7 @@ from namesrv.certificates import SOON_DAYS
 from namesrv.context import Namesrv
 from namesrv.net.steps import in_parts
 from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.state.boot import Boot
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import GroupHealth, group_health
 
@@ -39,7 +40,7 @@ class ServerState:
     def of(cls, namesrv: Namesrv) -> "ServerState":
         """Return the state now."""
         return cls(
-            not_ready=_not_ready(namesrv),
+            not_ready=_not_ready(namesrv.boot),
             failing_files={file: why for file, state in namesrv.writes().items() if (why := state.problem())},
             memory_bytes=namesrv.memory_bytes(),
             max_memory_bytes=namesrv.settings.current.max_memory_bytes,
@@ -102,14 +103,14 @@ async def all_problems(namesrv: Namesrv) -> list[ServerProblem]:
     ]
 
 
-def _not_ready(namesrv: Namesrv) -> str:
-    if not namesrv.is_listening:
+def _not_ready(boot: Boot) -> str:
+    if not boot.is_listening:
         return "not listening yet"
-    if namesrv.is_draining:
+    if boot.is_draining:
         return "draining"
-    if namesrv.is_ready():
+    if boot.is_ready():
         return ""
-    return namesrv.readiness.reason(namesrv.clock.monotonic()).removeprefix("not ready: ")
+    return boot.readiness_text().removeprefix("not ready: ")
 
 
 def _listed(names: Sequence[str]) -> str:

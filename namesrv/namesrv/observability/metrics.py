@@ -94,7 +94,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     yield _gauge(
         "ready",
         "Whether the server answers route requests: it listens, its brokers are back, and it is not draining.",
-        namesrv.is_ready() and namesrv.is_listening and not namesrv.is_draining,
+        namesrv.boot.is_serving(),
     )
     yield _gauge(
         "ready_without_brokers",
@@ -104,7 +104,9 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     yield _gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
     yield _gauge("allocated_blocks", "Memory blocks of Python's allocator in use.", sys.getallocatedblocks())
     yield _gauge("watchers", "Requests that wait for a route to change.", len(namesrv.watchers))
-    current_at = namesrv.started_monotonic if counters.snapshot_current_at is None else counters.snapshot_current_at
+    current_at = counters.snapshot_current_at
+    if current_at is None:
+        current_at = namesrv.boot.started_monotonic
     yield _gauge(
         "snapshot_age_seconds",
         "Time since the snapshot of expected brokers on disk was last known to be current.",

@@ -102,15 +102,15 @@ def liveness(namesrv: Namesrv) -> list[Check]:
 
 def readiness(namesrv: Namesrv) -> list[Check]:
     """Checks that must pass before the server gets route requests."""
-    reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+    boot = namesrv.boot
     registered = _brokers(len(namesrv.manager.tables.broker_live_table))
     if namesrv.is_ready_without_brokers():
         registered = "no broker, although there were some before the start: check their logs and the network"
     return [
-        Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
-        Check("brokers", namesrv.is_ready(), reason),
+        Check("listening", boot.is_listening, "yes" if boot.is_listening else "not yet"),
+        Check("brokers", boot.is_ready(), boot.readiness_text()),
         Check("registered", True, registered),  # noqa: FBT003 - for people: other servers may have no more
-        Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
+        Check("staying", not boot.is_draining, "draining" if boot.is_draining else "yes"),
         *_certificate(namesrv),
         _housekeeping(namesrv),
     ]
@@ -135,5 +135,5 @@ def _certificate(namesrv: Namesrv) -> list[Check]:
 
 def _housekeeping(namesrv: Namesrv) -> Check:
     last_tick = namesrv.counters.last_tick
-    ago = namesrv.uptime() if last_tick is None else namesrv.clock.monotonic() - last_tick
+    ago = namesrv.boot.uptime() if last_tick is None else namesrv.clock.monotonic() - last_tick
     return Check("housekeeping", ago <= STUCK_SECONDS, f"last ran {ago:.1f} s ago")

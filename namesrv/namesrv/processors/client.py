@@ -75,7 +75,7 @@ class ClientProcessor:
             pull = await run_in_steps(pull_in_steps(request.command.body))
             if request.check_topics is not None:
                 await request.check_topics(pull.topics)
-            if pull.wait_ms and not namesrv.is_draining:
+            if pull.wait_ms and not namesrv.boot.is_draining:
                 revision = namesrv.manager.revisions.revision
                 # Nothing is awaited between the second look at the revision and `_watch`, so no change is missed.
                 if await self._changed(pull) == [] and revision == namesrv.manager.revisions.revision:
@@ -178,7 +178,7 @@ class ClientProcessor:
     # -- responses ----------------------------------------------------------------------------------------------------
 
     def _encoded(self, revision: int, routes: Mapping[str, msgspec.Raw], *, is_full: bool, zone: str) -> bytes:
-        response = RoutesResponse(self._namesrv.boot_id, revision, ready=True, full=is_full, routes=routes)
+        response = RoutesResponse(self._namesrv.boot.id, revision, ready=True, full=is_full, routes=routes)
         if zone:
             response.in_zone = True
         return NATIVE.encode(response)
@@ -218,7 +218,7 @@ class ClientProcessor:
         """Return the topics that changed since the client's revision; None for another boot or too old a revision."""
         namesrv = self._namesrv
         topics: list[str] = []
-        if pull.boot_id != namesrv.boot_id:
+        if pull.boot_id != namesrv.boot.id:
             return None
         if pull.since == namesrv.manager.revisions.revision:
             return []
@@ -243,7 +243,7 @@ class ClientProcessor:
         return max(0.0, account.expires.timestamp() - self._namesrv.clock.wall())
 
     def _check_ready(self) -> None:
-        if not self._namesrv.is_ready():
+        if not self._namesrv.boot.is_ready():
             raise NotReadyError
 
 

@@ -61,14 +61,14 @@ class ExtensionProcessor:
         """Handle SERVER_INFO (20002)."""
         namesrv, manager = self._namesrv, self._namesrv.manager
         info = ServerInfo(
-            boot_id=namesrv.boot_id,
+            boot_id=namesrv.boot.id,
             nameserver=namesrv.settings.current.nameserver_name,
             revision=manager.revisions.revision,
-            ready=namesrv.is_ready(),
-            readiness=namesrv.readiness.reason(namesrv.clock.monotonic()),
-            draining=namesrv.is_draining,
-            started_ms=int(namesrv.started_wall * 1000),
-            uptime_seconds=round(namesrv.uptime(), 3),
+            ready=namesrv.boot.is_ready(),
+            readiness=namesrv.boot.readiness_text(),
+            draining=namesrv.boot.is_draining,
+            started_ms=int(namesrv.boot.started_wall * 1000),
+            uptime_seconds=round(namesrv.boot.uptime(), 3),
             version=version(),
             pid=os.getpid(),
             clusters=len(manager.tables.cluster_addr_table),
@@ -101,7 +101,7 @@ class ExtensionProcessor:
     async def recent_events(self, request: Request, only: RecentEventsRequest) -> Reply:
         """Handle RECENT_EVENTS (20003)."""
         events = self._namesrv.events.since(only.since, only.limit)
-        return Reply(NATIVE.encode(EventsResponse(self._namesrv.boot_id, events)))
+        return Reply(NATIVE.encode(EventsResponse(self._namesrv.boot.id, events)))
 
     async def list_connections(self, request: Request, only: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
@@ -154,7 +154,7 @@ class ExtensionProcessor:
             for key, live in part
             if only.cluster in (None, key.cluster_name) and only.broker_name in (None, live.broker_name)
         ]
-        return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot_id, self._reserved(only))))
+        return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(only))))
 
     def _reserved(self, only: ListBrokersRequest) -> list[Reservation]:
         guard, now = self._namesrv.guard, self._namesrv.clock.monotonic()

@@ -106,9 +106,9 @@ def _without_names(origins: Mapping[str, str]) -> dict[str, str]:
 
 def _shown(namesrv: Namesrv) -> dict[str, Any]:
     values = namesrv.settings.effective()
-    if namesrv.addresses:
+    if namesrv.boot.addresses:
         # A configured port of 0 means any free port; the bound port is shown.
-        values["listen_port"] = namesrv.addresses[0][1]
+        values["listen_port"] = namesrv.boot.addresses[0][1]
     if not namesrv.settings.current.admin_enabled:
         # Paths are hidden: they help an intruder, and are useless without administration.
         for name in PATHS:

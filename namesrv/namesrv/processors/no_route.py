@@ -22,7 +22,7 @@ def no_route_reason(namesrv: Namesrv, topic: str, view: AddressView | None) -> s
     """Describe this server, and why it has no route of a topic for a peer with this address view."""
     tables = namesrv.manager.tables
     brokers = len(tables.broker_live_table)
-    server = f"NameServer {namesrv.settings.current.nameserver_name}, up since {_time(namesrv.started_wall)}"
+    server = f"NameServer {namesrv.settings.current.nameserver_name}, up since {_time(namesrv.boot.started_wall)}"
     return f"{server}, has {brokers} broker{'' if brokers == 1 else 's'}.\n{_cause(namesrv, topic, view)}"
 
 

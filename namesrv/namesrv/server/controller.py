@@ -51,6 +51,7 @@ from namesrv.settings.model import Settings
 from namesrv.settings.running import LiveSettings, RunningSettings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
+from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
@@ -329,6 +330,7 @@ class NamesrvController:
         return Namesrv(
             settings=RunningSettings(settings, live, limits, self._origins),
             clock=clock,
+            boot=Boot(boot_id, clock, readiness),
             kv=kv,
             manager=manager,
             encoded_routes=encoded_routes,
@@ -353,16 +355,12 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             lost_routes=lost_routes,
-            readiness=readiness,
             counters=counters,
             heartbeat_log=log,
             audit=audit,
             limiter=limiter,
             service_manager=self._service_manager,
-            boot_id=boot_id,
             spawn=spawn,
-            started_wall=clock.wall(),
-            started_monotonic=clock.monotonic(),
         )
 
     def _guard(self, tables: RouteTables, audit: AuditLog | None) -> AccessGuard | None:
@@ -384,7 +382,7 @@ class NamesrvController:
         dispatcher = Dispatcher(
             handlers,
             concurrent=CONCURRENT,
-            native_ext={"boot_id": namesrv.boot_id},
+            native_ext={"boot_id": namesrv.boot.id},
             guard=namesrv.limiter.admitting(namesrv.guard),
             is_admitted=admit_all if namesrv.guard is None else namesrv.guard.is_admitted,
             on_unread=partial(note_unread, namesrv.manager),
@@ -415,7 +413,7 @@ class NamesrvController:
         numbers = ", ".join(map(str, (settings.listen_port, *further.values())))
         with _needed(f"cannot listen on {settings.listen_host}:{numbers}"):
             self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
-        namesrv.addresses.extend(self.addresses)
+        namesrv.boot.addresses.extend(self.addresses)
         for line_log in (namesrv.audit, namesrv.heartbeat_log):
             if line_log is not None:
                 line_log.start()
@@ -434,13 +432,13 @@ class NamesrvController:
             name_servers=[address_text(address) for address in self.name_servers_addresses],
             tls=settings.tls_mode,
             version=version(),
-            boot_id=namesrv.boot_id,
+            boot_id=namesrv.boot.id,
             data_dir=settings.data_dir.resolve(),
             ready=namesrv.fast_path.is_ready,
         )
         warn_if_open(namesrv)
         warn_if_files_are_few(settings.max_connections)
-        reason = namesrv.readiness.reason(self._clock.monotonic())
+        reason = namesrv.boot.readiness_text()
         if not namesrv.fast_path.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)
         namesrv.service_manager.ready(reason)
@@ -456,7 +454,7 @@ class NamesrvController:
 
     async def _leave(self, snapshotter: Snapshotter) -> None:
         namesrv, server = self.namesrv, self.server
-        namesrv.is_draining = True
+        namesrv.boot.is_draining = True
         drain_seconds = namesrv.settings.current.drain_seconds
         namesrv.service_manager.stopping("draining", self._leave_seconds)
         server.stop_accepting()

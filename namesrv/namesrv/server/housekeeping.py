@@ -137,11 +137,11 @@ class Housekeeping:
     def check_readiness(self) -> None:
         """Start to answer route requests once the server is ready."""
         namesrv = self._namesrv
-        if namesrv.fast_path.is_ready or not namesrv.is_ready():
+        if namesrv.fast_path.is_ready or not namesrv.boot.is_ready():
             return
         namesrv.fast_path.start_to_answer()
-        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(namesrv.readiness.missing))
-        reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(namesrv.boot.readiness.missing))
+        reason = namesrv.boot.readiness_text()
         namesrv.service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)
         if namesrv.is_ready_without_brokers():
@@ -169,7 +169,7 @@ class Housekeeping:
         )
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.gone(connection)
-        if namesrv.settings.current.evict_on_disconnect and not namesrv.is_draining:
+        if namesrv.settings.current.evict_on_disconnect and not namesrv.boot.is_draining:
             namesrv.spawn(self._leave(connection.id))
         else:
             namesrv.manager.leave_connection(connection.id)

@@ -52,7 +52,7 @@ class Reloader:
             try:
                 await self.reload()
             finally:
-                namesrv.service_manager.ready(namesrv.readiness.reason(namesrv.clock.monotonic()))
+                namesrv.service_manager.ready(namesrv.boot.readiness_text())
 
     async def reload(self) -> None:
         """Read the settings and apply the changes, or log their errors."""
@@ -135,7 +135,7 @@ class Reloader:
 
 def warn_if_open(namesrv: Namesrv) -> None:
     """Warn if peers on other machines may send any request without authentication."""
-    addresses = [address_text(address) for address in namesrv.addresses if not _is_loopback(address[0])]
+    addresses = [address_text(address) for address in namesrv.boot.addresses if not _is_loopback(address[0])]
     if addresses and namesrv.is_open_to_everybody():
         hint = "anyone who reaches them may register and remove brokers; see --access"
         event(logger, logging.WARNING, "open_to_the_network", addresses=addresses, hint=hint)

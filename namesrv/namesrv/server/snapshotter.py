@@ -72,10 +72,10 @@ class Snapshotter:
         namesrv = self._namesrv
         saved_ms = int(namesrv.clock.wall() * 1000)
         live = namesrv.manager.tables.broker_live_table.copy()
-        missing = () if namesrv.is_ready() else namesrv.readiness.missing
+        missing = () if namesrv.boot.is_ready() else namesrv.boot.readiness.missing
         wiped = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
         brokers = await asyncio.to_thread(_expected, live, missing)
-        return Snapshot(saved_ms=saved_ms, boot_id=namesrv.boot_id, brokers=brokers, wiped=wiped)
+        return Snapshot(saved_ms=saved_ms, boot_id=namesrv.boot.id, brokers=brokers, wiped=wiped)
 
 
 def _expected(

@@ -49,16 +49,16 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
         assert reported.pop("traffic")["registrations"] == 1
         assert {
             "server": where, "protocol": "native", "state": "ready", "brokers": 1, "topics": 3,
-            "boot_id": server.namesrv.boot_id, "version": version(), "ready": True, "revision": 1, "connections": 2,
+            "boot_id": server.namesrv.boot.id, "version": version(), "ready": True, "revision": 1, "connections": 2,
             "nameserver": "ns-1", "readiness": "ready: no brokers expected", "draining": False,
             "started_ms": 1_700_000_000_000, "uptime_seconds": 125.0, "pid": os.getpid(), "clusters": 1,
             "watchers": 0, "pulls": 0, "heartbeats": 0, "refusals": {}, "last_event_seq": 2, "problems": [],
         } == reported  # fmt: skip
         assert found.json["problems"] == []
         assert found.json["healthy"] is True
-        server.namesrv.is_draining = True
+        server.namesrv.boot.is_draining = True
         draining = await ctl(*at(where), "status")
-        server.namesrv.is_draining = False
+        server.namesrv.boot.is_draining = False
 
     assert (draining.code, draining.cells[1][1]) == (1, "draining")
 

@@ -265,14 +265,14 @@ async def test_watch_answered_at_once_is_renewed_slowly(tmp_path: Path) -> None:
     async with route_scene(tmp_path, **WATCH) as scene:
         await scene.client.route("orders")
         await scene.watched()
-        scene.server.namesrv.is_draining = True
+        scene.server.namesrv.boot.is_draining = True
         before = scene.request_count()
 
         await scene.clock.advance(35.0)
         await settle()
 
         assert before + 9 <= scene.request_count() <= before + 15
-        scene.server.namesrv.is_draining = False
+        scene.server.namesrv.boot.is_draining = False
 
 
 async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
         await server.identify(1.0)
 
-        assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.boot_id, request_count(namesrv, INFO))
+        assert (True, namesrv.namesrv.boot.id, 1) == (server.is_native, server.boot_id, request_count(namesrv, INFO))
         assert (server.is_complete, server.knows_all_topics) == (False, False)
         await clock.advance(15.0)
         assert (server.is_complete, server.knows_all_topics) == (True, True)
@@ -98,7 +98,7 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await proxy.heal()
         await server.identify(1.0)
         await until(lambda: request_count(namesrv, INFO) == 2)
-        assert (namesrv.namesrv.boot_id, True) == (server.boot_id, server.is_complete)
+        assert (namesrv.namesrv.boot.id, True) == (server.boot_id, server.is_complete)
 
 
 @pytest.mark.parametrize(

@@ -221,8 +221,8 @@ async def test_error_response_does_not_change_the_chosen_server() -> None:
 async def test_server_that_is_not_ready_causes_a_failover(tmp_path: Path) -> None:
     """The next server gets the request while the first one waits for its brokers."""
     async with native(tmp_path) as (scene, (first, second), proxy):
-        first.namesrv.readiness._is_ready = False
-        first.namesrv.readiness._ready_at = float("inf")
+        first.namesrv.boot.readiness._is_ready = False
+        first.namesrv.boot.readiness._ready_at = float("inf")
         await scene.routes("orders")
 
         assert second.where == scene.session.chosen
@@ -299,7 +299,7 @@ async def test_failover_requests_all_topics_again(tmp_path: Path) -> None:
         proxy.cut()
         assert await scene.changes("orders", "bills") == ["bills", "orders"]
         assert await scene.changes("orders", "bills") == []
-        assert [second.namesrv.boot_id] == [answer.boot_id for answer in scene.answers]
+        assert [second.namesrv.boot.id] == [answer.boot_id for answer in scene.answers]
 
         scene.session.use((apache.address,))
         for _ in range(2):

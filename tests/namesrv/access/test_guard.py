@@ -416,7 +416,7 @@ async def test_reload_ends_watches_without_routes(
     peer, broker = await server.connect(), await server.connect()
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
-    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": revision, "wait_ms": 300_000}
     opaque = peer.send_request(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers) == 1)
 
@@ -438,7 +438,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     peer, broker = await server.connect(), await server.connect()
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
-    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": revision, "wait_ms": 300_000}
     opaque = peer.send_request(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers) == 1)
 

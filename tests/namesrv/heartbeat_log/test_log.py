@@ -35,7 +35,7 @@ def log_of(data_dir: Path) -> list[Line]:
 async def test_first_and_last_line_of_a_boot(tmp_path: Path) -> None:
     """A log begins with the settings that shape staleness, and ends when the server stops."""
     async with namesrv_in_process(tmp_path, nameserver_name="ns-7", broker_expiry_seconds=60.0) as server:
-        boot_id = server.namesrv.boot_id
+        boot_id = server.namesrv.boot.id
     lines = log_of(tmp_path)
 
     first, last = lines[0], lines[-1]

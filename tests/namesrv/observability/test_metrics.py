@@ -55,7 +55,7 @@ async def test_metrics_of_the_server_and_its_tables(server: InProcess, peer: Nam
         assert bool(expected["topics"]) == metrics("nameserver_brokers", state="live")
         await server.hang_up(peer)
         await until(lambda: not server.namesrv.manager.tables.topic_queue_table)
-        server.namesrv.is_draining = True
+        server.namesrv.boot.is_draining = True
         expected = {"ready": 0, "watchers": 0, "topics": 0, "queues": 0, "table_revision": 2}
 
 
@@ -222,7 +222,7 @@ async def test_bytes_by_direction(server: InProcess) -> None:
 
 async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer) -> None:
     """Requests on both paths are counted under RocketMQ's names; watches have a class of their own."""
-    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
     watcher = await server.connect()
     opaque = watcher.send_request(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers))

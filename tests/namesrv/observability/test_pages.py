@@ -95,9 +95,9 @@ async def test_blocked_housekeeping_ends_liveness_and_readiness(server: InProces
 
 async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> None:
     """A server without listening addresses is not ready."""
-    addresses, server.namesrv.addresses = server.namesrv.addresses, []
+    addresses, server.namesrv.boot.addresses = server.namesrv.boot.addresses, []
     assert [str(check) for check in readiness(server.namesrv) if not check.is_ok] == ["[-] listening: not yet"]
-    server.namesrv.addresses = addresses
+    server.namesrv.boot.addresses = addresses
 
 
 @pytest.mark.parametrize("iterations", [5, 20, 40])

@@ -71,7 +71,7 @@ async def test_server_info(server: InProcess) -> None:
         "memory_bytes": server.namesrv.memory_bytes(),
     } == traffic  # fmt: skip
     assert {
-        "boot_id": server.namesrv.boot_id, "nameserver": "ns-1", "revision": 2, "ready": True,
+        "boot_id": server.namesrv.boot.id, "nameserver": "ns-1", "revision": 2, "ready": True,
         "readiness": "ready: no brokers expected", "draining": False, "started_ms": 1_700_000_000_000,
         "uptime_seconds": 2.5, "version": version(), "pid": os.getpid(), "clusters": 2, "brokers": 2, "topics": 3,
         "connections": 2, "watchers": 0, "pulls": 2, "heartbeats": 1, "refusals": {"frame_too_large": 1},
@@ -87,7 +87,7 @@ async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) 
 
     found = await ask(peer, RECENT_EVENTS)
 
-    assert server.namesrv.boot_id == found["boot_id"]
+    assert server.namesrv.boot.id == found["boot_id"]
     identity = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
     routes = {"topics": ["T"], "count": 1, "broker_name": "broker-a"}
     at, later = 1_700_000_000_000, 1_700_000_002_000
@@ -171,7 +171,7 @@ async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
 
     found = await ask(peer, LIST_BROKERS)
 
-    assert server.namesrv.boot_id == found["boot_id"]
+    assert server.namesrv.boot.id == found["boot_id"]
     assert [
         {
             "cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911",
@@ -199,12 +199,12 @@ async def test_draining_server_answers_requests(server: InProcess) -> None:
     await first.register(Broker())
     # clients are disconnected before brokers
     server.controller.ask_to_stop()
-    await until(lambda: server.namesrv.is_draining)
+    await until(lambda: server.namesrv.boot.is_draining)
     while server.find_connection(last) is not None:
         await server.clock.advance(0.02)
 
     assert (await ask(first, SERVER_INFO))["draining"]
-    found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
+    found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot.id, since=1, wait_ms=60_000)
     assert found["routes"] == {}
 
 

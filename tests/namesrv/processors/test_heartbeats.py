@@ -65,7 +65,7 @@ async def test_native_heartbeat_that_does_not_match_gets_query_not_found(
     response = await peer.call(904, {**broker.ext, **ext}, spelling="native")
 
     assert (22, f"broker {broker.name} at {broker.addr} is not registered") == response.outcome
-    assert {"boot_id": server.namesrv.boot_id} == response.ext_fields
+    assert {"boot_id": server.namesrv.boot.id} == response.ext_fields
     assert pytest.approx(age(server)) == 0.2
 
 

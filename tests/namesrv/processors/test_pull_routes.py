@@ -35,7 +35,7 @@ async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any
 async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int, **members: Any) -> int:
     """Send a watch, wait until the server has it, and return its opaque."""
     before = len(server.namesrv.watchers)
-    known = {"boot_id": server.namesrv.boot_id, "since": server.namesrv.manager.revisions.revision}
+    known = {"boot_id": server.namesrv.boot.id, "since": server.namesrv.manager.revisions.revision}
     body = native({"topics": topics, "wait_ms": wait_ms, **known, **members})
     opaque = peer.send_request(PULL, None, body, spelling="native")
     await until(lambda: len(server.namesrv.watchers) > before)
@@ -49,7 +49,7 @@ async def test_first_pull_gets_all_its_routes(server: InProcess, peer: NamesrvPe
 
     found = await pull(peer, "T", "V", "absent")
 
-    boot_id = server.namesrv.boot_id
+    boot_id = server.namesrv.boot.id
     single = (await peer.call(105, {"topic": "T"}, spelling="native")).value
     routes = found.pop("routes")
     assert {"boot_id": boot_id, "revision": 2, "ready": True, "full": True} == found
@@ -138,7 +138,7 @@ async def test_watch_that_shares_no_response_is_answered(server: InProcess, peer
     names = [f"topic-{number}" for number in range(topics)]
     watcher = await server.connect()
     used = server.namesrv.budget.used_bytes
-    members = {"topics": names, "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+    members = {"topics": names, "boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
     opaque = watcher.send_request(PULL, None, native(members), spelling="native")
     connection = server.connection_of(watcher)
     await until(lambda: len(server.namesrv.watchers) == 1 == connection.in_flight)
@@ -168,7 +168,7 @@ async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess,
 
     async def iterations_for(*asked: str, since: int, wait_ms: int = 0) -> int:
         before = iterations
-        found = await pull(peer, *asked, boot_id=server.namesrv.boot_id, since=since, wait_ms=wait_ms)
+        found = await pull(peer, *asked, boot_id=server.namesrv.boot.id, since=since, wait_ms=wait_ms)
         assert {"changed": None}.keys() & asked == found["routes"].keys()
         return iterations - before
 
@@ -191,7 +191,7 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
         peer = await server.connect()
         before = server.namesrv.budget.used_bytes
         opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
-        known = {"boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+        known = {"boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
         request = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
         refused = (2, "no memory for a watch (topics: 40000)")
         assert (await peer.call(PULL, None, request, spelling="native")).outcome == refused

@@ -173,7 +173,7 @@ async def test_new_effect_reaches_every_observer(
         tables=namesrv.manager.tables,
         connections=namesrv.connections,
         views=namesrv.views,
-        readiness=namesrv.readiness,
+        readiness=namesrv.boot.readiness,
         watchers=namesrv.watchers,
         events=namesrv.events,
         spawn=namesrv.spawn,

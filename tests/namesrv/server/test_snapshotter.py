@@ -97,7 +97,7 @@ async def test_snapshot_is_written_at_the_stop(tmp_path: Path) -> None:
             await peer.register(Broker(f"broker-{number:02}", 0, f"10.0.0.1:{number + 1}"))
             # starts a write for each broker without waiting for it
             await server.clock.advance(5)
-        boot_id = server.namesrv.boot_id
+        boot_id = server.namesrv.boot.id
 
     found = loaded(tmp_path)
     assert (20, boot_id) == (len(found.brokers), found.boot_id)
@@ -182,7 +182,7 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
     waited = "ready: waited 45 s, without 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
     assert [{"reason": waited}] == logged(caplog, "ready") == logged(caplog, "ready_without_brokers")
     async with namesrv_in_process(tmp_path) as server:
-        assert [missing.broker_name for missing in server.namesrv.readiness.missing] == ["broker-b"]
+        assert [missing.broker_name for missing in server.namesrv.boot.readiness.missing] == ["broker-b"]
 
 
 async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> None:

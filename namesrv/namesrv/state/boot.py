@@ -1,0 +1,46 @@
+"""One boot of the server, from its start until it drains."""
+
+from dataclasses import dataclass, field
+
+from namesrv.state.snapshot import Readiness
+from namesrv_runtime.clock import Clock
+
+
+@dataclass(slots=True)
+class Boot:
+    """One boot of the server: it listens, is ready once its brokers are back, and drains at the end."""
+
+    # A random name; a restarted server has another one.
+    id: str
+    clock: Clock
+    readiness: Readiness
+    started_wall: float = field(init=False)
+    started_monotonic: float = field(init=False)
+    # (host, port) of every listening socket; empty until the server listens.
+    addresses: list[tuple[str, int]] = field(default_factory=list)
+    is_draining: bool = False
+
+    def __post_init__(self) -> None:
+        """Take the times of the start."""
+        self.started_wall, self.started_monotonic = self.clock.wall(), self.clock.monotonic()
+
+    @property
+    def is_listening(self) -> bool:
+        """True once brokers and clients can connect."""
+        return bool(self.addresses)
+
+    def is_ready(self) -> bool:
+        """True if route requests may be answered."""
+        return self.readiness.is_ready(self.clock.monotonic())
+
+    def is_serving(self) -> bool:
+        """True while the server listens, is ready, and is not draining."""
+        return self.is_listening and self.is_ready() and not self.is_draining
+
+    def readiness_text(self) -> str:
+        """Return why the server is ready or not, for people."""
+        return self.readiness.reason(self.clock.monotonic())
+
+    def uptime(self) -> float:
+        """Return the seconds since the start, independent of changes of the wall clock."""
+        return self.clock.monotonic() - self.started_monotonic
