@@ -5,9 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from namesrv.access.audit import AuditLog
-from namesrv.access.guard import AccessGuard
-from namesrv.access.quotas import RequestLimiter
+from namesrv.access.control import AccessControl
 from namesrv.certificates import Certificates
 from namesrv.counters import Counters
 from namesrv.encoded_routes import EncodedRoutes
@@ -16,18 +14,17 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.steps import FairScheduler
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.settings.running import RunningSettings
 from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
 from namesrv.state.lost_routes import LostRoutes
-from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.watchers import RouteWatchers
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.write_state import WriteState
 
+# Starts background work that must not delay a request; the daemon's TaskGroup owns it.
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
@@ -44,12 +41,9 @@ class Namesrv:
     fast_path: FastPath
     # Addresses of brokers as peers on other networks reach them.
     views: PeerViews
-    # None without an access file: all peers may send all requests.
-    guard: AccessGuard | None
+    access: AccessControl
     # Connection id -> connection; all admitted connections that are open.
     connections: dict[int, ServerConnection]
-    # Fair scheduling of requests, and of brokers whose connection has closed.
-    scheduler: FairScheduler
     # The memory that peers may use.
     budget: MemoryBudget
     # The certificates for new connections, where TLS is on.
@@ -62,29 +56,24 @@ class Namesrv:
     counters: Counters
     # None if the heartbeat log is switched off.
     heartbeat_log: HeartbeatLog | None
-    audit: AuditLog | None
-    limiter: RequestLimiter
-    service_manager: ServiceManager
-    # Starts background work that must not delay a request; the daemon's TaskGroup owns it.
-    spawn: Spawn
 
     def is_open_to_everybody(self) -> bool:
         """True if peers without a key or certificate may send any request."""
         settings = self.settings.current
         shows_certificates = settings.tls_mode == "enforcing" and settings.tls_client_auth == "require"
-        return not shows_certificates and (self.guard is None or not self.guard.enforces)
+        return not shows_certificates and not self.access.enforces
 
     def may_be_administered(self) -> bool:
         """True if peers whose request was admitted may change settings over the wire."""
-        return self.settings.current.admin_enabled or (self.guard is not None and self.guard.enforces)
+        return self.settings.current.admin_enabled or self.access.enforces
 
     def writes(self) -> dict[str, WriteState]:
         """Return the state of writing each file; serving depends on none of these files."""
         writes = {"snapshot": self.counters.snapshot_writes, "kv": self.kv.writes}
         if self.heartbeat_log is not None:
             writes["heartbeat_log"] = self.heartbeat_log.writes
-        if self.audit is not None:
-            writes["audit"], writes["audit_registrations"] = (log.writes for log in self.audit.logs)
+        if (audit := self.access.audit) is not None:
+            writes["audit"], writes["audit_registrations"] = (log.writes for log in audit.logs)
         return writes
 
     def memory_bytes(self) -> int:

@@ -60,8 +60,8 @@ MUTATIONS: Final = (
     Mutation(
         "new connections are not read before a disconnect counts",
         "namesrv.server.housekeeping",
-        "            await self._drain_sockets()\n            await self._namesrv.scheduler",
-        "            await self._namesrv.scheduler",
+        "            await self._drain_sockets()\n            await self._scheduler",
+        "            await self._scheduler",
     ),
     Mutation(
         "an unregistration is not fenced",

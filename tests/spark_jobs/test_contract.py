@@ -67,7 +67,7 @@ async def written_lines(root: Path) -> list[Line]:
         # two brokers are due, and the second sends a heartbeat while the first is evicted
         await a.register(C)
         clock.stall(130.0)
-        scan = namesrv.spawn(namesrv.manager.evict_silent())
+        scan = asyncio.create_task(namesrv.manager.evict_silent())
         await clock.sleep(0)
         namesrv.manager.touch(BrokerAddrInfo(C.cluster, C.addr), server.connection_of(a).id)
         await scan

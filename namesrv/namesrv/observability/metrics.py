@@ -171,7 +171,7 @@ def _eviction_families(namesrv: Namesrv) -> Iterator[Metric]:
         counters.takeovers,
         "outcome",
     )
-    guard = namesrv.guard
+    guard = namesrv.access.guard
     accounts = 0 if guard is None else len(guard.file.accounts)
     yield _gauge("access_accounts", "Accounts of the access file in use; 0 without one.", accounts)
     yield _counter(
@@ -189,14 +189,14 @@ def _eviction_families(namesrv: Namesrv) -> Iterator[Metric]:
     if (log := namesrv.heartbeat_log) is not None:
         yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.queued)
         yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.dropped)
-    exceeded = namesrv.limiter.exceeded
+    exceeded = namesrv.access.limiter.exceeded
     yield _counter(
         "quota_exceeded",
         "Requests that exceed a quota or a limit of the tables; delayed ones waited, observed ones were let through.",
         {**counters.quota_exceeded, **exceeded},
         "class,reason,outcome",
     )
-    if (audit := namesrv.audit) is not None:
+    if (audit := namesrv.access.audit) is not None:
         yield _gauge("audit_queue", "Lines of the audit trail that wait to be written.", audit.queued)
         yield _counter("audit_dropped", "Lines of the audit trail that were lost.", audit.dropped)
     yield _histogram("eventloop_lag_seconds", "Lag of the event loop, measured ten times a second.", counters.lag)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
-from namesrv.context import Namesrv
+from namesrv.context import Namesrv, Spawn
 from namesrv.histogram import Histogram
 from namesrv.net.listener import RemotingServer
 from namesrv_runtime.log import event
@@ -30,7 +30,7 @@ class HttpAddresses(NamedTuple):
 
 
 @asynccontextmanager
-async def http_ports(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[HttpAddresses]:
+async def http_ports(namesrv: Namesrv, server: RemotingServer, spawn: Spawn) -> AsyncIterator[HttpAddresses]:
     """Serve the HTTP ports that are enabled, and measure the loop's lag; yields their addresses. Raises OSError."""
     settings = namesrv.settings.current
     missing = [name for name in _PACKAGES if find_spec(name) is None]
@@ -56,7 +56,7 @@ async def http_ports(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[
         discovery = Discovery(namesrv)
         pages = await listen(pages_listener(namesrv, server, discovery), settings.http_address)
         name_servers = await listen(name_servers_listener(namesrv, discovery), settings.name_servers_address)
-        lag = namesrv.spawn(measure_lag(namesrv.counters.lag))
+        lag = spawn(measure_lag(namesrv.counters.lag))
         stack.callback(lag.cancel)
         yield HttpAddresses(pages, name_servers)
 

@@ -135,8 +135,8 @@ class AdminProcessor:
     async def update_config(self, request: Request) -> Reply:
         """Handle UPDATE_NAMESRV_CONFIG (318)."""
         changed = apply_update(self._namesrv, request.command.body)
-        if self._namesrv.audit is not None:
-            self._namesrv.audit.settings_changed(*changed)
+        if self._namesrv.access.audit is not None:
+            self._namesrv.access.audit.settings_changed(*changed)
         return SUCCESS
 
     async def get_config(self, request: Request) -> Reply:

@@ -111,9 +111,9 @@ class BrokerProcessor:
         if not namesrv.settings.live.return_order_topic_config_to_broker:
             return None
         order = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-        if order is None or namesrv.guard is None:
+        if order is None or namesrv.access.guard is None:
             return order
-        readable = frozenset(await namesrv.guard.readable_topics(request, [*order]))
+        readable = frozenset(await namesrv.access.guard.readable_topics(request, [*order]))
         return {topic: value for topic, value in order.items() if topic in readable}
 
     def _check_expiry(self, millis: int | None) -> None:
@@ -139,8 +139,8 @@ class BrokerProcessor:
             body = await run_in_steps(steps)
             if request.check_topics is not None:
                 await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
-            if self._namesrv.guard is not None:
-                self._namesrv.guard.check_advertised(request, body.advertised.addresses)
+            if self._namesrv.access.guard is not None:
+                self._namesrv.access.guard.check_advertised(request, body.advertised.addresses)
             result = await self._manager.register(self._registration(request, header, body, digest))
             await run_in_steps(emptied(body.topic_configs))
         return result

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,7 +69,7 @@ class ClientProcessor:
         """Handle PULL_ROUTES (20001): changed routes of the requested topics; `wait_ms` waits for a change."""
         self._check_ready()
         namesrv = self._namesrv
-        rules = self._rules(request)
+        rules = namesrv.access.rules_of(request)
         with self._decoding(request):
             pull = await run_in_steps(pull_in_steps(request.command.body))
             if request.check_topics is not None:
@@ -117,7 +116,7 @@ class ClientProcessor:
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
         # The watch keeps the decoded pull only; `_decoding` releases the memory of the body.
         watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, revision)
-        seconds = min(pull.wait_ms / 1000, self._seconds_left(request), connection.seconds_left)
+        seconds = min(pull.wait_ms / 1000, namesrv.access.seconds_left(request), connection.seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
         namesrv.watchers.add(watch)
         connection.hold(watch)
@@ -134,7 +133,7 @@ class ClientProcessor:
     def end_watch(self, watch: "RouteWatch", shared: SharedResponses) -> None:
         """Respond to a watch that has left the table, since a topic has changed or all watches end."""
         namesrv, request = self._namesrv, watch.request
-        if not watch.opaque or (namesrv.guard is not None and watch.rules != self._rules(request)):
+        if not watch.opaque or (namesrv.access.guard is not None and watch.rules != namesrv.access.rules_of(request)):
             self._end_in_task(watch)
             return
         key = watch.routes, namesrv.views.routes_of(request.connection, request.account)
@@ -169,7 +168,7 @@ class ClientProcessor:
 
     async def _after(self, watch: "RouteWatch") -> Reply:
         """The reply to a watch that ends in a task of its own."""
-        if watch.rules != self._rules(watch.request):
+        if watch.rules != self._namesrv.access.rules_of(watch.request):
             # The access rules changed during the wait: the response has no routes, and the access guard judges the
             # client's next request by the new rules.
             return Reply(self._encoded(watch.revision, {}, is_full=False, zone=""))
@@ -229,19 +228,6 @@ class ClientProcessor:
             topics += changed
         return topics
 
-    def _rules(self, request: Request) -> tuple[int, bool]:
-        """Return a value that changes when the access file changes or the account of the request expires."""
-        guard = self._namesrv.guard
-        return (0 if guard is None else guard.changes), self._seconds_left(request) <= 0
-
-    def _seconds_left(self, request: Request) -> float:
-        """Return the seconds until the account of the request expires; infinite without access rules or an end date."""
-        guard = self._namesrv.guard
-        account = None if guard is None or not guard.enforces else guard.file.accounts.get(request.account)
-        if account is None or account.expires is None:
-            return math.inf
-        return max(0.0, account.expires.timestamp() - self._namesrv.clock.wall())
-
     def _check_ready(self) -> None:
         if not self._namesrv.boot.is_ready():
             raise NotReadyError
@@ -255,7 +241,7 @@ class RouteWatch:
     # the pull as it was received, but without its body
     request: Request
     pull: Pull
-    # value of `ClientProcessor._rules`, and revision of the routes, when the watch began
+    # value of `AccessControl.rules_of`, and revision of the routes, when the watch began
     rules: tuple[int, bool]
     revision: int
     # monotonic time at which the watch began

@@ -157,7 +157,7 @@ class ExtensionProcessor:
         return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(only))))
 
     def _reserved(self, only: ListBrokersRequest) -> list[Reservation]:
-        guard, now = self._namesrv.guard, self._namesrv.clock.monotonic()
+        guard, now = self._namesrv.access.guard, self._namesrv.clock.monotonic()
         return [
             Reservation(
                 kind=place.kind,
@@ -172,11 +172,11 @@ class ExtensionProcessor:
 
     async def who_am_i(self, request: Request) -> Reply:
         """Handle WHO_AM_I (20006)."""
-        guard, connection = self._namesrv.guard, request.connection
+        guard, connection = self._namesrv.access.guard, request.connection
         account = None if guard is None else guard.file.accounts.get(request.account)
         identity = WhoAmI(
             peer=connection.peer.address,
-            access="open" if guard is None else "enforce" if guard.enforces else "observe",
+            access=self._namesrv.access.mode,
             account=None if account is None else account.name,
             by=None if account is None else _recognised_by(request, account),
             certificate_names=list(connection.certificate_names),

@@ -17,6 +17,7 @@ from typing import Final
 
 from namesrv import version
 from namesrv.access.audit import AuditLog
+from namesrv.access.control import AccessControl
 from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
 from namesrv.certificates import Certificates
@@ -228,8 +229,9 @@ class NamesrvController:
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         self.namesrv = namesrv = self._build(tasks.create_task)
-        housekeeping = Housekeeping(namesrv)
-        self.server = self._build_server(namesrv, housekeeping, tasks)
+        scheduler = FairScheduler()
+        housekeeping = Housekeeping(namesrv, scheduler, self._service_manager, tasks.create_task)
+        self.server = self._build_server(housekeeping, scheduler, tasks)
         snapshotter = Snapshotter(namesrv, self._settings.data_dir / "snapshot.json")
         async with AsyncExitStack() as stack:
             await self._start(housekeeping, snapshotter, stack)
@@ -263,18 +265,15 @@ class NamesrvController:
         live, limits = LiveSettings.of(settings), self._limits
         kv_path = data_dir / "kvConfig.json"
         boot_id = secrets.token_hex(8)
-        audit = None
-        if settings.audit_log_path is not None:
-            audit = AuditLog(settings, limits.audit_retention, boot_id, clock)
-        on_refused = None if audit is None else audit.refused_request
-        limiter = RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused)
+        tables, counters = RouteTables(), Counters()
+        access = self._access_control(tables, boot_id)
+        audit, guard = access.audit, access.guard
         with _needed(f"KV configuration {kv_path}"):
             kv = KVConfig.load(kv_path, limits.kv, *([] if audit is None else [audit.kv_changed]))
         with _needed("TLS"):
             certificates = Certificates(settings, clock)
         snapshot_path = data_dir / "snapshot.json"
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
-        tables, counters = RouteTables(), Counters()
         liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
         # The removal of a write permission ends when its broker does not come back within its expiry.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
@@ -289,7 +288,6 @@ class NamesrvController:
         log = None
         if settings.heartbeat_log_path is not None:
             log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
-        guard = self._guard(tables, audit)
         zones = read_zone_fallback(settings.zone_fallback)
         inputs = RouteInputs(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), zones)
         encoded_routes = EncodedRoutes(inputs, boot_id)
@@ -342,9 +340,8 @@ class NamesrvController:
                 log=log,
             ),
             views=views,
-            guard=guard,
+            access=access,
             connections=connections,
-            scheduler=FairScheduler(),
             budget=MemoryBudget(
                 settings.max_memory_bytes,
                 tables.estimated_bytes,
@@ -357,34 +354,32 @@ class NamesrvController:
             lost_routes=lost_routes,
             counters=counters,
             heartbeat_log=log,
-            audit=audit,
-            limiter=limiter,
-            service_manager=self._service_manager,
-            spawn=spawn,
         )
 
-    def _guard(self, tables: RouteTables, audit: AuditLog | None) -> AccessGuard | None:
-        if self._access is None:
-            return None
-        return AccessGuard(
-            self._access,
-            enforces=self._settings.access_mode == "enforce",
-            clock=self._clock,
-            tables=tables,
-            on_refused=None if audit is None else audit.refused_request,
-        )
+    def _access_control(self, tables: RouteTables, boot_id: str) -> AccessControl:
+        settings, limits, clock = self._settings, self._limits, self._clock
+        audit = guard = None
+        if settings.audit_log_path is not None:
+            audit = AuditLog(settings, limits.audit_retention, boot_id, clock)
+        on_refused = None if audit is None else audit.refused_request
+        if self._access is not None:
+            enforces = settings.access_mode == "enforce"
+            guard = AccessGuard(self._access, enforces=enforces, clock=clock, tables=tables, on_refused=on_refused)
+        return AccessControl(guard, RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused), audit)
 
-    def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
-        answered, settings = namesrv.counters.request_answered, namesrv.settings
+    def _build_server(
+        self, housekeeping: Housekeeping, scheduler: FairScheduler, tasks: asyncio.TaskGroup
+    ) -> RemotingServer:
+        namesrv, settings = self.namesrv, self.namesrv.settings
+        answered = namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
-        if namesrv.audit is not None:
-            handlers = {code: namesrv.audit.watching(handler) for code, handler in handlers.items()}
+        access = namesrv.access
         dispatcher = Dispatcher(
-            handlers,
+            access.audited(handlers),
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot.id},
-            guard=namesrv.limiter.admitting(namesrv.guard),
-            is_admitted=admit_all if namesrv.guard is None else namesrv.guard.is_admitted,
+            guard=access.limiter.admitting(access.guard),
+            is_admitted=admit_all if access.guard is None else access.guard.is_admitted,
             on_unread=partial(note_unread, namesrv.manager),
             max_frame_bytes=lambda: settings.current.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
@@ -397,24 +392,24 @@ class NamesrvController:
             slots=ConnectionSlots(settings.limits.server, namesrv.budget, namesrv.connections),
             tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
-            read_shares=ReadShares(namesrv.limiter.count),
-            scheduler=namesrv.scheduler,
+            read_shares=ReadShares(access.limiter.count),
+            scheduler=scheduler,
         )
 
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:
         namesrv, settings = self.namesrv, self._settings
-        spawn = namesrv.spawn
+        spawn = self.server.tasks.create_task
         wanted = " and ".join(filter(None, (settings.http_listen, settings.name_servers_listen)))
         hint = "(--http-listen and --name-servers-listen take another ADDRESS:PORT, and an empty value none)"
         with _needed(f"cannot listen on {wanted} for HTTP", hint):
-            ports = await stack.enter_async_context(http_ports(namesrv, self.server))
+            ports = await stack.enter_async_context(http_ports(namesrv, self.server, spawn))
         self.http_addresses, self.name_servers_addresses = ports
         further = settings.further_listeners
         numbers = ", ".join(map(str, (settings.listen_port, *further.values())))
         with _needed(f"cannot listen on {settings.listen_host}:{numbers}"):
             self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
         namesrv.boot.addresses.extend(self.addresses)
-        for line_log in (namesrv.audit, namesrv.heartbeat_log):
+        for line_log in (namesrv.access.audit, namesrv.heartbeat_log):
             if line_log is not None:
                 line_log.start()
                 spawn(line_log.run())
@@ -441,9 +436,9 @@ class NamesrvController:
         reason = namesrv.boot.readiness_text()
         if not namesrv.fast_path.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)
-        namesrv.service_manager.ready(reason)
+        self._service_manager.ready(reason)
         if self._read_again is not None:
-            spawn(Reloader(namesrv, self._read_again).run(self._reload_requested))
+            spawn(Reloader(namesrv, self._read_again).run(self._reload_requested, self._service_manager))
         self.listening.set()
 
     # -- leaving ------------------------------------------------------------------------------------------------------
@@ -456,7 +451,7 @@ class NamesrvController:
         namesrv, server = self.namesrv, self.server
         namesrv.boot.is_draining = True
         drain_seconds = namesrv.settings.current.drain_seconds
-        namesrv.service_manager.stopping("draining", self._leave_seconds)
+        self._service_manager.stopping("draining", self._leave_seconds)
         server.stop_accepting()
         # The snapshot is saved before connections are closed: its brokers are expected at the next start.
         try:
@@ -474,7 +469,8 @@ class NamesrvController:
         await server.close_connections(connections, drain_seconds)
         await server.drain(_FINISH_SECONDS)
         server.abort_all()
-        await asyncio.gather(*(each.close() for each in (namesrv.audit, namesrv.heartbeat_log) if each is not None))
+        logs = (namesrv.access.audit, namesrv.heartbeat_log)
+        await asyncio.gather(*(each.close() for each in logs if each is not None))
 
 
 @contextmanager

@@ -7,9 +7,11 @@ import asyncio
 import logging
 from typing import Final
 
-from namesrv.context import Namesrv
+from namesrv.context import Namesrv, Spawn
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import FairScheduler
 from namesrv.routeinfo.liveness import stopped_seconds
+from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
@@ -42,11 +44,16 @@ _EXPECTED: Final = frozenset({"idle", "silent"})
 class Housekeeping:
     """The periodic work of one NameServer, and the listener of its connections."""
 
-    def __init__(self, namesrv: Namesrv) -> None:
+    def __init__(
+        self, namesrv: Namesrv, scheduler: FairScheduler, service_manager: ServiceManager, spawn: Spawn
+    ) -> None:
         self._namesrv = namesrv
+        # Fair scheduling of requests, and of brokers whose connection has closed.
+        self._scheduler = scheduler
+        self._service_manager = service_manager
+        self._spawn = spawn
         interval = namesrv.settings.current.scan_interval_seconds
-        self._ticks_per_scan = max(1, round(interval / _LONGEST_TICK_SECONDS))
-        self._tick_seconds = interval / self._ticks_per_scan
+        self._tick_seconds = interval / max(1, round(interval / _LONGEST_TICK_SECONDS))
         self._next_scan = namesrv.clock.monotonic() + interval
         self._last_tick = namesrv.clock.monotonic()
         # Time from which closed connections count again after a stop of this process.
@@ -74,15 +81,15 @@ class Housekeeping:
             seconds, stopped = round(lateness_seconds, 3), round(granted, 3)
             event(logger, logging.WARNING, "event_loop_lagged", seconds=seconds, stopped=stopped)
         namesrv.counters.last_tick = namesrv.clock.monotonic()
-        namesrv.service_manager.alive()
+        self._service_manager.alive()
         self.check_readiness()
         if self._unlogged_refusals:
             event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
         self._logged_refusals = self._unlogged_refusals = 0
         self._look_for_stuck_writes()
         self._look_for_late_handshakes()
-        if namesrv.audit is not None:
-            namesrv.audit.tick()
+        if namesrv.access.audit is not None:
+            namesrv.access.audit.tick()
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
@@ -129,8 +136,8 @@ class Housekeeping:
             await asyncio.sleep(0)
         # Some requests wait for fair scheduling to begin, and then need iterations until they are handled.
         for _ in range(2):
-            if self._namesrv.scheduler:
-                await self._namesrv.scheduler.begin()
+            if self._scheduler:
+                await self._scheduler.begin()
                 for _ in range(_CARRYING_OUT_PASSES):
                     await asyncio.sleep(0)
 
@@ -142,7 +149,7 @@ class Housekeeping:
         namesrv.fast_path.start_to_answer()
         namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(namesrv.boot.readiness.missing))
         reason = namesrv.boot.readiness_text()
-        namesrv.service_manager.status(reason)
+        self._service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)
         if namesrv.is_ready_without_brokers():
             # Clients get no routes now.
@@ -170,7 +177,7 @@ class Housekeeping:
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.gone(connection)
         if namesrv.settings.current.evict_on_disconnect and not namesrv.boot.is_draining:
-            namesrv.spawn(self._leave(connection.id))
+            self._spawn(self._leave(connection.id))
         else:
             namesrv.manager.leave_connection(connection.id)
 
@@ -187,7 +194,7 @@ class Housekeeping:
         manager.leave_connection(connection_id)
         while connection_id in manager.tables.connections.brokers_on:
             await self._drain_sockets()
-            await self._namesrv.scheduler.begin()
+            await self._scheduler.begin()
             early = self._closes_count_at - clock.monotonic()
             if early <= 0:
                 await manager.connection_closed(connection_id)
@@ -200,8 +207,8 @@ class Housekeeping:
         if error.reason in _EXPECTED:
             event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer.address, reason=error.reason)
             return
-        if self._namesrv.audit is not None:
-            self._namesrv.audit.refused_connection(connection, error)
+        if self._namesrv.access.audit is not None:
+            self._namesrv.access.audit.refused_connection(connection, error)
         if self._logged_refusals >= _REFUSALS_PER_TICK:
             self._unlogged_refusals += 1
             return

@@ -21,6 +21,7 @@ from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.running import LIVE
 from namesrv.settings.sources import Loaded, SettingsError
+from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.tls import TlsError
@@ -42,17 +43,16 @@ class Reloader:
     namesrv: Namesrv
     read: Callable[[], Loaded]
 
-    async def run(self, requested: asyncio.Event) -> None:
+    async def run(self, requested: asyncio.Event, service_manager: ServiceManager) -> None:
         """Reload on each request, until cancelled; requests that come before a reload begins share it."""
         while True:
             await requested.wait()
             requested.clear()
-            namesrv = self.namesrv
-            namesrv.service_manager.reloading()
+            service_manager.reloading()
             try:
                 await self.reload()
             finally:
-                namesrv.service_manager.ready(namesrv.boot.readiness_text())
+                service_manager.ready(self.namesrv.boot.readiness_text())
 
     async def reload(self) -> None:
         """Read the settings and apply the changes, or log their errors."""
@@ -88,9 +88,9 @@ class Reloader:
         self.namesrv.settings.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}
         was_open = self.namesrv.is_open_to_everybody()
         apply(self.namesrv, changed)
-        if self.namesrv.audit is not None:
+        if self.namesrv.access.audit is not None:
             lines = (SettingChanged(name, running[name], value) for name, value in changed.items())
-            self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
+            self.namesrv.access.audit.settings_changed(*lines, cause="SIGHUP")
         await self._follow_access_file(loaded)
         self._follow_address_views(loaded)
         self.namesrv.certificates.use(self.namesrv.settings.current, certificate)
@@ -101,7 +101,7 @@ class Reloader:
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
     async def _follow_access_file(self, loaded: Loaded) -> None:
-        namesrv, guard = self.namesrv, self.namesrv.guard
+        namesrv, guard = self.namesrv, self.namesrv.access.guard
         if guard is None:
             return
         file, enforces = guard.file, namesrv.settings.current.access_mode == "enforce"
@@ -110,8 +110,8 @@ class Reloader:
             file = loaded.access
         if file != guard.file:
             event(logger, logging.WARNING, "access_file_changed", accounts=len(file.accounts))
-            if namesrv.audit is not None:
-                namesrv.audit.access_file_changed(guard.file, file)
+            if namesrv.access.audit is not None:
+                namesrv.access.audit.access_file_changed(guard.file, file)
         elif enforces is guard.enforces:
             return
         guard.follow(file, enforces=enforces)
@@ -120,8 +120,8 @@ class Reloader:
         if enforces:
             tables, connections = namesrv.manager.tables, namesrv.connections
             revoked = await revoke_registrations(file, tables, connections, namesrv.clock.wall())
-            if revoked and namesrv.audit is not None:
-                namesrv.audit.registrations_revoked(revoked)
+            if revoked and namesrv.access.audit is not None:
+                namesrv.access.audit.registrations_revoked(revoked)
 
     def _follow_address_views(self, loaded: Loaded) -> None:
         views, file = self.namesrv.views, loaded.address_views or AddressViews()

@@ -126,7 +126,7 @@ async def test_lines_of_registrations_do_not_displace_other_lines(server: InProc
     """Lines of registrations fill half of the audit log at most; refusals and operators' changes stay."""
     assert (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code == 0
     assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
-    audit = server.namesrv.audit
+    audit = server.namesrv.access.audit
     assert audit is not None
     for number in range(120):
         # random names, which hardly compress
@@ -151,7 +151,7 @@ async def test_queue_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
     stuck.write_bytes(b"")
     limits = replace(Limits.of(Settings()), kv=KVLimits(max_value_bytes=32_768))
     async with namesrv_in_process(tmp_path / "data", audit_log_dir=str(stuck), limits=limits) as server:
-        peer, audit = await server.connect(), server.namesrv.audit
+        peer, audit = await server.connect(), server.namesrv.access.audit
         assert audit is not None
         long_named, body = Broker(LONG, addr="10.0.0.9:1").ext, native_registration("T", "U")
         for code, header, sent in [
@@ -178,7 +178,7 @@ async def test_queue_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
 
 async def test_later_change_of_a_request_task_has_a_line_of_its_own(server: InProcess, peer: NamesrvPeer) -> None:
     """A task inherits the request's context; a change that it makes after the response is not booked on the request."""
-    audit, is_answered = server.namesrv.audit, asyncio.Event()
+    audit, is_answered = server.namesrv.access.audit, asyncio.Event()
     assert audit is not None
     tasks: list[asyncio.Task[None]] = []
 

@@ -104,7 +104,7 @@ async def test_refusals_and_connections_name_the_account(server: InProcess, capl
     """A refusal is logged with account and reason and counted by class; the list of connections shows the account."""
     peer = await server.connect()
     await ask(peer, 206, key=KEY)
-    guard = server.namesrv.guard
+    guard = server.namesrv.access.guard
     assert guard is not None
 
     [event] = logged(caplog, "access_refused")
@@ -134,7 +134,7 @@ async def test_log_lines_of_refusals_are_limited(server: InProcess, caplog: pyte
 async def test_observe_mode_refuses_nothing(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """The server obeys requests against the rules, forged signatures included, and logs and counts them as observed."""
     peer = await server.connect()
-    guard = server.namesrv.guard
+    guard = server.namesrv.access.guard
     assert guard is not None
 
     assert (await ask(peer, 103, BROKER.ext, registration("T", "U")))[0] == 0
@@ -168,7 +168,7 @@ async def test_observed_registration_counts_one_refusal(server: InProcess, acces
 
     assert (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0] == 0
     assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T", "U", "team-x"}
-    guard = server.namesrv.guard
+    guard = server.namesrv.access.guard
     assert guard is not None
     assert guard.refusals == {("broker-control", "not_granted", "observed"): 1}
 
@@ -191,7 +191,7 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
     # the same when the whole frame arrives at once
     peer.send(frame + behind)
     assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
-    assert server.namesrv.guard.refusals == {("broker-control", "not_granted", "refused"): 2}  # type: ignore[union-attr]
+    assert server.namesrv.access.guard.refusals == {("broker-control", "not_granted", "refused"): 2}  # type: ignore[union-attr]
 
     for key in (KEY, Key("stranger", "wrong-secret")):
         peer.send((signed := key.request_frame(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
@@ -214,7 +214,7 @@ async def test_signed_frame_beyond_the_memory_limit_gets_busy(server: InProcess)
         assert (await sender.receive()).code == 2
         await server.clock.advance(20)
         assert (0 if is_alive else 17) == (await (await server.connect()).call(105, {"topic": "T"})).code
-    assert not server.namesrv.guard.refusals  # type: ignore[union-attr]
+    assert not server.namesrv.access.guard.refusals  # type: ignore[union-attr]
 
 
 @pytest.mark.settings(max_connections=10, share_per_ip_percent=100)
@@ -458,7 +458,7 @@ async def test_request_delayed_by_a_quota_is_checked_against_the_new_file(
     server: InProcess, access: Path, code: int, key: Key | None, rank: Rank, text: str, *, refused: bool
 ) -> None:
     """A delayed request is refused if a reload removed its account; otherwise its one-time signature still counts."""
-    peer, limiter = await server.connect(), server.namesrv.limiter
+    peer, limiter = await server.connect(), server.namesrv.access.limiter
     assert limiter is not None
     while limiter.draw("127.0.0.1", rank)[0] == 0:
         pass

@@ -89,7 +89,7 @@ async def test_refused_client_raises_the_remark(
 @pytest.mark.parametrize("watch", [False, True])
 async def test_client_keeps_the_route_of_a_revoked_topic(guarded: InProcess, watch: bool) -> None:
     """A client that loses access to a topic keeps its cached route, follows other topics and polls no faster."""
-    clock, where, guard = guarded.clock, guarded.where, guarded.namesrv.guard
+    clock, where, guard = guarded.clock, guarded.where, guarded.namesrv.access.guard
     assert guard is not None
     async with (
         running(clock, where, **BROKER) as agent,

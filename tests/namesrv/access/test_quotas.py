@@ -54,13 +54,13 @@ async def test_requests_beyond_the_quota_are_delayed_then_refused(
     assert (await slow.response_to(slow_opaque)).code == 0
     await server.clock.advance(0.5)
     assert (await slower.response_to(slower_opaque)).code == 0
-    assert server.namesrv.limiter is not None
+    assert server.namesrv.access.limiter is not None
     ip = "requests_per_ip"
     assert {
         ("route-read", ip, "delayed"): 2,
         ("route-read", ip, "refused"): 1,
         ("admin-read", ip, "refused"): 1,
-    } == server.namesrv.limiter.exceeded
+    } == server.namesrv.access.limiter.exceeded
     await server.stop()
     refusals = of(read_log(server.data_dir / "audit"), "refusal")
     assert [
@@ -81,7 +81,7 @@ async def test_refused_requests_do_not_use_up_the_brokers_quota(tmp_path: Path) 
         peer = await server.connect()
         strangers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(20)]
         forged = {**FIRST.ext, "AccessKey": "us", "Signature": "d3Jvbmc="}
-        guard = server.namesrv.guard
+        guard = server.namesrv.access.guard
         assert guard is not None
         assert {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[:5]} == {NO_PERMISSION}
         assert {(await stranger.call(904, forged)).code for stranger in strangers[5:10]} == {NO_PERMISSION}
@@ -168,7 +168,7 @@ async def test_observed_quotas_refuse_nothing(server: InProcess, peer: NamesrvPe
     """Requests beyond an observed quota are counted in the metric; one in 65 is in the audit trail."""
     await peer.register(Broker())
     assert [(await peer.call(PULL, ORDERS)).code for _ in range(200)] == [0] * 200
-    counts = server.namesrv.limiter.exceeded
+    counts = server.namesrv.access.limiter.exceeded
     assert counts == {("route-read", "requests_per_ip", "observed"): 129}
     await server.stop()
     [line] = of(read_log(server.data_dir / "audit"), "refusal")

@@ -109,7 +109,7 @@ async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path
         await register(owner, BILLING, BILLING_1)
         await leave(server, owner)
         assert (await register(other, ORDERS, taken)).code == NO_PERMISSION
-        guard = server.namesrv.guard
+        guard = server.namesrv.access.guard
         assert guard is not None
 
         guard.follow(parse_access_file(accounts(orders='brokers = ["orders-*"]')), enforces=True)

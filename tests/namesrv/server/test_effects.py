@@ -167,7 +167,7 @@ async def test_new_effect_reaches_every_observer(
     await peer.register(BROKER)
     namesrv = server.namesrv
     assert namesrv.heartbeat_log is not None
-    assert namesrv.audit is not None
+    assert namesrv.access.audit is not None
     sink = EffectSink(
         clock=server.clock,
         tables=namesrv.manager.tables,
@@ -176,8 +176,8 @@ async def test_new_effect_reaches_every_observer(
         readiness=namesrv.boot.readiness,
         watchers=namesrv.watchers,
         events=namesrv.events,
-        spawn=namesrv.spawn,
-        observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.audit],
+        spawn=server.controller.server.tasks.create_task,
+        observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.access.audit],
     )
     ((key, live),) = namesrv.manager.tables.broker_live_table.items()
     logged_by(caplog, SINK)

@@ -12,6 +12,7 @@ import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.server.housekeeping import RECONNECTION_SECONDS, Housekeeping
+from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
@@ -27,6 +28,12 @@ def alive(server: InProcess) -> list[str]:
     """Names of the live brokers."""
     assert violations(server.namesrv.manager.tables) == []
     return sorted(live.broker_name for live in server.namesrv.manager.tables.broker_live_table.values())
+
+
+def housekeeping_of(server: InProcess) -> Housekeeping:
+    """Further housekeeping of the server, for ticks without a pause."""
+    remoting = server.controller.server
+    return Housekeeping(server.namesrv, remoting.scheduler, ServiceManager(), remoting.tasks.create_task)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +117,7 @@ async def test_busy_server_evicts_dead_brokers_in_time(server: InProcess) -> Non
 @pytest.mark.settings(evict_on_disconnect=False)
 async def test_received_heartbeat_is_read_before_the_scan(server: InProcess, *, is_new_connection: bool) -> None:
     """A scan first reads heartbeats that wait in sockets, also of a connection that is not accepted yet."""
-    housekeeping = Housekeeping(server.namesrv)
+    housekeeping = housekeeping_of(server)
     with socket.create_connection(server.address) as own:
         await until(lambda: server.namesrv.connections)
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
@@ -133,7 +140,7 @@ async def test_busy_server_reads_new_connections_before_the_scan(
     server: InProcess, peer: NamesrvPeer, code: int
 ) -> None:
     """A scan first reads new connections, although each iteration of the loop takes a second."""
-    housekeeping = Housekeeping(server.namesrv)
+    housekeeping = housekeeping_of(server)
     await peer.register(A)
     server.clock.work(130.1)
 
@@ -211,7 +218,7 @@ async def test_queued_registration_precedes_a_later_disconnect(server: InProcess
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
         await until(lambda: len(server.namesrv.connections) == 2 and server.namesrv.manager.tables.broker_live_table)
 
-        crowd = [asyncio.create_task(server.namesrv.scheduler.begin()) for _ in range(1000)]
+        crowd = [asyncio.create_task(server.controller.server.scheduler.begin()) for _ in range(1000)]
         await asyncio.sleep(0)
         newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
         own.close()

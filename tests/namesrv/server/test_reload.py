@@ -12,6 +12,7 @@ import pytest
 from namesrv.server.reload import apply
 from namesrv.settings.model import Settings
 from namesrv.settings.running import LiveSettings
+from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged, logged_by
@@ -73,11 +74,11 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
 
         assert namesrv.heartbeat_log is not None
         enforced = {"server": remoting.limits, "tables": namesrv.manager.rules.limits}
-        assert namesrv.audit is not None
-        assert namesrv.limiter is not None
-        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.logs[1].retention}
+        assert namesrv.access.audit is not None
+        assert namesrv.access.limiter is not None
+        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.access.audit.logs[1].retention}
         rules = namesrv.manager.rules
-        enforced |= {"requests": namesrv.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
+        enforced |= {"requests": namesrv.access.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
         for _, value, owner, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[owner], limit), limit
         assert remoting.dispatcher.max_frame_bytes() == 65536
@@ -145,7 +146,7 @@ async def test_requests_during_a_reload_start_one_more(
     caplog.set_level(logging.INFO)
     file.path.write_text("max_connections = 7\n")
     requested = asyncio.Event()
-    reloading = asyncio.ensure_future(file.reloader.run(requested))
+    reloading = asyncio.ensure_future(file.reloader.run(requested, ServiceManager()))
     for _ in range(5):
         requested.set()
     await until(lambda: server.namesrv.settings.current.max_connections == 7)
