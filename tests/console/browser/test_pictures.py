@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 DESK, PHONE = (1440, 900), (420, 900)
 _SCALE: Final = 0.7
 # A page of docs with a dozen pictures must load over a slow connection.
-_MAX_BYTES: Final = 100_000
+_MAX_BYTES: Final = 130_000
 TOPICS: Final = ("orders", "payments", "refunds", "invoices", "%RETRY%billing", "%DLQ%billing")
 ADDRESSES: Final = addresses("cluster=shop&name=broker-a")
 
