@@ -1,6 +1,9 @@
 """Flags and settings of compose.yml are valid."""
 
+import os
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,10 @@ ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+# As with HOST_ADDRESS=192.0.2.1.
+REACH: dict[str, dict[str, Any]] = yaml.safe_load(
+    (DOCKER / "compose.reach.yml").read_text(encoding="utf-8").replace("${HOST_ADDRESS:-127.0.0.1}", "192.0.2.1")
+)["services"]
 NAMESERVERS = ("namesrv-1", "namesrv-2", "namesrv-3")
 BROKERS = ("broker-a", "broker-a-slave", "broker-b", "broker-b-slave")
 
@@ -35,21 +42,32 @@ def test_nameserver_settings_are_valid(name: str) -> None:
 
 def test_brokers_are_published_where_the_outside_view_shows_them() -> None:
     """Each broker has its own port of the host; the NameServers' published port is that of the view's listener."""
-    text = (DOCKER / "compose.reach.yml").read_text(encoding="utf-8").replace("${HOST_ADDRESS:-127.0.0.1}", "192.0.2.1")
-    reach = yaml.safe_load(text)
-    (view,) = parse_address_views(reach["configs"]["views"]["content"]).views
-
-    for name in BROKERS:
-        command = dict(pairwise(SERVICES[name]["command"]))
-        broker = BrokerIdentity(command["--cluster"], command["--name"], int(command["--id"]))
-        registered = f"{command['--advertise']}:{command['--port']}"
-        assert [f"{view.address(broker, registered, {})}:{command['--port']}"] == reach["services"][name]["ports"]
     for name in NAMESERVERS:
-        environ = reach["services"][name]["environment"]
+        environ = REACH[name]["environment"]
+        (view,) = parse_address_views(environ["VIEWS"]).views
         settings = Settings(data_dir=Path(), listeners=environ["NAMESRV_LISTENERS"])
         assert view.is_for(Viewer("192.0.2.9", listener=next(iter(settings.further_listeners))))
-        (published,) = reach["services"][name]["ports"]
+        (published,) = REACH[name]["ports"]
         assert published.endswith(f":{settings.further_listeners['outside']}")
+        for broker_name in BROKERS:
+            command = dict(pairwise(SERVICES[broker_name]["command"]))
+            broker = BrokerIdentity(command["--cluster"], command["--name"], int(command["--id"]))
+            registered = f"{command['--advertise']}:{command['--port']}"
+            assert [f"{view.address(broker, registered, {})}:{command['--port']}"] == REACH[broker_name]["ports"]
+
+
+@pytest.mark.parametrize("name", NAMESERVERS)
+def test_nameserver_starts_with_the_views_that_it_writes(name: str, tmp_path: Path) -> None:
+    """Compose refuses a config with variables for a read-only service; the entrypoint writes the file instead."""
+    assert (SERVICES[name]["read_only"], "configs" in REACH[name]) == (True, False)
+    environ, written = REACH[name]["environment"], tmp_path / "views.toml"
+    shell, option, script = REACH[name]["entrypoint"]
+    script = script.replace(environ["NAMESRV_ADDRESS_VIEWS"], str(written))
+    known = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "NAMESRV_ADDRESS_VIEWS": str(written)}
+
+    subprocess.run((shell, option, f"{script} --check-config"), env={**environ, **known}, cwd=tmp_path, check=True)
+
+    assert written.read_text(encoding="utf-8").strip() == environ["VIEWS"].strip()
 
 
 @pytest.mark.parametrize("name", BROKERS)
