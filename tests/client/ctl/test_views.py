@@ -1,6 +1,7 @@
 """The `views` commands: check an address views file, and show the addresses that a peer gets."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,23 @@ async def test_explain_shows_advertised_addresses(tmp_path: Path, file: str) -> 
         "namesrvctl: no view partner in the file: addresses that broker-a advertised for it are not used\n"
     )
     assert listed.cells[1][3:5] == ["10.0.0.2:10911", "outside=203.0.113.7:30911 partner=h:1"]
+
+
+async def test_a_topic_is_explained_through_a_view(tmp_path: Path) -> None:
+    """Brokers with the addresses of a view are alive, as is a slave that stands in the route as acting master."""
+    views = tmp_path / "views.toml"
+    views.write_text('[[views]]\nname = "all"\nbrokers = [{shown = "{host}:{port+20000}"}]', encoding="utf-8")
+    settings: dict[str, Any] = {"address_views": str(views), "support_acting_master": True}
+    async with one_server(tmp_path / "server", **settings) as (server, address):
+        peer = await server.connect()
+        await peer.register(MASTER, enableActingMaster="true")
+        await peer.register(SLAVE, enableActingMaster="true")
+        both = await ctl("-s", address, "explain", "T")
+        await peer.call(104, MASTER.ext)
+        acting = await ctl("-s", address, "explain", "T")
+
+    assert [row[1:4] for row in both.cells[1:]] == [
+        ["0", "10.0.0.1:30911", "fine"],
+        ["1", "10.0.0.2:30911", "fine"],
+    ]
+    assert [row[1:4] for row in acting.cells[1:]] == [["0", "10.0.0.2:30911", "fine"]]

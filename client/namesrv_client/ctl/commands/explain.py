@@ -1,6 +1,6 @@
 """`explain`: every broker of a topic's route on each server, when it was last seen and when it expires."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Responses, Servers
 from namesrv_client.health import Gone, GroupKey, Problem, Server, liveness, problems, weighed, write_shares
 from namesrv_remoting.bodies.extensions import LiveBroker
-from namesrv_remoting.bodies.route import QueueData, TopicRouteData
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.errors import SystemError_
 
@@ -167,7 +167,9 @@ async def _explained(server: NameServer, topic: str) -> Explained:
         return Explained(None, (), why=await server.why_no_route(topic))
     brokers = await server.brokers()
     knows = info is not None
-    live = {(one.cluster, one.broker_addr): one for one in brokers} if knows else {}
+    live: dict[GroupKey, dict[int, LiveBroker]] = {}
+    for one in brokers if knows else ():
+        live.setdefault((one.cluster, one.broker_name), {})[one.broker_id] = one
     instances = []
     for group, queues in joined(route):
         if group is None or not group.broker_addrs:
@@ -176,13 +178,21 @@ async def _explained(server: NameServer, topic: str) -> Explained:
         if MASTER_ID not in group.broker_addrs:
             instances.append(Instance(group.cluster, group.broker_name, MASTER_ID, None, queues, None, knows))
         for number, address in sorted(group.broker_addrs.items()):
-            known = live.get((group.cluster, address))
+            known = _live(group, number, live.get((group.cluster, group.broker_name), {}))
             instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, knows))
     # Ages always differ between servers, and are left out.
     facts = facts_with_addresses(route)
     facts.update({f"write removed on {one.broker_name}": True for one in instances if one.entry.write_removed})
     groups = {(one.cluster, one.broker_name) for one in route.broker_datas}
     return Explained(facts, instances, route, await report_of(server, info, brokers, groups))
+
+
+def _live(group: BrokerData, number: int, live: Mapping[int, LiveBroker]) -> LiveBroker | None:
+    """The live entry of a broker in the route, by its id: its address there may be that of an address view."""
+    if number == MASTER_ID and group.enable_acting_master:
+        # The acting master, the slave with the lowest id, has the master's id in the route.
+        number = min(live, default=number)
+    return live.get(number)
 
 
 def _problems(topic: str, explanations: Iterable[Explained]) -> list[Problem]:
