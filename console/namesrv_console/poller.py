@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
-from namesrv_client.ctl.nameserver import ROUTES_PER_PULL, NameServer
+from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_client.health import failure_state
 from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
@@ -44,6 +44,8 @@ _REFUSED_SECONDS: Final = 5.0
 _MAX_EVENTS: Final = 1000
 # If more topics than this have changed, the whole topic list is requested.
 _FEW_TOPICS: Final = 5_000
+# Number of topics whose routes are requested before brokers are requested again.
+_TOPICS_AT_ONCE: Final = 1_000
 
 
 class Observed:
@@ -254,7 +256,7 @@ class _Asking:
 
 
 def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (topics[at : at + ROUTES_PER_PULL] for at in range(0, len(topics), ROUTES_PER_PULL))
+    return (topics[at : at + _TOPICS_AT_ONCE] for at in range(0, len(topics), _TOPICS_AT_ONCE))
 
 
 def changed_topics(news: Sequence[Event], since: int, until: int) -> set[str] | None:

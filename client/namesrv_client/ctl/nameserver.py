@@ -53,8 +53,9 @@ from namesrv_remoting.errors import (
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 
-# A frame has at most 16 MiB; so many routes of 8 broker groups are a tenth of it.
-ROUTES_PER_PULL: Final = 1000
+# Topics in a pull of routes. On a hundred brokers, their routes are a megabyte or two: even a busy server sends them
+# well within the timeout, and reading them does not delay other work for long.
+_ROUTES_PER_PULL: Final = 100
 # Number of concurrent requests to a server that answers for one topic at a time.
 _ROUTES_AT_ONCE: Final = 32
 # Lines of Apache's remark about a topic without a route: the topic, and a web page. Ours has further ones.
@@ -80,7 +81,7 @@ class NameServer:
         self._tls = tls
         self._client = self.new_client()
         # The number is halved when a server refuses that many.
-        self._routes_per_pull = ROUTES_PER_PULL
+        self._routes_per_pull = _ROUTES_PER_PULL
 
     def new_client(self) -> RemotingClient:
         """A client with another connection to the same server."""
@@ -200,7 +201,7 @@ class NameServer:
             except SystemError_ as error:
                 if len(chunk) == 1 or FEWER_TOPICS not in (error.remark or ""):
                     raise
-                # On a hundred brokers a route takes tens of kilobytes.
+                # A route of hundreds of brokers takes a hundred kilobytes or more.
                 self._routes_per_pull = (len(chunk) + 1) // 2
             else:
                 for _ in chunk:
