@@ -49,8 +49,8 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
                 wire.success(frame)
         began = time.monotonic()
         console = stack.enter_context(console_of(bench, servers))
-        _until(lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
-        _until(lambda: _is_complete(console))
+        _until("topics are listed", lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
+        _until("all topics are known", lambda: _is_complete(console))
         add("filled", "from its start until every topic is known", "seconds", time.monotonic() - began)
         pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
         worst = max(pages, key=lambda path: statistics.median(pages[path]))
@@ -63,7 +63,7 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         add("event", what, "milliseconds", *_ms([event for event, _ in delays]), most=500)
         what, details = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
         add("route", what, "milliseconds", *_ms([route for _, route in delays]), most=500, details=details)
-        _until(lambda: _is_quiet(console))
+        _until("it has shown all changes", lambda: _is_quiet(console))
         cpu = [server.cpu_seconds() for server in servers]
         time.sleep(_IDLE_SECONDS)
         shares = [(server.cpu_seconds() - before) / _IDLE_SECONDS for server, before in zip(servers, cpu, strict=True)]
@@ -113,8 +113,8 @@ def _is_complete(console: Server) -> bool:
     return [server["topics"] for server in json.loads(page)["servers"]] == [_TOPICS] * SERVERS
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    until("the console is done", condition, PATIENCE_SECONDS, 0.2)
+def _until(what: str, condition: Callable[[], bool]) -> None:
+    until(f"console, until {what}", condition, PATIENCE_SECONDS, 0.2)
 
 
 def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[tuple[float, float]]:
@@ -124,7 +124,7 @@ def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) ->
     """
     page = f"/topic?name={broker.topics[0].topic_name}"
     for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
-        _until(lambda: _is_quiet(console))
+        _until("it has shown all changes", lambda: _is_quiet(console))
         broker = broker.changed(number)
         frame = broker.json_frame()
         with _stream(console, "/") as overview, _stream(console, page) as topic:
@@ -163,7 +163,10 @@ def _stream(console: Server, page: str) -> Iterator[http.client.HTTPResponse]:
 
 
 def _read_until(stream: http.client.HTTPResponse, is_expected: Callable[[Any], bool]) -> None:
+    began = time.monotonic()
     for line in stream:
         if line.startswith(b"data:") and is_expected(json.loads(line.removeprefix(b"data:"))):
             return
+        if time.monotonic() - began > PATIENCE_SECONDS:
+            raise BenchError(f"an open page of the console: no change within {PATIENCE_SECONDS:g} s")
     raise BenchError("the console has ended a stream")
