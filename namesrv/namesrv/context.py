@@ -8,19 +8,15 @@ from typing import Any
 from namesrv.access.control import AccessControl
 from namesrv.certificates import Certificates
 from namesrv.counters import Counters
-from namesrv.encoded_routes import EncodedRoutes
 from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
-from namesrv.net.budget import MemoryBudget
-from namesrv.net.protocol import ServerConnection
-from namesrv.peer_views import PeerViews
+from namesrv.net.slots import ConnectionSlots
 from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.served_routes import ServedRoutes
 from namesrv.settings.running import RunningSettings
 from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
-from namesrv.state.lost_routes import LostRoutes
-from namesrv.state.watchers import RouteWatchers
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.write_state import WriteState
 
@@ -37,21 +33,14 @@ class Namesrv:
     boot: Boot
     kv: KVConfig
     manager: RouteInfoManager
-    encoded_routes: EncodedRoutes
+    routes: ServedRoutes
     fast_path: FastPath
-    # Addresses of brokers as peers on other networks reach them.
-    views: PeerViews
     access: AccessControl
-    # Connection id -> connection; all admitted connections that are open.
-    connections: dict[int, ServerConnection]
-    # The memory that peers may use.
-    budget: MemoryBudget
+    # The open connections, and the memory that peers may use.
+    slots: ConnectionSlots
     # The certificates for new connections, where TLS is on.
     certificates: Certificates
-    watchers: RouteWatchers
     events: EventRing
-    # Why topics have no route any more, for the remark of code 17.
-    lost_routes: LostRoutes
     # Counters of past events, for metrics.
     counters: Counters
     # None if the heartbeat log is switched off.
@@ -78,7 +67,7 @@ class Namesrv:
 
     def memory_bytes(self) -> int:
         """Return the bytes that count towards `max_memory_bytes`: the tables, and what peers hold."""
-        return self.manager.tables.estimated_bytes() + self.budget.used_bytes
+        return self.manager.tables.estimated_bytes() + self.slots.budget.used_bytes
 
     def is_ready_without_brokers(self) -> bool:
         """True if the server answers without any broker, though the previous boot had some: an alert."""

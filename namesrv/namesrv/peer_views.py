@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from namesrv.encoded_routes import EncodedRoutes, RoutesInView
-from namesrv.net.dispatcher import Request
 from namesrv.net.protocol import ServerConnection
 from namesrv_remoting.address_views import AddressView, AddressViews, Viewer
 from namesrv_remoting.addresses import host_of
@@ -44,10 +43,6 @@ class PeerViews:
     def of_connection(self, connection: ServerConnection) -> AddressView | None:
         """The view of a connection, for notifications of the server; None for registered addresses."""
         return self.routes_of(connection).view
-
-    def of_request(self, request: Request) -> AddressView | None:
-        """The view of one request; None for registered addresses."""
-        return self.routes_of(request.connection, request.account).view
 
 
 def _viewer(connection: ServerConnection, account: str) -> Viewer:

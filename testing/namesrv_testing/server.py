@@ -109,7 +109,7 @@ class TestNameServer(TestThread[_Serving]):
             chosen = {live[key].connection_id for key, name in names.items() if broker_name in {None, name}}
             connections = [
                 connection
-                for number, connection in namesrv.connections.items()
+                for number, connection in namesrv.slots.connections.items()
                 if broker_name is None or number in chosen
             ]
             for connection in connections:

@@ -166,7 +166,7 @@ async def longest_computing(server: InProcess, other: RawPeer, peer: socket.sock
         with contextlib.suppress(OSError):
             peer.recv(FLOOD_BYTES, socket.MSG_DONTWAIT)
     # bytes left unread would disturb the next case
-    for connection in [one for one in server.namesrv.connections.values() if one.peer.ip == ATTACKER]:
+    for connection in [one for one in server.namesrv.slots.connections.values() if one.peer.ip == ATTACKER]:
         connection.abort()
     # ends the thread, too
     with contextlib.suppress(OSError):

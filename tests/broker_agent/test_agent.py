@@ -51,7 +51,7 @@ async def test_every_server_gets_the_table_and_each_change(tmp_path: Path) -> No
         assert 3 == await agent.registered() == len(sockets(agent))
         await clock.advance(1)
         for server in servers:
-            assert (await versions(server), len(server.namesrv.connections)) == ([("full", 0, 0, 5_000_000)], 1)
+            assert (await versions(server), len(server.namesrv.slots.connections)) == ([("full", 0, 0, 5_000_000)], 1)
             assert (queues(server, "orders"), queues(server, "bills")) == ((8, 8, 6), (4, 4, 6))
             assert agent.servers[server.where].status == "registered"
         known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
@@ -88,7 +88,7 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             source.write_text(f"{joins.where};{stays.where}")
             await clock.advance(10)
             await until(lambda: brokers(joins) and not brokers(leaves))
-            await until(lambda: not leaves.namesrv.connections)
+            await until(lambda: not leaves.namesrv.slots.connections)
             await until(lambda: agent.servers.keys() == {stays.where, joins.where})
 
             assert len(leaves.events("unregister")) == 1
@@ -222,7 +222,7 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
         for server in servers:
             assert len(server.events("unregister")) == 1
             assert [event["reason"] for event in server.events("evict")] == ["unregistered"]
-        await until(lambda: not any(server.namesrv.connections for server in servers))
+        await until(lambda: not any(server.namesrv.slots.connections for server in servers))
         # no task is left
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")] == []
 

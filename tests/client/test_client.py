@@ -152,7 +152,7 @@ async def test_unknown_topic_uses_the_default_topics_brokers(tmp_path: Path) -> 
 
         assert (await scene.client.select_queue("new")).broker_name == "broker-a"
         assert (await scene.client.publish_info("new")).count == 4
-        await passing(scene.clock, lambda: len(scene.server.namesrv.watchers) == 1)
+        await passing(scene.clock, lambda: len(scene.server.namesrv.routes.watchers) == 1)
 
         await register(peer, BROKER_A, topics=("TBW102", "bills", topic_config("new", write=6)), counter=2)
         await passing(scene.clock, lambda: scene.client.cached("new") is not None, at_most=1.0)
@@ -220,7 +220,7 @@ async def test_client_closes_connections_and_tasks_at_its_end(tmp_path: Path) ->
 
         await scene.client.__aexit__(None, None, None)
 
-        await until(lambda: len(scene.server.namesrv.connections) == 1)
+        await until(lambda: len(scene.server.namesrv.slots.connections) == 1)
         assert all(task.done() for task in tasks)
         assert scene.client._session.socket_descriptors() == []
 

@@ -29,9 +29,9 @@ def view(shown: Shown, at: int = 0) -> ServerView:
 
 async def requests_within(server: InProcess, seconds: float) -> int:
     """Number of requests that a server received on all its connections."""
-    before = sum(connection.peer.requests for connection in server.namesrv.connections.values())
+    before = sum(connection.peer.requests for connection in server.namesrv.slots.connections.values())
     await server.clock.advance(seconds)
-    return sum(connection.peer.requests for connection in server.namesrv.connections.values()) - before
+    return sum(connection.peer.requests for connection in server.namesrv.slots.connections.values()) - before
 
 
 async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:
         await passing(server.clock, lambda: all(tab.messages for tab in tabs))
         of_fifty = await requests_within(server, 20.0)
 
-        assert len(server.namesrv.connections) == 1
+        assert len(server.namesrv.slots.connections) == 1
         assert len(tabs) == 50
         # Four polls a second, brokers every second, connections every five.
         assert 100 <= of_one <= 110

@@ -190,7 +190,7 @@ class FuzzServer:
         for peer in self._peers:
             peer.transport.abort()
         async with asyncio.timeout(GUARD_SECONDS):
-            await until(lambda: len(namesrv.connections) == 1 == len(tables.broker_live_table))
+            await until(lambda: len(namesrv.slots.connections) == 1 == len(tables.broker_live_table))
         await settle()
         assert violations(tables) == []
         assert tables.cluster_addr_table == {CONTROL.cluster: {CONTROL.name}}
@@ -200,7 +200,8 @@ class FuzzServer:
         # A removed write permission may outlive its broker, but only until the broker would have expired.
         assert math.inf not in tables.write_removed.values()
         assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}
-        assert (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values())) == (0, 0)
+        in_flight = sum(one.in_flight for one in namesrv.slots.connections.values())
+        assert (len(namesrv.routes.watchers), in_flight) == (0, 0)
         await self.check_control()
 
     async def check_control(self) -> None:
@@ -216,7 +217,7 @@ class FuzzServer:
         Connections of brokers that expire meanwhile are left out: their eviction may close them.
         """
         namesrv, seconds = self._server.namesrv, 31.5
-        connections = namesrv.connections
+        connections = namesrv.slots.connections
         late = {one.id for one in connections.values() if one.is_inside_frame}
         expiring = {
             live.connection_id

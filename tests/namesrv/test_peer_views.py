@@ -124,7 +124,7 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
         for _ in range(2):
             seen = await world.outside.call(105, {"topic": "T"})
             assert addresses(seen.body, "json")["broker-a"] == OUTSIDE
-        assert repr(server.namesrv.encoded_routes) == "<EncodedRoutes [registered addresses, outside]>"
+        assert repr(server.namesrv.routes.encoded) == "<EncodedRoutes [registered addresses, outside]>"
         reloader = server.reloader(f"--address-views={path}")
         pull = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "wait_ms": 60_000}
         first = await world.outside.call(
@@ -149,7 +149,7 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
         await server.reloader("--address-views=").reload()
         seen = await world.outside.call(105, {"topic": "T"})
         assert addresses(seen.body, "json")["broker-a"] == INSIDE
-        assert repr(server.namesrv.encoded_routes) == "<EncodedRoutes [registered addresses]>"
+        assert repr(server.namesrv.routes.encoded) == "<EncodedRoutes [registered addresses]>"
         assert server.namesrv.fast_path.pulls == 3
 
 

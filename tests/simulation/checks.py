@@ -183,7 +183,7 @@ class Checks:
                 self._fail("NoLiveBrokerEvicted", f"{where} was evicted, last seen {silent:.3f} s ago")
         elif effect.reason == "disconnected" and not server.machine.iteration_seconds:
             assert server.controller is not None
-            connection = server.controller.namesrv.connections.get(effect.live.connection_id)
+            connection = server.controller.namesrv.slots.connections.get(effect.live.connection_id)
             if connection is not None and connection.is_open:
                 self._fail("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
             for end, at in self._registered[broker.name, server.name].items():

@@ -79,7 +79,7 @@ class InProcess:
         return found
 
     def find_connection(self, peer: NamesrvPeer) -> ServerConnection | None:
-        connections = self.namesrv.connections.values()
+        connections = self.namesrv.slots.connections.values()
         return next((connection for connection in connections if connection.peer.address == peer.address), None)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ class InProcess:
         self.controller.server.abort_all()
         for peer in self._peers:
             peer.writer.transport.abort()
-        await until(lambda: not self.namesrv.connections)
+        await until(lambda: not self.namesrv.slots.connections)
 
 
 @asynccontextmanager

@@ -139,7 +139,7 @@ class RouteScene:
 
     async def watched(self, server: InProcess | None = None) -> None:
         """Return when a server, by default the first, holds a watch request."""
-        await until(lambda: len((server or self.server).namesrv.watchers) == 1)
+        await until(lambda: len((server or self.server).namesrv.routes.watchers) == 1)
 
     async def restarted(self, *brokers: Broker) -> tuple[InProcess, NamesrvPeer]:
         """Start an empty server behind the proxy with these brokers; return it and the brokers' connection."""

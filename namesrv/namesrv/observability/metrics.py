@@ -71,7 +71,7 @@ async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
     """Count connections by protocol and role, in chunks, so that no pull waits; changes meanwhile may be missed."""
     # A server without connections has a count, too.
     counts: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
-    async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
+    async for part in in_parts(list(namesrv.slots.connections.values()), _CHUNK):
         counts.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
     return counts
 
@@ -103,7 +103,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     )
     yield _gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
     yield _gauge("allocated_blocks", "Memory blocks of Python's allocator in use.", sys.getallocatedblocks())
-    yield _gauge("watchers", "Requests that wait for a route to change.", len(namesrv.watchers))
+    yield _gauge("watchers", "Requests that wait for a route to change.", len(namesrv.routes.watchers))
     current_at = counters.snapshot_current_at
     if current_at is None:
         current_at = namesrv.boot.started_monotonic

@@ -69,7 +69,7 @@ class AdminProcessor:
     async def cluster_info(self, request: Request) -> Reply:
         """Handle GET_BROKER_CLUSTER_INFO (106)."""
         clusters = {cluster: sorted(names) for cluster, names in self._tables.cluster_addr_table.items()}
-        info, view = ClusterInfo(self._tables.broker_addr_table, clusters), self._namesrv.views.of_request(request)
+        info, view = ClusterInfo(self._tables.broker_addr_table, clusters), self._namesrv.routes.view_of(request)
         if view is not None:
             info = view.clusters(info, self._tables.advertised_of)
         return Reply(dialect_of(request.command).encode(info))

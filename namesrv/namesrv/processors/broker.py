@@ -96,7 +96,7 @@ class BrokerProcessor:
         self, request: Request, header: RegisterBrokerRequestHeader, result: RegisterResult
     ) -> RegisterBrokerResponseHeader:
         """The addresses of a slave's master, in the view of the slave."""
-        view = self._namesrv.views.of_request(request)
+        view = self._namesrv.routes.view_of(request)
         master, ha = result.master_addr, result.ha_server_addr
         if view is not None and master is not None:
             broker = BrokerIdentity(header.cluster_name, header.broker_name, MASTER_ID)
@@ -193,11 +193,11 @@ class BrokerProcessor:
             yield
             return
         async with self._large:
-            self._namesrv.budget.charge(_DECODING, most_bytes)
+            self._namesrv.slots.budget.charge(_DECODING, most_bytes)
             try:
                 yield
             finally:
-                self._namesrv.budget.release(_DECODING, most_bytes)
+                self._namesrv.slots.budget.release(_DECODING, most_bytes)
 
     async def unregister(self, request: Request, header: UnregisterBrokerRequestHeader) -> Reply:
         """Handle UNREGISTER_BROKER (104); the broker is removed before the response is sent."""
@@ -240,7 +240,7 @@ class BrokerProcessor:
     async def member_group(self, request: Request, header: GetBrokerMemberGroupRequestHeader) -> Reply:
         """Handle GET_BROKER_MEMBER_GROUP (901): the response repeats the cluster of the request unchecked."""
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
-        view = self._namesrv.views.of_request(request)
+        view = self._namesrv.routes.view_of(request)
         if group is not None and view is not None:
             group = view.group(group, self._manager.tables.advertised_of)
         addrs = {} if group is None else group.broker_addrs

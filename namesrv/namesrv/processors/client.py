@@ -55,8 +55,8 @@ class ClientProcessor:
     async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
         """Handle GET_ROUTEINFO_BY_TOPIC (105)."""
         self._check_ready()
-        view = self._namesrv.views.of_request(request)
-        route = self._namesrv.encoded_routes.inputs.route(header.topic, header.zone(), view)
+        view = self._namesrv.routes.view_of(request)
+        route = self._namesrv.routes.encoded.inputs.route(header.topic, header.zone(), view)
         # A response without a route is logged as well, since it removes the last broker from the client's view.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
@@ -118,16 +118,16 @@ class ClientProcessor:
         watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, revision)
         seconds = min(pull.wait_ms / 1000, namesrv.access.seconds_left(request), connection.seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
-        namesrv.watchers.add(watch)
+        namesrv.routes.watchers.add(watch)
         connection.hold(watch)
 
     def _time_over(self, watch: "RouteWatch") -> None:
-        self._namesrv.watchers.remove(watch)
+        self._namesrv.routes.watchers.remove(watch)
         self._end_in_task(watch)
 
     def cancel_watch(self, watch: "RouteWatch") -> None:
         """Give up a watch, whose connection ends."""
-        self._namesrv.watchers.remove(watch)
+        self._namesrv.routes.watchers.remove(watch)
         watch.release()
 
     def end_watch(self, watch: "RouteWatch", shared: SharedResponses) -> None:
@@ -136,7 +136,7 @@ class ClientProcessor:
         if not watch.opaque or (namesrv.access.guard is not None and watch.rules != namesrv.access.rules_of(request)):
             self._end_in_task(watch)
             return
-        key = watch.routes, namesrv.views.routes_of(request.connection, request.account)
+        key = watch.routes, namesrv.routes.in_view_of(request)
         if key not in shared:
             shared[key] = self._shared_response(*key)
         response, revisions = shared[key]
@@ -164,7 +164,7 @@ class ClientProcessor:
             return SharedResponse(None, [])
         body = self._encoded(revisions.revision, routes, is_full=changed is None, zone=watched.zone)
         served = [(topic, revisions.last_change(topic)) for topic in routes]
-        return SharedResponse(namesrv.encoded_routes.native_response(body), served)
+        return SharedResponse(namesrv.routes.encoded.native_response(body), served)
 
     async def _after(self, watch: "RouteWatch") -> Reply:
         """The reply to a watch that ends in a task of its own."""
@@ -184,7 +184,7 @@ class ClientProcessor:
 
     async def _routes(self, request: Request, pull: Pull) -> Reply:
         namesrv, last_change = self._namesrv, self._namesrv.manager.revisions.last_change
-        in_view = namesrv.views.routes_of(request.connection, request.account)
+        in_view = namesrv.routes.in_view_of(request)
         routes: dict[str, msgspec.Raw] = {}
         # Pairs of a topic and the revision of its last change.
         served: list[tuple[str, int]] = []

@@ -74,8 +74,8 @@ class ExtensionProcessor:
             clusters=len(manager.tables.cluster_addr_table),
             brokers=len(manager.tables.broker_live_table),
             topics=len(manager.tables.topic_queue_table),
-            connections=len(namesrv.connections),
-            watchers=len(namesrv.watchers),
+            connections=len(namesrv.slots.connections),
+            watchers=len(namesrv.routes.watchers),
             pulls=namesrv.fast_path.pulls,
             heartbeats=namesrv.fast_path.heartbeats,
             refusals=namesrv.counters.refusals_by_reason(),
@@ -120,7 +120,7 @@ class ExtensionProcessor:
                 unsent_bytes=connection.unsent_bytes,
                 account=connection.peer.account or None,
             )
-            async for part in in_parts(list(self._namesrv.connections.values()), _SLICE)
+            async for part in in_parts(list(self._namesrv.slots.connections.values()), _SLICE)
             for connection in part
             if only.role in (None, connection.peer.role)
         ]

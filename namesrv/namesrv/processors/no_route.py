@@ -33,7 +33,7 @@ def _cause(namesrv: Namesrv, topic: str, view: AddressView | None) -> str:
     revision = namesrv.manager.revisions.last_change(topic)
     if not revision:
         return _never_registered(tables)
-    lost = namesrv.lost_routes.find(revision)
+    lost = namesrv.routes.lost.find(revision)
     if lost is None:
         return "The topic has lost its brokers; when and why is no longer recorded."
     return f"The topic lost its last broker at {_time(lost.wall)}: {_loss(lost, view)}."

@@ -43,6 +43,7 @@ from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.routeinfo.views import RouteInputs
+from namesrv.served_routes import ServedRoutes
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few, warn_if_open
@@ -279,6 +280,12 @@ class NamesrvController:
         wipes_end = liveness.now() + settings.broker_expiry_seconds
         tables.write_removed.update((name, wipes_end) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
+        budget = MemoryBudget(
+            settings.max_memory_bytes,
+            tables.estimated_bytes,
+            # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
+            least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
+        )
         readiness = Readiness(
             last.brokers if last else (),
             settings.wait_for_service_seconds,
@@ -292,20 +299,20 @@ class NamesrvController:
         inputs = RouteInputs(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), zones)
         encoded_routes = EncodedRoutes(inputs, boot_id)
         views = PeerViews(self._address_views, encoded_routes, connections)
-        watchers, events = RouteWatchers(), EventRing()
-        lost_routes = LostRoutes(clock)
+        routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
+        events = EventRing()
         sink = EffectSink(
             clock=clock,
             tables=tables,
             connections=connections,
             views=views,
             readiness=readiness,
-            watchers=watchers,
+            watchers=routes.watchers,
             events=events,
             spawn=spawn,
             observers=[
                 counters,
-                lost_routes.observe,
+                routes.lost.observe,
                 *(each for each in (log, audit) if each is not None),
                 *(() if guard is None else (guard.observe,)),
             ],
@@ -331,7 +338,7 @@ class NamesrvController:
             boot=Boot(boot_id, clock, readiness),
             kv=kv,
             manager=manager,
-            encoded_routes=encoded_routes,
+            routes=routes,
             fast_path=FastPath(
                 manager,
                 encoded_routes,
@@ -339,19 +346,10 @@ class NamesrvController:
                 open_classes=None if guard is None else guard.open_classes,
                 log=log,
             ),
-            views=views,
             access=access,
-            connections=connections,
-            budget=MemoryBudget(
-                settings.max_memory_bytes,
-                tables.estimated_bytes,
-                # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
-                least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
-            ),
+            slots=ConnectionSlots(limits.server, budget, connections),
             certificates=certificates,
-            watchers=watchers,
             events=events,
-            lost_routes=lost_routes,
             counters=counters,
             heartbeat_log=log,
         )
@@ -389,7 +387,7 @@ class NamesrvController:
             housekeeping,
             clock=self._clock,
             tasks=tasks,
-            slots=ConnectionSlots(settings.limits.server, namesrv.budget, namesrv.connections),
+            slots=namesrv.slots,
             tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
             read_shares=ReadShares(access.limiter.count),
@@ -459,7 +457,7 @@ class NamesrvController:
                 await snapshotter.tick(0.0)
         except TimeoutError:
             event(logger, logging.ERROR, "snapshot_not_written", error=f"timed out after {_SAVE_SECONDS:g} s")
-        namesrv.watchers.wake(None)
+        namesrv.routes.watchers.wake(None)
         if not await server.drain(_FINISH_SECONDS):
             event(logger, logging.WARNING, "drain_unfinished", seconds=_FINISH_SECONDS)
         # Connections of clients are closed first, so that brokers stay connected longest.

@@ -116,15 +116,15 @@ class Reloader:
             return
         guard.follow(file, enforces=enforces)
         # End all waiting watches, since they were admitted under the old rules: clients repeat the request.
-        namesrv.watchers.wake(None)
+        namesrv.routes.watchers.wake(None)
         if enforces:
-            tables, connections = namesrv.manager.tables, namesrv.connections
+            tables, connections = namesrv.manager.tables, namesrv.slots.connections
             revoked = await revoke_registrations(file, tables, connections, namesrv.clock.wall())
             if revoked and namesrv.access.audit is not None:
                 namesrv.access.audit.registrations_revoked(revoked)
 
     def _follow_address_views(self, loaded: Loaded) -> None:
-        views, file = self.namesrv.views, loaded.address_views or AddressViews()
+        views, file = self.namesrv.routes.views, loaded.address_views or AddressViews()
         if file == views.file:
             return
         views.follow(file)
@@ -164,7 +164,7 @@ def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
     if changed.keys() & LIVE:
         namesrv.manager.routes_may_differ()
     if "zone_fallback" in changed:
-        namesrv.encoded_routes.inputs.follow_zones(read_zone_fallback(settings.zone_fallback))
+        namesrv.routes.encoded.inputs.follow_zones(read_zone_fallback(settings.zone_fallback))
         namesrv.manager.routes_may_differ()
     if changed.keys() & {"log_level", "log_format"}:
         log.configure(settings.log_level, settings.log_format)

@@ -41,7 +41,7 @@ async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
         assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
         # plus one request per connection to open it; the dispatcher answered the first
         assert found["requests"] + 1 == server.namesrv.fast_path.pulls
-        await until(lambda: len(server.namesrv.connections) == 1)
+        await until(lambda: len(server.namesrv.slots.connections) == 1)
 
 
 async def test_bench_of_apache_server_uses_json(tmp_path: Path) -> None:

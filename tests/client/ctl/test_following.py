@@ -125,7 +125,7 @@ def test_events_are_followed_across_a_restart(tmp_path: Path) -> None:
 
 def request_count(server: InProcess) -> int:
     """The number of requests of the watching client."""
-    peers = [connection.peer for connection in server.namesrv.connections.values()]
+    peers = [connection.peer for connection in server.namesrv.slots.connections.values()]
     return max((peer.requests for peer in peers if peer.role == "client"), default=0)
 
 
@@ -171,7 +171,7 @@ async def test_watch_polls_an_apache_server(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         peer = await server.connect()
         watching = asyncio.create_task(ctl(*at(server, apache), "watch", "T", "--changes", "2"))
-        await until(lambda: (0, 105) in apache.asked and len(server.namesrv.watchers) == 1)
+        await until(lambda: (0, 105) in apache.asked and len(server.namesrv.routes.watchers) == 1)
         await peer.register(MASTER)
         done = await watching
 

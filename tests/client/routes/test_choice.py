@@ -37,15 +37,15 @@ async def test_client_leaves_its_server_after_another_has_answered(tmp_path: Pat
             order.reverse()
             await clock.advance(300.0)
             await until(lambda: dead in client.server_errors)
-            assert (client.chosen_server, len(second.namesrv.connections)) == (first.where, 1)
+            assert (client.chosen_server, len(second.namesrv.slots.connections)) == (first.where, 1)
 
         order.insert(0, order.pop(1))
         await clock.advance(600.0)
         await until(lambda: client.chosen_server == second.where)
         await clock.advance(60.0)
-        await until(lambda: len(first.namesrv.connections) == 1)
+        await until(lambda: len(first.namesrv.slots.connections) == 1)
 
-        assert len(second.namesrv.connections) == 2
+        assert len(second.namesrv.slots.connections) == 2
         assert broker_names(client) == ["broker-a"]
         assert {status.address: status.pulls.get("timeout", 0) for status in client.status().servers}[first.where] == 0
 
@@ -76,7 +76,7 @@ async def test_a_thousand_clients_spread_over_an_added_server(tmp_path: Path) ->
         ]
         for client in clients:
             await client.route("orders")
-        assert len(servers[3].namesrv.connections) == 1
+        assert len(servers[3].namesrv.slots.connections) == 1
         servers_file.write_text(";".join(server.where for server in servers))
 
         for _ in range(900):

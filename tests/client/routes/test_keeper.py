@@ -207,7 +207,7 @@ async def test_watch_reports_changes_at_once_and_continues(tmp_path: Path) -> No
         # a poll does not renew the watch
         assert await scene.client.refresh()
         await scene.clock.advance(1.0)
-        assert (before + 2, 1) == (scene.request_count(), len(scene.server.namesrv.watchers))
+        assert (before + 2, 1) == (scene.request_count(), len(scene.server.namesrv.routes.watchers))
 
 
 async def test_new_topics_are_watched_in_one_request(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_new_topics_are_watched_in_one_request(tmp_path: Path) -> None:
 
         for topic in topics:
             await scene.client.route(topic)
-        await passing(scene.clock, lambda: len(scene.server.namesrv.watchers) == 2)
+        await passing(scene.clock, lambda: len(scene.server.namesrv.routes.watchers) == 2)
         await register(peer, BROKER_A._replace(name="broker-c", addr="10.0.0.3:1"), topics=topics)
 
         await until(lambda: all(scene.names(topic) == ["broker-b", "broker-c"] for topic in topics))
@@ -240,7 +240,7 @@ async def test_dead_connection_under_a_watch_is_noticed_within_5_s(tmp_path: Pat
             await passing(scene.clock, refreshing.done, at_most=1.0)
 
         assert await passing(scene.clock, lambda: scene.client.chosen_server != scene.proxy.address) <= 5.0
-        await passing(scene.clock, lambda: len(scene.servers[1].namesrv.watchers) == 1, at_most=5.0)
+        await passing(scene.clock, lambda: len(scene.servers[1].namesrv.routes.watchers) == 1, at_most=5.0)
         await registered(scene.servers[1], BROKER_B)
         await scene.shows("broker-a", "broker-b")
 
@@ -252,12 +252,12 @@ async def test_restart_behind_a_proxy_renews_the_watch(tmp_path: Path) -> None:
         async with route_client(scene.clock, scene.proxy.address, **WATCH) as client:
             await client.route("orders")
             await scene.watched(first)
-            before = len(second.namesrv.connections)
+            before = len(second.namesrv.slots.connections)
 
             scene.proxy.switch(second.address)
-            await until(lambda: len(second.namesrv.connections) == before + 1)
+            await until(lambda: len(second.namesrv.slots.connections) == before + 1)
 
-            assert await passing(scene.clock, lambda: len(second.namesrv.watchers) == 1) <= 5.0
+            assert await passing(scene.clock, lambda: len(second.namesrv.routes.watchers) == 1) <= 5.0
 
 
 async def test_watch_answered_at_once_is_renewed_slowly(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None
         assert scene.names() == ["broker-a", "broker-b"]
 
         await register(peer, BROKER_B)
-        await passing(scene.clock, lambda: len(young.namesrv.watchers) == 1, at_most=35.0)
+        await passing(scene.clock, lambda: len(young.namesrv.routes.watchers) == 1, at_most=35.0)
         assert (set(), 1) == (scene.client._cache.unconfirmed, len(scene.client.server_errors))
 
 

@@ -407,7 +407,7 @@ async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool
         assert await scene.session.watch(["orders"], 25.0, scene.take)
         assert not await scene.session.ping()
         watching = asyncio.ensure_future(scene.session.watch(["orders"], 25.0, scene.take))
-        await until(lambda: len(first.namesrv.watchers) == 1)
+        await until(lambda: len(first.namesrv.routes.watchers) == 1)
         if is_cut:
             proxy.cut()
             await until(watching.done)

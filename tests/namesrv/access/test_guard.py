@@ -176,7 +176,7 @@ async def test_observed_registration_counts_one_refusal(server: InProcess, acces
 @pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, spelling: Spelling) -> None:
     """A large unsigned frame is refused before its body arrives, which is dropped; a signed one is buffered."""
-    peer, budget = await server.connect(), server.namesrv.budget
+    peer, budget = await server.connect(), server.namesrv.slots.budget
     used = budget.used_bytes
     frame = request_frame(103, BROKER.ext, bytes(4 * MEBIBYTE), opaque=7, spelling=spelling)
     peer.send(frame[:1000])
@@ -418,7 +418,7 @@ async def test_reload_ends_watches_without_routes(
     revision = server.namesrv.manager.revisions.revision
     members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": revision, "wait_ms": 300_000}
     opaque = peer.send_request(20001, None, native(members), spelling="native")
-    await until(lambda: len(server.namesrv.watchers) == 1)
+    await until(lambda: len(server.namesrv.routes.watchers) == 1)
 
     access.write_text(text)
     await server.reloader(f"--access={access}", *further).reload()
@@ -440,7 +440,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     revision = server.namesrv.manager.revisions.revision
     members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": revision, "wait_ms": 300_000}
     opaque = peer.send_request(20001, None, native(members), spelling="native")
-    await until(lambda: len(server.namesrv.watchers) == 1)
+    await until(lambda: len(server.namesrv.routes.watchers) == 1)
 
     await server.clock.advance(61)
 

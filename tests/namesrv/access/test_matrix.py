@@ -219,7 +219,7 @@ def state(server: InProcess) -> Any:
         "revision": namesrv.manager.revisions.revision,
         "kv": dict(namesrv.kv.namespace("ORDER_TOPIC_CONFIG") or {}),
         "settings": asdict(namesrv.settings.live),
-        "roles": sorted(each.peer.role for each in namesrv.connections.values()),
+        "roles": sorted(each.peer.role for each in namesrv.slots.connections.values()),
     }
 
 

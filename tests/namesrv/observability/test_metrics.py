@@ -187,8 +187,8 @@ async def test_slow_consumer_is_counted(server: InProcess) -> None:
     broker = await server.connect()
     await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
     peer = await RawPeer.connect(server.address, receive_buffer=4096)
-    await until(lambda: len(server.namesrv.connections) == 2)
-    connection = max(server.namesrv.connections.values(), key=lambda each: each.id)
+    await until(lambda: len(server.namesrv.slots.connections) == 2)
+    connection = max(server.namesrv.slots.connections.values(), key=lambda each: each.id)
 
     while connection.is_open:
         # each response lists all topics and exceeds the socket buffers; the deadline is half a minute
@@ -213,7 +213,7 @@ async def test_bytes_by_direction(server: InProcess) -> None:
         length = await peer.reader.readexactly(4)
         answered += 4 + len(await peer.reader.readexactly(int.from_bytes(length)))
     peer.close()
-    await until(lambda: len(server.namesrv.connections) == 1)
+    await until(lambda: len(server.namesrv.slots.connections) == 1)
 
     metrics = await scrape(server)
     assert len(asked) == metrics("nameserver_bytes_total", dir="in") - before("nameserver_bytes_total", dir="in")
@@ -225,7 +225,7 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
     members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
     watcher = await server.connect()
     opaque = watcher.send_request(20001, None, native(members), spelling="native")
-    await until(lambda: len(server.namesrv.watchers))
+    await until(lambda: len(server.namesrv.routes.watchers))
     assert (await scrape(server))("nameserver_watchers") == 1
     await peer.register(A)
     await watcher.response_to(opaque)

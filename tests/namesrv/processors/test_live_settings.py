@@ -118,5 +118,5 @@ async def test_changed_setting_drops_cached_routes_once(server: InProcess, peer:
         (b"orderMessageEnable=true", 0, 2),
     ):
         await peer.call(318, None, body)
-        assert responses == len(server.namesrv.encoded_routes.in_view(None).json.responses)
+        assert responses == len(server.namesrv.routes.encoded.in_view(None).json.responses)
         assert revision == server.namesrv.manager.revisions.revision

@@ -34,11 +34,11 @@ async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any
 
 async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int, **members: Any) -> int:
     """Send a watch, wait until the server has it, and return its opaque."""
-    before = len(server.namesrv.watchers)
+    before = len(server.namesrv.routes.watchers)
     known = {"boot_id": server.namesrv.boot.id, "since": server.namesrv.manager.revisions.revision}
     body = native({"topics": topics, "wait_ms": wait_ms, **known, **members})
     opaque = peer.send_request(PULL, None, body, spelling="native")
-    await until(lambda: len(server.namesrv.watchers) > before)
+    await until(lambda: len(server.namesrv.routes.watchers) > before)
     return opaque
 
 
@@ -91,7 +91,7 @@ async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: N
         opaque = await watch(server, watcher, "T", "X", wait_ms=1_500)
         await by
         found: dict[str, Any] = (await watcher.response_to(opaque)).value
-        assert len(server.namesrv.watchers) == 0
+        assert len(server.namesrv.routes.watchers) == 0
         return found
 
     assert list((await woken(peer.register(MASTER)))["routes"]) == ["T"]
@@ -108,7 +108,7 @@ async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: N
     opaque = await watch(server, watcher, "T", wait_ms=1_500)
     await (await server.connect()).register(OTHER, registration("V", "W"))
     await server.clock.advance(1.49)
-    assert len(server.namesrv.watchers) == 1
+    assert len(server.namesrv.routes.watchers) == 1
     await server.clock.advance(0.01)
     found = (await watcher.response_to(opaque)).value
     assert (found["revision"], found["full"], found["routes"]) == (7, False, {})
@@ -137,12 +137,12 @@ async def test_watch_that_shares_no_response_is_answered(server: InProcess, peer
     """Responses beyond 60 KiB, and watches of many topics, end in tasks of their own."""
     names = [f"topic-{number}" for number in range(topics)]
     watcher = await server.connect()
-    used = server.namesrv.budget.used_bytes
+    used = server.namesrv.slots.budget.used_bytes
     members = {"topics": names, "boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
     opaque = watcher.send_request(PULL, None, native(members), spelling="native")
     connection = server.connection_of(watcher)
-    await until(lambda: len(server.namesrv.watchers) == 1 == connection.in_flight)
-    assert server.namesrv.budget.used_bytes == used + topics * 512
+    await until(lambda: len(server.namesrv.routes.watchers) == 1 == connection.in_flight)
+    assert server.namesrv.slots.budget.used_bytes == used + topics * 512
 
     await peer.register(Broker("b" * 100), registration(*names))
 
@@ -150,7 +150,7 @@ async def test_watch_that_shares_no_response_is_answered(server: InProcess, peer
     assert (response.opaque, list(response.value["routes"])) == (opaque, names)
     assert topics == 300 or len(response.body) > 60 * 1024
     await until(lambda: not connection.in_flight)
-    assert server.namesrv.budget.used_bytes == used
+    assert server.namesrv.slots.budget.used_bytes == used
 
 
 async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess, peer: NamesrvPeer) -> None:
@@ -179,7 +179,7 @@ async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess,
     watching = asyncio.create_task(iterations_for(*topics, "changed", since=1, wait_ms=60_000))
     assert await watching - read > 70
     watching = asyncio.create_task(iterations_for(*topics, "changed", since=2, wait_ms=60_000))
-    await until(lambda: len(server.namesrv.watchers) > 0)
+    await until(lambda: len(server.namesrv.routes.watchers) > 0)
     await (await server.connect()).call(216, {"topic": "changed"})
     assert await watching - read > 35
     counting.cancel()
@@ -189,7 +189,7 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
     """A watch beyond the memory budget gets code 2; an ended watch or a closed connection frees its memory."""
     async with namesrv_in_process(tmp_path, max_memory_bytes=64 << 20) as server:
         peer = await server.connect()
-        before = server.namesrv.budget.used_bytes
+        before = server.namesrv.slots.budget.used_bytes
         opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
         known = {"boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
         request = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
@@ -200,10 +200,10 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
 
         await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
         await server.hang_up(peer)
-        await until(lambda: not len(server.namesrv.watchers))
+        await until(lambda: not len(server.namesrv.routes.watchers))
         other = await server.connect()
         await watch(server, other, "T", "U", "V", "W", wait_ms=60_000)
-        assert server.namesrv.budget.used_bytes == before + 4 * 512
+        assert server.namesrv.slots.budget.used_bytes == before + 4 * 512
 
 
 async def test_watches_are_freed_with_their_connection(server: InProcess, peer: NamesrvPeer) -> None:
@@ -217,7 +217,7 @@ async def test_watches_are_freed_with_their_connection(server: InProcess, peer: 
             await watch(server, peer, *(f"topic-{number}" for number in range(5_000)), wait_ms=60_000)
         during, _ = tracemalloc.get_traced_memory()
         await server.hang_up(peer)
-        await until(lambda: not len(server.namesrv.watchers))
+        await until(lambda: not len(server.namesrv.routes.watchers))
         await settle()
         after, _ = tracemalloc.get_traced_memory()
     finally:
@@ -235,7 +235,7 @@ async def test_peer_that_does_not_read_has_one_large_response_at_a_time(server: 
     opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(10)]
     connection = server.connection_of(watcher)
     await broker.register(MASTER, native_registration(*names), spelling="native")
-    await until(lambda: not len(server.namesrv.watchers))
+    await until(lambda: not len(server.namesrv.routes.watchers))
     most = 0
     for _ in range(1_000):
         most = max(most, connection.unsent_bytes)

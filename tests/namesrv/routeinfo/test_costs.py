@@ -66,7 +66,7 @@ class Watching:
     def __init__(self, server: InProcess, topics: list[Topic]) -> None:
         self.topics: KeysView[str] = dict.fromkeys(topics).keys()
         self.has_ended = False
-        server.namesrv.watchers.add(self)
+        server.namesrv.routes.watchers.add(self)
 
     def end(self, shared: SharedResponses) -> None:
         """Note the end."""
@@ -84,8 +84,8 @@ async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, 
     """New, shared, changed, moved, dropped and watched topics of a large broker are all processed in chunks."""
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="", audit_log_dir="", **overrides) as server:
         await server.connect()
-        (connection_id,) = server.namesrv.connections
-        manager, cache = server.namesrv.manager, server.namesrv.encoded_routes.in_view(None).json
+        (connection_id,) = server.namesrv.slots.connections
+        manager, cache = server.namesrv.manager, server.namesrv.routes.encoded.in_view(None).json
         topics = [Topic(f"topic-{number}") for number in range(MANY)]
         watcher = Watching(server, topics)
 

@@ -171,10 +171,10 @@ async def test_new_effect_reaches_every_observer(
     sink = EffectSink(
         clock=server.clock,
         tables=namesrv.manager.tables,
-        connections=namesrv.connections,
-        views=namesrv.views,
+        connections=namesrv.slots.connections,
+        views=namesrv.routes.views,
         readiness=namesrv.boot.readiness,
-        watchers=namesrv.watchers,
+        watchers=namesrv.routes.watchers,
         events=namesrv.events,
         spawn=server.controller.server.tasks.create_task,
         observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.access.audit],

@@ -119,7 +119,7 @@ async def test_received_heartbeat_is_read_before_the_scan(server: InProcess, *, 
     """A scan first reads heartbeats that wait in sockets, also of a connection that is not accepted yet."""
     housekeeping = housekeeping_of(server)
     with socket.create_connection(server.address) as own:
-        await until(lambda: server.namesrv.connections)
+        await until(lambda: server.namesrv.slots.connections)
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
         await until(lambda: server.namesrv.manager.tables.broker_live_table)
         server.clock.stall(130.1)
@@ -162,7 +162,7 @@ async def test_busy_server_reads_new_connections_before_the_scan(
 async def test_stopped_server_reads_sockets_before_disconnects(server: InProcess, seconds: float) -> None:
     """An agent that reconnected while the server was stopped keeps its broker: its new connection is read first."""
     with socket.create_connection(server.address) as own, socket.socket() as newer:
-        await until(lambda: server.namesrv.connections)
+        await until(lambda: server.namesrv.slots.connections)
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
         await until(lambda: server.namesrv.manager.tables.broker_live_table)
 
@@ -190,7 +190,7 @@ async def test_broker_that_reconnects_to_a_stopped_server_stays(server: InProces
     server.clock.stall(40)
     broker.close()
     agent.close()
-    await until(lambda: not server.namesrv.connections)
+    await until(lambda: not server.namesrv.slots.connections)
     await server.clock.advance(back_after)
 
     await (await server.connect()).register(A)
@@ -216,7 +216,7 @@ async def test_queued_registration_precedes_a_later_disconnect(server: InProcess
     """A registration that waits in a long queue counts before the disconnect of an older connection."""
     with socket.create_connection(server.address) as own, socket.create_connection(server.address) as newer:
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
-        await until(lambda: len(server.namesrv.connections) == 2 and server.namesrv.manager.tables.broker_live_table)
+        await until(lambda: len(server.namesrv.slots.connections) == 2 and alive(server))
 
         crowd = [asyncio.create_task(server.controller.server.scheduler.begin()) for _ in range(1000)]
         await asyncio.sleep(0)
