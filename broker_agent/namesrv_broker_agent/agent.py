@@ -5,13 +5,13 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
-from namesrv_broker_agent.link import ServerLink, report_bug
-from namesrv_broker_agent.link_state import ServerState, Status
+from namesrv_broker_agent.link import report_bug
+from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.links import ServerLinks
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.topics import TopicChange, TopicTable
@@ -57,7 +57,6 @@ class BrokerAgent:
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         """Read the state file. Raises ValueError for an invalid topic, TopicStateError for a damaged state file."""
-        self.settings = settings
         self._clock = clock or SystemClock()
         self._table = TopicTable(
             topics, None if settings.state_file is None else Path(settings.state_file), self._clock.wall
@@ -72,43 +71,40 @@ class BrokerAgent:
         )
         self._on_master_changed = on_master_changed
         self._on_min_broker_id_changed = on_min_broker_id_changed
-        self._protocols = protocols
-        self._random_unit = random_unit
-        self._links: dict[str, ServerLink] = {}
-        # links that are unregistering, with their tasks: the server left the list, or the agent stops
-        self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
-        # set when a link may have become settled, for callers of `registered`
-        self._progress = asyncio.Event()
+        self._links = ServerLinks(
+            self._identity,
+            self._events,
+            clock=self._clock,
+            on_registered=self._registered,
+            on_request=self._on_request,
+            protocols=protocols,
+            random_unit=random_unit,
+        )
         # the master of a slave, as reported by most servers; a server that knows no master does not clear this field
         self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
             settings.name_servers,
             clock=self._clock,
-            on_change=self._name_servers_changed,
+            on_change=self._links.follow,
             refresh_seconds=settings.refresh_seconds,
         )
-        # True while the broker is registered with all servers
-        self._is_ready = False
         self._watch: asyncio.Task[None] | None = None
-        self._is_stopped = True
         self._stopping: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        registered = sum(link.state.status == "registered" for link in self._links.values())
         return (
             f"<BrokerAgent [{self.settings.broker_name}:{self._identity.broker_id} at {self.settings.broker_addr} | "
-            f"{registered} of {len(self._links)} servers | {self._table!r}]>"
+            f"{self._links.registered_count()} of {len(self._links)} servers | {self._table!r}]>"
         )
 
     async def __aenter__(self) -> Self:
-        if not self._is_stopped:
+        if self._is_started:
             raise RuntimeError("the agent is started already")
-        self._is_stopped = False
         self._events.open()
         self._identity.is_writable = True
         # Addresses from before a restart of this agent: no event is sent if they are the same again.
-        self._name_servers_changed(self._name_servers.addresses)
+        self._links.follow(self._name_servers.addresses)
         self._name_servers.looked.clear()
         self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
         self._watch.add_done_callback(report_bug)
@@ -131,8 +127,7 @@ class BrokerAgent:
 
         A second call waits for the first. Stopping continues when the caller is cancelled.
         """
-        if not self._is_stopped:
-            self._is_stopped = True
+        if self._is_started:
             self._events.close()
             self._stopping = asyncio.ensure_future(self._stop())
         if self._stopping is not None:
@@ -142,18 +137,16 @@ class BrokerAgent:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
-        self._name_servers_changed(())
-        if self._leaving:
-            await asyncio.wait(self._leaving.values())
+        await self._links.leave_all()
 
     async def drain(self) -> None:
         """Leave without failed sends: remove the write permission, wait one poll interval of the clients, then stop."""
-        if self._is_stopped:
+        if not self._is_started:
             return
         self._identity.is_writable = False
         async with self._table_lock:
             self._table.bump_in_memory()
-        await self._register_again()
+        await self._links.register_again()
         await self._clock.sleep(self.settings.client_poll_seconds)
         await self.stop()
 
@@ -166,37 +159,25 @@ class BrokerAgent:
         """
         try:
             async with timeout_on(self._clock, timeout_seconds):
-                self._check_count(count)
-                while self._settled() < (max(1, len(self._links)) if count is None else count):
-                    self._progress.clear()
-                    await self._progress.wait()
-                    # The list of servers may have changed.
-                    self._check_count(count)
+                await self._links.wait_settled(count)
         except TimeoutError:
-            missing = [
-                f"{link.address} ({link.state.last_error or 'no answer yet'})"
-                for link in self._links.values()
-                if not link.settled.is_set()
-            ]
-            why = ", ".join(missing) or self._name_servers.last_error or "no name servers yet"
+            why = ", ".join(self._links.unsettled()) or self._name_servers.last_error or "no name servers yet"
             raise TimeoutError(f"not registered within {timeout_seconds:g} s: {why}") from None
-        return self._settled()
+        return self._links.settled_count()
 
-    def _check_count(self, count: int | None) -> None:
-        if count is not None and count < 1:
-            raise ValueError(f"count={count}: must be 1 or more")
-        # While the list is empty, the number of servers is unknown.
-        if count is not None and self._links and count > len(self._links):
-            servers = f"{len(self._links)} name server{'' if len(self._links) == 1 else 's'}"
-            raise ValueError(f"count={count}: the agent has {servers} ({', '.join(self._links)})")
+    @property
+    def settings(self) -> AgentSettings:
+        """The settings of the broker and the agent."""
+        return self._identity.settings
 
-    def _settled(self) -> int:
-        return sum(link.settled.is_set() for link in self._links.values())
+    @property
+    def _is_started(self) -> bool:
+        return self._events.is_open
 
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """The state of the link to each NameServer, by address."""
-        return {address: link.status() for address, link in tuple(self._links.items())}
+        return {link.address: link.status() for link in self._links}
 
     def status(self) -> AgentStatus:
         """The state of the broker and its servers; any thread may call this."""
@@ -206,8 +187,8 @@ class BrokerAgent:
             broker_name=self.settings.broker_name,
             broker_id=self.broker_id,
             broker_addr=self.settings.broker_addr,
-            is_started=not self._is_stopped,
-            is_ready=self._is_ready,
+            is_started=self._is_started,
+            is_ready=self._links.is_ready,
             topics=len(self._table.topics),
             data_version=self._table.data_version.counter,
             master=self.master,
@@ -254,8 +235,7 @@ class BrokerAgent:
     async def _change(self, change: Callable[[], TopicChange]) -> TopicChange:
         def send(done: TopicChange) -> None:
             if done.changed or done.deleted:
-                for link in self._links.values():
-                    link.topics_changed(done)
+                self._links.topics_changed(done)
 
         return await self._keep(change, send)
 
@@ -294,65 +274,14 @@ class BrokerAgent:
             self._identity.broker_id = broker_id
 
         await self._keep(lambda: self._table.bump(state_version), take)
-        await self._register_again()
-
-    async def _register_again(self) -> None:
-        """Send full registrations, and wait for the reachable servers; others get theirs when reachable again."""
-        for link in self._links.values():
-            link.register_again()
-        reachable = [link for link in self._links.values() if link.state.status == "registered"]
-        with suppress(TimeoutError):
-            async with timeout_on(self._clock, self.settings.response_timeout_seconds):
-                await asyncio.gather(*(link.settled.wait() for link in reachable))
-
-    def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
-        is_another = set(addresses) != self._links.keys()
-        for address in addresses:
-            if address not in self._links:
-                link = ServerLink(
-                    address,
-                    self._identity,
-                    clock=self._clock,
-                    on_registered=self._registered,
-                    on_status=self._status_changed,
-                    on_request=self._on_request,
-                    protocols=self._protocols,
-                    random_unit=self._random_unit,
-                )
-                self._links[address] = link
-                link.start()
-        for address in [address for address in self._links if address not in addresses]:
-            link = self._links.pop(address)
-            leaving = asyncio.ensure_future(link.leave(self.settings.stop_seconds))
-            self._leaving[link] = leaving
-            leaving.add_done_callback(lambda _, link=link: self._leaving.pop(link))  # type: ignore[misc]  # bound now
-        self._progress.set()
-        if is_another:
-            self._events.servers_changed(addresses)
-        self._update_readiness()
-
-    def _status_changed(self, link: ServerLink, before: Status) -> None:
-        state = link.state
-        if state.status == "registered":
-            self._events.connected(link.address)
-        elif before == "registered":
-            self._events.disconnected(link.address, state.last_error or "no longer in the list of name servers")
-        self._update_readiness()
-
-    def _update_readiness(self) -> None:
-        statuses = {link.state.status for link in self._links.values()}
-        was_ready, self._is_ready = self._is_ready, statuses == {"registered"}
-        if self._is_ready and not was_ready:
-            self._events.ready()
+        await self._links.register_again()
 
     def _registered(self) -> None:
-        self._progress.set()
         if self._identity.broker_id == MASTER_ID:
             self.master = None
             return
         # Only servers that are still reachable are asked; the report of another server may be out of date.
-        reachable = (link.master for link in self._links.values() if link.state.status == "registered")
-        named = Counter(master for master in reachable if master is not None)
+        named = Counter(link.master for link in self._links.registered() if link.master is not None)
         for most, times in named.most_common(1):
             if self.master is None or times > named[self.master]:
                 self.master = most
@@ -362,8 +291,7 @@ class BrokerAgent:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
             return
         if self._identity.broker_id != MASTER_ID:
-            for link in self._links.values():
-                link.ask_for_master()
+            self._links.ask_for_master()
         if self._on_min_broker_id_changed is not None:
             try:
                 notice = NotifyMinBrokerIdChangeRequestHeader.from_ext(command.ext_fields)

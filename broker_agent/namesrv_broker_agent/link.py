@@ -2,15 +2,14 @@
 
 import asyncio
 import logging
-import os
 import random
-import socket
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, NativeDialect, RocketmqDialect
+from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo
+from namesrv_broker_agent.link_connections import LinkConnections
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
 from namesrv_broker_agent.retries import Retries
 from namesrv_broker_agent.topics import TopicChange
@@ -19,7 +18,7 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID, STALE_FIELD
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import ConnectionClosedError, QueryNotFoundError, RemotingError, ResponseError
+from namesrv_remoting.errors import QueryNotFoundError, RemotingError, ResponseError
 from namesrv_runtime.clock import Clock, timeout_on
 
 logger: Final = logging.getLogger("namesrv_agent.connection")
@@ -30,7 +29,6 @@ _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
 _SHORTEST_PERIOD: Final = 0.9
 # the longest time of a client's close()
 CLOSE_SECONDS: Final = 1.0
-_LOST: Final = "was lost"
 
 
 class ServerLink:
@@ -48,18 +46,16 @@ class ServerLink:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        self.address = address
         self._identity = identity
-        self._settings = identity.settings
         self._clock = clock
         self._on_registered = on_registered
-        self._on_request = on_request
-        self._protocols = protocols
         self._random_unit = random_unit
-        self._state = LinkState(
-            address, self._settings.heartbeat_seconds, clock, lambda before: on_status(self, before)
+        self._connections = LinkConnections(
+            address, identity, clock=clock, protocols=protocols, on_request=on_request, on_lost=self._unsettle
         )
-        self._retries = Retries(self._settings.max_backoff_seconds, random_unit)
+        settings = identity.settings
+        self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
+        self._retries = Retries(settings.max_backoff_seconds, random_unit)
         self._unsent = UnsentChanges()
         # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None
@@ -68,16 +64,14 @@ class ServerLink:
         # set when the task has to act before the next heartbeat is due
         self._wake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._client: RemotingClient | None = None
-        # The previous connection, kept until the server has accepted a registration over the new one: if the agent
-        # closed it earlier, a server that was only slow would evict the broker for a moment.
-        self._former: RemotingClient | None = None
-        # the reason to stop using the current connection
-        self._useless: str | None = None
-        self._dialect: Dialect | None = None
 
     def __repr__(self) -> str:
         return f"<ServerLink [{self.address} | {self.state.status} | {len(self._unsent)} pending]>"
+
+    @property
+    def address(self) -> str:
+        """The address of the server."""
+        return self._connections.address
 
     @property
     def state(self) -> ServerState:
@@ -91,24 +85,21 @@ class ServerLink:
 
     def socket_descriptors(self) -> list[int]:
         """File descriptors of the open connections: the current one, and the previous one while it is kept."""
-        descriptors = (client.socket_descriptor for client in (self._client, self._former) if client is not None)
-        return [descriptor for descriptor in descriptors if descriptor is not None]
+        return self._connections.socket_descriptors()
 
     def has_one_of(self, descriptors: Collection[int]) -> bool:
         """True if the current connection has one of these descriptors."""
-        return self._client is not None and self._client.socket_descriptor in descriptors
+        return self._connections.has_one_of(descriptors)
 
     def topics_changed(self, change: TopicChange) -> None:
         """Send a change to the server at once; if the change is lost, the next heartbeat repairs that."""
         self._unsent.add(change)
-        self.settled.clear()
-        self._wake.set()
+        self._unsettle()
 
     def register_again(self) -> None:
         """Send a full registration at once, after a change of the broker's role or permission."""
         self._unsent.needs_full = True
-        self.settled.clear()
-        self._wake.set()
+        self._unsettle()
 
     def ask_for_master(self) -> None:
         """Register again at once, because the response names the current master."""
@@ -117,7 +108,12 @@ class ServerLink:
 
     def reconnect(self) -> None:
         """Replace the current connection, open or being opened, because a forked child process holds a copy of it."""
-        self._useless = "was shared with the child of a fork"
+        self._connections.give_up("was shared with the child of a fork")
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        """Note that the server lacks something, and let the task act at once."""
+        # Cleared here and not later in the task, so that callers of `registered` wait for a new registration.
         self.settled.clear()
         self._wake.set()
 
@@ -135,7 +131,7 @@ class ServerLink:
                 was_registered = self.state.status == "registered"
                 self._retries.failed(error, self._clock.monotonic() - began, was_registered=was_registered)
                 self.settled.clear()
-                self._state.failed(str(error) or type(error).__name__, self._protocol())
+                self._state.failed(str(error) or type(error).__name__, self._connections.protocol)
             except Exception as bug:
                 self._becomes("unreachable", error=f"crashed: {bug!r}")
                 raise
@@ -146,65 +142,28 @@ class ServerLink:
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
-        clients = [client for client in (self._client, self._former) if client is not None]
-        connected = [client for client in clients if client.connected]
+        connected = self._connections.connected()
         with suppress(TimeoutError, RemotingError):
             async with timeout_on(self._clock, timeout_seconds):
                 try:
-                    if self._dialect is not None and connected:
+                    if (dialect := self._connections.dialect) is not None and connected is not None:
                         # Some time is left for closing, because a server that does not respond may not read either.
                         seconds = max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2)
-                        await self._dialect.unregister(connected[0], seconds)
+                        await dialect.unregister(connected, seconds)
                 finally:
                     self._becomes("stopped")
-                    await asyncio.gather(*(client.close() for client in clients))
-
-    def _new_client(self, timeout_factor: float) -> RemotingClient:
-        """A new client, not connected yet."""
-
-        def lost(error: ConnectionClosedError) -> None:  # noqa: ARG001 - the next call raises an error of its own
-            if client is self._client:
-                self._useless = self._useless or _LOST
-                # Cleared here and not later in the task, so that callers of `registered` wait for a new registration.
-                self.settled.clear()
-                self._wake.set()
-
-        client = RemotingClient(
-            self.address,
-            clock=self._clock,
-            tls=self._settings.client_tls,
-            connect_timeout_seconds=self._settings.connect_timeout_seconds * timeout_factor,
-            tcp_user_timeout_seconds=self._settings.response_timeout_seconds,
-            fail_fast=False,
-            on_request=self._on_request,
-            on_connection_lost=lost,
-            protocols=self._protocols,
-            credentials=self._settings.credentials(self._clock.wall),
-        )
-        return client
-
-    async def _close_former(self) -> None:
-        if self._former is not None:
-            if (descriptor := self._former.socket_descriptor) is not None:
-                # A forked child may hold a copy of the socket. Without the shutdown, the server would count the
-                # connection as the broker's until that child ends.
-                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
-                    shared.shutdown(socket.SHUT_RDWR)
-            await self._former.close()
-            self._former = None
+                    await self._connections.close()
 
     async def _serve(self) -> None:
         """Connect, register and send heartbeats until the connection ends."""
-        await self._close_former()
-        timeout_factor = self._retries.timeout_factor()
-        client = self._new_client(timeout_factor)
-        self._former, self._client = self._client, client
-        self._useless = None
+        connections, timeout_factor = self._connections, self._retries.timeout_factor()
+        client = await connections.replace(timeout_factor)
         self._state.connection_replaced()
         self._unsent.begin_again()
-        self._dialect = dialect = await self._choose(client, self._settings.response_timeout_seconds * timeout_factor)
+        response_seconds = self._identity.settings.response_timeout_seconds
+        dialect = await connections.choose_dialect(client, response_seconds * timeout_factor)
         await self._register(client, dialect)
-        await self._close_former()
+        await connections.close_former()
         # The first heartbeat comes at a random moment of the interval, so that links do not send at the same time.
         due = self._clock.monotonic() + self._interval() * self._random_unit()
         while True:
@@ -212,8 +171,7 @@ class ServerLink:
                 async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
                     await self._wake.wait()
             self._wake.clear()
-            if self._useless is not None:
-                raise ConnectionClosedError(f"connection to {self.address} {self._useless}")
+            connections.check()
             if self._unsent.is_due:
                 await self._register(client, dialect)
             if self._clock.monotonic() >= due:
@@ -221,17 +179,6 @@ class ServerLink:
                 if not self._unsent.needs_full:
                     await self._send_heartbeat(client, dialect)
                 due = self._clock.monotonic() + self._interval()
-
-    async def _choose(self, client: RemotingClient, timeout_seconds: float) -> Dialect:
-        """The dialect that the settings name, or the best one that the server understands."""
-        wanted = self._settings.protocol
-        is_native = wanted == "native"
-        if wanted == "auto":
-            known = client.speaks_native()
-            is_native = await client.server_info(timeout_seconds) is not None if known is None else known
-            # An Apache server may close the connection on a native request; that is not a lost connection.
-            self._useless = None if self._useless == _LOST else self._useless
-        return (NativeDialect if is_native else RocketmqDialect)(self._identity, timeout_seconds)
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Send a full registration, or only the changed topics if the server knows the others."""
@@ -246,7 +193,7 @@ class ServerLink:
                 self._wake.set()
             elif STALE_FIELD in (error.ext_fields or {}):
                 # Another process registered in this agent's name. A registration over a new connection counts as newer.
-                self._useless = f"is taken over: {error}"
+                self._connections.give_up(f"is taken over: {error}")
                 self._wake.set()
             elif self.state.status == "unreachable":
                 # The connection works, and the next heartbeat tries again.
@@ -256,7 +203,7 @@ class ServerLink:
         what = "all" if change is None else len(change.changed) + len(change.deleted)
         _registration_logger.debug("registered topics with %s: %s", self.address, what)
         self._becomes("registered")
-        if self._unsent.is_complete and self._useless is None:
+        if self._unsent.is_complete and self._connections.is_useful:
             self.settled.set()
         self.master = registered.master
         self._on_registered()
@@ -279,15 +226,13 @@ class ServerLink:
         self._state.heartbeat_accepted()
 
     def _interval(self) -> float:
-        return self._settings.heartbeat_seconds * (_SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit())
+        share = _SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit()
+        return self._identity.settings.heartbeat_seconds * share
 
     def _becomes(self, status: Status, error: str | None = None) -> None:
         if status != "registered":
             self.settled.clear()
-        self._state.becomes(status, self._protocol(), error)
-
-    def _protocol(self) -> str | None:
-        return None if self._dialect is None else self._dialect.name
+        self._state.becomes(status, self._connections.protocol, error)
 
 
 def report_bug(task: asyncio.Task[None]) -> None:

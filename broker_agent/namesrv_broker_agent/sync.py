@@ -20,15 +20,11 @@ __all__ = ["StoppedError", "SyncBrokerAgent"]
 class _ThreadAgent(BrokerAgent):
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, which a forked child closes."""
-        return [
-            descriptor for link in (*self._links.values(), *self._leaving) for descriptor in link.socket_descriptors()
-        ]
+        return self._links.socket_descriptors()
 
     def reconnect_except(self, descriptors: Collection[int]) -> None:
         """Replace all connections except these, because a forked child has not closed its copies of the others."""
-        for link in self._links.values():
-            if not link.has_one_of(descriptors):
-                link.reconnect()
+        self._links.reconnect_except(descriptors)
 
 
 class SyncBrokerAgent(Threaded[_ThreadAgent]):

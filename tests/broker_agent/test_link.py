@@ -265,7 +265,7 @@ async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
     async with agents.name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
         proxy.stall()
         async with agents.running(clock, proxy.address) as agent:
-            link = agent._links[proxy.address]
+            (link,) = agent._links
             await clock.advance(1)
             state = link.state
             assert (state.status, state.since, state.last_response, state.last_error) == (

@@ -66,7 +66,7 @@ async def main():
     settings = AgentSettings(**identity, name_servers=sys.argv[1])
     async with BrokerAgent(settings, [TopicConfig("orders", 4, 4)]) as agent:
         await agent.registered()
-        print(settings, repr(agent), agent.servers, agent._links, [link._client for link in agent._links.values()])
+        print(settings, repr(agent), agent.servers, list(agent._links), [link._connections for link in agent._links])
         raise RuntimeError(f"at the end: {settings!r}")
 
 asyncio.run(main())

@@ -201,7 +201,7 @@ class BrokerNode(Node):
     @property
     def is_slow(self) -> bool:
         """Return true if the agent pauses for longer because of slow failures."""
-        return self.agent is not None and any(link._retries.is_slow for link in self.agent._links.values())
+        return self.agent is not None and any(link._retries.is_slow for link in self.agent._links)
 
     def change_topic(self, topic: str, queues: int | None) -> None:
         """Make the broker create, change or (None) delete a topic."""

@@ -83,9 +83,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an agent closes its old connection first",
-        "namesrv_broker_agent.link",
+        "namesrv_broker_agent.link_connections",
         "        self._former, self._client = self._client, client\n",
-        "        self._former, self._client = self._client, client\n        await self._close_former()\n",
+        "        self._former, self._client = self._client, client\n        await self.close_former()\n",
     ),
     Mutation(
         "every second counts as lateness",
@@ -182,7 +182,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an agent leaves its old connection open",
-        "namesrv_broker_agent.link",
+        "namesrv_broker_agent.link_connections",
         "            await self._former.close()\n            self._former = None",
         "            self._former = None",
     ),

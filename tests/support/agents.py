@@ -104,7 +104,8 @@ class Played(NamedTuple):
 
     @property
     def pending(self) -> int:
-        client = self.agent._links[self.server.address]._client
+        (link,) = self.agent._links
+        client = link._connections._client
         return 0 if client is None else client.pending_count
 
     async def registers(self, **answer: Any) -> Peer:
@@ -170,8 +171,7 @@ async def heartbeats(server: InProcess) -> list[float]:
 
 def sockets(agent: BrokerAgent) -> list[int]:
     """File descriptors of the agent's connections."""
-    links = (*agent._links.values(), *agent._leaving)
-    return [descriptor for link in links for descriptor in link.socket_descriptors()]
+    return agent._links.socket_descriptors()
 
 
 def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:

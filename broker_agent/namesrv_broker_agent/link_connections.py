@@ -1,0 +1,145 @@
+"""The connections of the link to one NameServer: the current one, and for a while the one before."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Final
+
+from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, NativeDialect, RocketmqDialect
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.server_protocols import ServerProtocols
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import ConnectionClosedError
+from namesrv_runtime.clock import Clock
+
+_LOST: Final = "was lost"
+
+
+class LinkConnections:
+    """The current connection to a server, and the former one.
+
+    The former connection is kept until the server has accepted a registration over the current one: if the agent closed
+    the former one earlier, a server that was only slow would evict the broker for a moment.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword arguments
+        self,
+        address: str,
+        identity: BrokerIdentity,
+        *,
+        clock: Clock,
+        protocols: ServerProtocols,
+        on_request: Callable[[RemotingCommand], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self._identity = identity
+        self._clock = clock
+        self._protocols = protocols
+        self._on_request = on_request
+        # called when the current connection ends
+        self._on_lost = on_lost
+        self._client: RemotingClient | None = None
+        self._former: RemotingClient | None = None
+        # the reason to stop using the current connection
+        self._useless: str | None = None
+        # the dialect that was chosen last
+        self.dialect: Dialect | None = None
+
+    def __repr__(self) -> str:
+        return f"<LinkConnections [{self._client!r} | former {self._former!r}]>"
+
+    @property
+    def protocol(self) -> str | None:
+        """The name of the dialect that was chosen last; None before the first choice."""
+        return None if self.dialect is None else self.dialect.name
+
+    @property
+    def is_useful(self) -> bool:
+        """True unless the current connection was lost or given up."""
+        return self._useless is None
+
+    def check(self) -> None:
+        """Check that the current connection is useful. Raises ConnectionClosedError."""
+        if self._useless is not None:
+            raise ConnectionClosedError(f"connection to {self.address} {self._useless}")
+
+    def give_up(self, why: str) -> None:
+        """Stop using the current connection, open or being opened."""
+        self._useless = why
+
+    def socket_descriptors(self) -> list[int]:
+        """File descriptors of the open connections."""
+        descriptors = (client.socket_descriptor for client in self._clients())
+        return [descriptor for descriptor in descriptors if descriptor is not None]
+
+    def has_one_of(self, descriptors: Collection[int]) -> bool:
+        """True if the current connection has one of these descriptors."""
+        return self._client is not None and self._client.socket_descriptor in descriptors
+
+    def connected(self) -> RemotingClient | None:
+        """The current connection if it is open, else the former one if it is open."""
+        return next((client for client in self._clients() if client.connected), None)
+
+    def _clients(self) -> list[RemotingClient]:
+        return [client for client in (self._client, self._former) if client is not None]
+
+    async def replace(self, timeout_factor: float) -> RemotingClient:
+        """Begin a new connection; the current one becomes the former one, whose predecessor is closed."""
+        await self.close_former()
+        client = self._new_client(timeout_factor)
+        self._former, self._client = self._client, client
+        self._useless = None
+        return client
+
+    def _new_client(self, timeout_factor: float) -> RemotingClient:
+        """A new client, not connected yet."""
+
+        def lost(error: ConnectionClosedError) -> None:  # noqa: ARG001 - the next call raises an error of its own
+            if client is self._client:
+                self._useless = self._useless or _LOST
+                self._on_lost()
+
+        settings = self._identity.settings
+        client = RemotingClient(
+            self.address,
+            clock=self._clock,
+            tls=settings.client_tls,
+            connect_timeout_seconds=settings.connect_timeout_seconds * timeout_factor,
+            tcp_user_timeout_seconds=settings.response_timeout_seconds,
+            fail_fast=False,
+            on_request=self._on_request,
+            on_connection_lost=lost,
+            protocols=self._protocols,
+            credentials=settings.credentials(self._clock.wall),
+        )
+        return client
+
+    async def choose_dialect(self, client: RemotingClient, timeout_seconds: float) -> Dialect:
+        """Choose the dialect that the settings name, or the best one that the server understands."""
+        wanted = self._identity.settings.protocol
+        is_native = wanted == "native"
+        if wanted == "auto":
+            known = client.speaks_native()
+            is_native = await client.server_info(timeout_seconds) is not None if known is None else known
+            # An Apache server may close the connection on a native request; that is not a lost connection.
+            self._useless = None if self._useless == _LOST else self._useless
+        self.dialect = (NativeDialect if is_native else RocketmqDialect)(self._identity, timeout_seconds)
+        return self.dialect
+
+    async def close_former(self) -> None:
+        """Close the former connection, if there is one."""
+        if self._former is not None:
+            if (descriptor := self._former.socket_descriptor) is not None:
+                # A forked child may hold a copy of the socket. Without the shutdown, the server would count the
+                # connection as the broker's until that child ends.
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
+                    shared.shutdown(socket.SHUT_RDWR)
+            await self._former.close()
+            self._former = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(*(client.close() for client in self._clients()))
