@@ -5,15 +5,14 @@ topic. An error of one topic never affects the other topics.
 """
 
 import asyncio
-import itertools
-import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
+from namesrv_client.routes.identity import ServerIdentity
+from namesrv_client.routes.server_record import ServerRecord
 from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
@@ -40,8 +39,6 @@ from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.server_events import ServerEvents
 
-logger: Final = logging.getLogger("namesrv_client.connection")
-
 # called with each response as it arrives
 Receive = Callable[[RouteResponse], None]
 
@@ -58,16 +55,10 @@ _REFUSALS: Final = 20
 _BY_TOPIC: Final = 16
 # A short back-off: requests go to other servers meanwhile, and a dead server is not dialled for every request.
 _BACKOFF: Final = Backoff(0.1, 1.0)
-# numbers of the connections to RocketMQ servers, of all clients of the process
-_connection_numbers: Final = itertools.count(1)
 
 
 class Server:
-    """The connection to one NameServer, and the state of the server.
-
-    Each connection begins with a request for the server's boot id. For Apache's server, which has no boot id, the name
-    of the connection takes its place, because a connection cannot outlive the server's process.
-    """
+    """The connection to one NameServer, which begins with a request for the server's boot id."""
 
     def __init__(
         self, address: str, settings: ClientSettings, clock: Clock, protocols: ServerProtocols, events: ServerEvents
@@ -76,84 +67,49 @@ class Server:
         self._settings = settings
         self._clock = clock
         self._protocols = protocols
-        self._events = events
         self._client = self._new_client()
         # the SERVER_INFO request under way
         self._identifying: asyncio.Task[RemotingError | None] | None = None
-        # None while the protocol is unknown on this connection
-        self.is_native: bool | None = None
-        self.boot_id: str | None = None
-        # monotonic time from which on all brokers have had time to register, so that missing brokers are gone
-        self._complete_at = 0.0
-        # monotonic time from which on topics that the server does not know do not exist: at once for the first
-        # connection to a RocketMQ server, since nothing shows that the server has just started
-        self._knows_topics_at = 0.0
-        # monotonic time of the last response
-        self.answered_at = float("-inf")
-        # the reason of the last failure of the server or of a request to it
-        self.error: str | None = None
-        # number of connections on which the server spoke RocketMQ's protocol
-        self._rocketmq_connections = 0
-        # number of connections with a response; True while there is such a connection; time of the last change (wall)
-        self.connections = 0
-        self.is_connected = False
-        self._since = clock.wall()
-        # route requests by result
-        self.pulls: Counter[str] = Counter()
+        self.identity = ServerIdentity(address, settings, clock)
+        self.record = ServerRecord(address, clock, events)
 
     def __repr__(self) -> str:
-        protocol = {None: "not identified", True: "native", False: "rocketmq"}[self.is_native]
-        return f"<Server [{self.address} | {protocol} | {self.boot_id}]>"
-
-    @property
-    def is_complete(self) -> bool:
-        """True if brokers that are missing in the server's routes are gone."""
-        return self._clock.monotonic() >= self._complete_at
-
-    @property
-    def knows_all_topics(self) -> bool:
-        """True if topics that the server does not know do not exist."""
-        return self._clock.monotonic() >= self._knows_topics_at
+        return f"<Server [{self.address} | {self.identity.protocol or 'not identified'} | {self.identity.boot_id}]>"
 
     def status(self, *, is_chosen: bool) -> ServerStatus:
         """The state of the server; any thread may call this."""
-        boot_id, now = self.boot_id, self._clock.monotonic()
+        identity, record = self.identity, self.record
         return ServerStatus(
             address=self.address,
-            state="connected" if self.is_connected else "disconnected" if self.connections or self.error else "unused",
-            since=self._since,
+            state=record.state,
+            since=record.since,
             is_chosen=is_chosen,
-            protocol=None if self.is_native is None else "native" if self.is_native else "rocketmq",
-            boot_id=None if boot_id is None or boot_id.startswith(f"{self.address}#") else boot_id,
-            last_response=self._clock.wall() - (now - self.answered_at) if self.answered_at > float("-inf") else None,
-            last_error=self.error,
-            pulls=dict(self.pulls),
-            reconnects=max(0, self.connections - 1),
+            protocol=identity.protocol,
+            boot_id=identity.native_boot_id,
+            last_response=record.last_response,
+            last_error=record.error,
+            pulls=dict(record.pulls),
+            reconnects=record.reconnects,
         )
-
-    def note(self, failure: object) -> str:
-        """Keep the reason of a failure, and return it in words."""
-        self.error = str(failure) or type(failure).__name__
-        return self.error
 
     async def identify(self, timeout_seconds: float) -> None:
         """Find out the protocol and boot id, once on each connection. Raises RemotingError.
 
         For a server that is known to be native, this does not wait: SERVER_INFO is sent along with the first request.
         """
-        if self.is_native is not None:
+        if self.identity.is_native is not None:
             return
         protocol = self._settings.protocol
         known = self._client.speaks_native() if protocol == "auto" else protocol == "native"
         if known is False:
-            self._note_rocketmq()
+            self.identity.note_rocketmq()
             return
         if self._identifying is None:
             self._identifying = asyncio.create_task(self._identify(timeout_seconds))
             # The task runs now, so that its request is sent first.
             await asyncio.sleep(0)
         if known:
-            self.is_native = True
+            self.identity.is_native = True
         elif (failure := await self._identified()) is not None:
             raise failure
 
@@ -174,7 +130,7 @@ class Server:
             if self._settings.protocol == "native":
                 await self.request_boot_id(timeout_seconds)
             elif (body := await self._client.server_info(timeout_seconds)) is None:
-                self._note_rocketmq()
+                self.identity.note_rocketmq()
             else:
                 self._note_native(NATIVE.read_response(ServerInfo, body))
         except RemotingError as error:
@@ -191,44 +147,19 @@ class Server:
         self._note_native(NATIVE.read_response(ServerInfo, response.body))
 
     def _note_native(self, info: ServerInfo) -> None:
-        self.is_native = True
-        self._note_boot_id(info.boot_id, info.uptime_seconds)
-
-    def _note_boot_id(self, boot_id: str, uptime_seconds: float) -> None:
+        self.identity.is_native = True
         self._note_response()
-        if boot_id != self.boot_id:
-            self.boot_id = boot_id
-            self._complete_at = self.answered_at + self._settings.warm_up_seconds - uptime_seconds
-            self._knows_topics_at = self._complete_at
-
-    def _note_rocketmq(self) -> None:
-        """Note a RocketMQ server, which reports no uptime: a second connection may be one to a restarted server."""
-        self.is_native = False
-        self._rocketmq_connections += 1
-        self.boot_id = f"{self.address}#{next(_connection_numbers)}"
-        now = self._clock.monotonic()
-        self._complete_at = now + self._settings.warm_up_seconds
-        self._knows_topics_at = now if self._rocketmq_connections == 1 else self._complete_at
+        self.identity.note_boot_id(info.boot_id, info.uptime_seconds)
 
     def _note_response(self) -> None:
-        self.answered_at = self._clock.monotonic()
-        # A response may be processed after its connection has ended.
-        if not self.is_connected and self._client.connected:
-            self.is_connected = True
-            self.connections += 1
-            self._since = self._clock.wall()
-            no_watches = ", which does not support watches" if self._settings.watch and self.is_native is False else ""
-            logger.info("connected to %s%s", self.address, no_watches)
-            self._events.connected(self.address)
+        no_watches = self._settings.watch and self.identity.is_native is False
+        remark = ", which does not support watches" if no_watches else ""
+        self.record.note_response(is_open=self._client.connected, remark=remark)
 
     def _note_end(self, why: str) -> None:
         # Another process may answer at this address next.
-        self.is_native = None
-        if self.is_connected:
-            self.is_connected = False
-            self._since = self._clock.wall()
-            logger.info("disconnected from %s: %s", self.address, why)
-            self._events.disconnected(self.address, why)
+        self.identity.is_native = None
+        self.record.note_end(why)
 
     def _new_client(self) -> RemotingClient:
         return RemotingClient(
@@ -258,7 +189,7 @@ class Server:
     async def disconnect(self, why: str | None = None) -> None:
         """Fail the requests under way and close the connection; the next request opens another one."""
         old, self._client = self._client, self._new_client()
-        self._note_end(why or self.error or "given up")
+        self._note_end(why or self.record.error or "given up")
         await old.close()
 
     async def close(self) -> None:
@@ -276,7 +207,8 @@ class Server:
 
         With a wait, the server holds the request until a topic changes. Raises RemotingError.
         """
-        boot_id = None if since is None else self.boot_id
+        identity = self.identity
+        boot_id = None if since is None else identity.boot_id
         zone = self._settings.zone_name or msgspec.UNSET
         request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
         response = await self._client.invoke(
@@ -286,11 +218,12 @@ class Server:
             serialize_type=SerializeType.MSGPACK,
         )
         pulled = read_routes(response.body)
-        if pulled.boot_id != self.boot_id:
+        if pulled.boot_id != identity.boot_id:
             # A SERVER_INFO request may be under way, whose response contains the uptime.
             await self._identified()
         # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
-        self._note_boot_id(pulled.boot_id, 0.0)
+        self._note_response()
+        identity.note_boot_id(pulled.boot_id, 0.0)
         routes: Mapping[str, TopicRouteData | None] = pulled.routes
         if zone and not pulled.in_zone:
             # An older server has no zones in PULL_ROUTES, and sends the routes of all zones.
@@ -298,8 +231,8 @@ class Server:
             routes = {topic: None if route is None else in_zones(route, zones) for topic, route in routes.items()}
         return RouteResponse(
             boot_id=pulled.boot_id,
-            is_complete=self.is_complete,
-            knows_all_topics=self.knows_all_topics,
+            is_complete=identity.is_complete,
+            knows_all_topics=identity.knows_all_topics,
             topics=topics,
             routes=routes,
             revision=pulled.revision,
@@ -323,11 +256,11 @@ class Server:
             if not isinstance(error, TopicNotExistError):
                 raise
         # If the connection was lost and replaced meanwhile, the sender of the response is unknown.
-        is_identified = self.is_native is not None
+        identity, is_identified = self.identity, self.identity.is_native is not None
         return RouteResponse(
-            boot_id=(self.boot_id or "") if is_identified else f"{self.address}#",
-            is_complete=is_identified and self.is_complete,
-            knows_all_topics=is_identified and self.knows_all_topics,
+            boot_id=(identity.boot_id or "") if is_identified else f"{self.address}#",
+            is_complete=is_identified and identity.is_complete,
+            knows_all_topics=is_identified and identity.knows_all_topics,
             topics=(topic,),
             routes={topic: route},
         )
@@ -337,12 +270,12 @@ class Server:
 
         Raises RemotingError.
         """
-        pull = self._pull_batches if self.is_native else self._pull_each
+        pull = self._pull_batches if self.identity.is_native else self._pull_each
         return await pull(topics, receive, timeout_seconds)
 
     async def changes(self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float) -> None:
         """Request the changes of the topics in the sync point, and the full routes of the other topics."""
-        known, others = point.known(self.boot_id, topics) if self.is_native else ([], list(topics))
+        known, others = point.known(self.identity.boot_id, topics) if self.identity.is_native else ([], list(topics))
         if known:
             try:
                 receive(await self.pull(known, timeout_seconds, since=point.revision))
@@ -365,7 +298,7 @@ class Server:
                 refusals_left -= 1
                 if isinstance(error, SERVER_FAILED) or not refusals_left:
                     raise
-                self.note(error)
+                self.record.note_failure(error)
                 if len(batch) > 1:
                     batches[:0] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
         return refusals_left < most_refusals
@@ -385,11 +318,11 @@ class Server:
                     await self.identify(timeout_seconds)
                     receive(await self.route_by_topic(topic, timeout_seconds))
                 except (ResponseError, RemoteProtocolError, RequestTimeoutError) as error:
-                    is_silent = isinstance(error, RequestTimeoutError) and self.answered_at < sent_at
+                    is_silent = isinstance(error, RequestTimeoutError) and self.record.answered_at < sent_at
                     if isinstance(error, SERVER_FAILED) or is_silent:
                         failures.append(error)
                     else:
-                        refused.append(self.note(f"topic {topic}: {error}"))
+                        refused.append(self.record.note_failure(f"topic {topic}: {error}"))
                 except RemotingError as error:
                     failures.append(error)
 

@@ -7,13 +7,14 @@ or "go away" counts as failed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, Final
+from typing import Final
 
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import BATCH_REFUSED, SERVER_FAILED, Receive, Server
+from namesrv_client.routes.server_order import ServerOrder
 from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import ServerProtocols
@@ -97,62 +98,50 @@ class ServerSession:
         self._settings = settings
         self._clock = clock
         self._point = point
-        self._protocols = protocols
-        self._shuffle = shuffle
         self._events = events
         self._log = _SessionLog(clock)
-        # servers in the order in which they are tried; the first is the chosen one
-        self._servers: list[Server] = []
+        self._servers = ServerOrder(settings, clock, protocols=protocols, shuffle=shuffle, events=events)
         # boot id of the server that got the last watch
         self._watched: str | None = None
-        self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         # True if a server answered the last request
         self.is_ready = False
-        # number of times that another server became the chosen one; number of requests that no server answered
-        self.failovers = self.unanswered = 0
+        # number of requests that no server answered
+        self.unanswered = 0
         # the current watch: its server, its start (wall clock) and its number of topics
         self._held: tuple[Server, float, int] | None = None
 
     @property
     def chosen(self) -> str | None:
         """The address of the chosen server; None if no server is known."""
-        return self._servers[0].address if self._servers else None
+        chosen = self._servers.chosen
+        return None if chosen is None else chosen.address
+
+    @property
+    def failovers(self) -> int:
+        """Number of times that another server became the chosen one."""
+        return self._servers.failovers
 
     @property
     def errors(self) -> dict[str, str]:
         """The last failure of each server, by address."""
-        return {server.address: server.error for server in self._servers if server.error is not None}
+        return {server.address: server.record.error for server in self._servers if server.record.error is not None}
 
     def statuses(self) -> tuple[ServerStatus, ...]:
         """The status of each server; any thread may call this."""
-        return tuple(server.status(is_chosen=not number) for number, server in enumerate(tuple(self._servers)))
+        return tuple(server.status(is_chosen=not number) for number, server in enumerate(self._servers))
 
     def watches(self) -> tuple[WatchStatus, ...]:
         """The watch that a server holds, if there is one; any thread may call this."""
         held = self._held
-        if held is None or not held[0].is_connected:
+        if held is None or not held[0].record.is_connected:
             return ()
         server, since, topics = held
         return (WatchStatus(server.address, since, topics),)
 
     def use(self, addresses: tuple[str, ...]) -> None:
-        """Use another list of servers: the chosen server stays first if it is in the list, the others are shuffled."""
-        chosen, order = self.chosen, list(addresses)
-        self._shuffle(order)
-        if chosen in order:
-            order.remove(chosen)
-            order.insert(0, chosen)
-        old = {server.address: server for server in self._servers}
-        self._servers = [
-            old.pop(address)
-            if address in old
-            else Server(address, self._settings, self._clock, self._protocols, self._events)
-            for address in order
-        ]
-        for server in old.values():
-            self._finish(server.close())
-        self._events.servers_changed(addresses)
+        """Use another list of servers."""
+        self._servers.use(addresses)
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections."""
@@ -161,14 +150,7 @@ class ServerSession:
     async def close(self) -> None:
         """Close all connections, and send no further requests."""
         self._is_closed = True
-        self.use(())
-        if self._closing:
-            await asyncio.wait(self._closing)
-
-    def _finish(self, closing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(closing)
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        await self._servers.close()
 
     async def routes(self, topics: Sequence[str], receive: Receive) -> Mapping[str, str]:
         """Request the full routes of topics; return the topics that no server could answer, with the reasons.
@@ -185,8 +167,8 @@ class ServerSession:
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
             is_refused = await server.full_routes(list(left), received, timeout_seconds)
-            if left and (is_refused or server.knows_all_topics):
-                raise _UndecidedError(server.error or "refused without a reason")
+            if left and (is_refused or server.identity.knows_all_topics):
+                raise _UndecidedError(server.record.error or "refused without a reason")
             if left:
                 raise _UndecidedError(f"has just started and may not know topic {next(iter(left))} yet")
 
@@ -206,15 +188,15 @@ class ServerSession:
 
     async def watch(self, topics: Sequence[str], wait_seconds: float, receive: Receive) -> bool:
         """As `changes`, but the chosen server holds the request until a topic changes; True if one did."""
-        if not self._servers:
+        server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
+        if server is None:
             raise RouteUnavailableError("no NameServer is known")
-        server, timeout_seconds = self._servers[0], self._settings.attempt_timeout_seconds
         try:
             await server.identify(timeout_seconds)
-            if server.is_native:
-                known, others = self._point.known(server.boot_id, topics)
+            if server.identity.is_native:
+                known, others = self._point.known(server.identity.boot_id, topics)
                 if not others:
-                    self._watched, since = server.boot_id, self._point.revision
+                    self._watched, since = server.identity.boot_id, self._point.revision
                     self._held = (server, self._clock.wall(), len(known))
                     try:
                         response = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
@@ -225,11 +207,11 @@ class ServerSession:
                     receive(response)
                     return bool(response.routes)
         except RemotingError as error:
-            server.pulls[_result(error)] += 1
+            server.record.pulls[_result(error)] += 1
             self._failed(server, error)
             if not isinstance(error, BATCH_REFUSED) or isinstance(error, SERVER_FAILED):
                 raise
-        if server.is_native is False:
+        if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
         await self.changes(topics, receive)
         # False while a topic is refused, because the caller would otherwise send the next watch at once.
@@ -240,43 +222,40 @@ class ServerSession:
 
         Requests under way stay with the former server, whose connection stays open until `leave_others`.
         """
-        servers = {server.address: server for server in self._servers}
-        order = list(servers)
-        self._shuffle(order)
-        if not order or order[0] == self.chosen:
+        server, timeout_seconds = self._servers.at_random(), self._settings.attempt_timeout_seconds
+        if server is None or server is self._servers.chosen:
             return False
-        server, timeout_seconds = servers[order[0]], self._settings.attempt_timeout_seconds
         try:
             await server.identify(timeout_seconds)
             await server.changes(topics, self._point, receive, timeout_seconds)
         except RemotingError as error:
-            server.note(error)
+            server.record.note_failure(error)
             return False
         if server not in self._servers:
             return False
-        self._move(server, 0)
+        self._servers.choose(server)
         self._was_answered(server)
         self._log_response(server)
         return True
 
     async def leave_others(self) -> None:
         """Close the connections to servers that are not the chosen one and have no request under way."""
-        for server in self._servers[1:]:
-            if server.is_connected and server.is_idle:
+        for server in self._servers:
+            if server is not self._servers.chosen and server.record.is_connected and server.is_idle:
                 await server.disconnect("another server was chosen")
 
     async def ping(self) -> bool:
         """True if the chosen server has another boot id than the watched one. Raises RemotingError on no response."""
-        if not self._servers or not self._servers[0].is_native:
+        server = self._servers.chosen
+        if server is None or not server.identity.is_native:
             # A RocketMQ server holds no watch.
             return False
-        server = self._servers[0]
         try:
             await server.request_boot_id(self._settings.attempt_timeout_seconds)
         except RemotingError as error:
             self._failed(server, error)
             raise
-        return self._watched not in (None, server.boot_id)
+        return self._watched not in (None, server.identity.boot_id)
 
     async def _call(self, attempt: Attempt) -> None:
         """Try the chosen server, and the next one after a failure or a silence; the first response ends the call.
@@ -301,7 +280,7 @@ class ServerSession:
                 await server.identify(until - clock.monotonic())
                 await attempt(server, max(0.0, until - clock.monotonic()))
             except RemotingError as error:
-                server.pulls[_result(error)] += 1
+                server.record.pulls[_result(error)] += 1
                 return error
             self._was_answered(server)
             return None
@@ -339,7 +318,7 @@ class ServerSession:
         return RouteUnavailableError(reason)
 
     def _was_answered(self, server: Server) -> None:
-        server.pulls["answered"] += 1
+        server.record.pulls["answered"] += 1
         if not self.is_ready:
             self.is_ready = True
             self._events.ready()
@@ -360,37 +339,26 @@ class ServerSession:
                 async with nullcontext() if left is None else timeout_on(self._clock, left):
                     return (await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED))[0]
             if silence_seconds is not None:
-                left = max(began, newest.answered_at) + silence_seconds - self._clock.monotonic()
+                left = max(began, newest.record.answered_at) + silence_seconds - self._clock.monotonic()
         return set()
 
     def _overtaken(self, winner: Server, silent: Collection[Server], seconds: float) -> None:
         """Make the server that answered the chosen one, before the servers that are still silent."""
         for server in silent:
-            server.pulls["overtaken"] += 1
-            server.note(f"no answer within {seconds:g} s, and {winner.address} answered")
+            server.record.pulls["overtaken"] += 1
+            server.record.note_failure(f"no answer within {seconds:g} s, and {winner.address} answered")
         if silent and winner in self._servers:
-            self._fail_over(winner, 0)
+            self._servers.overtake(winner)
 
     def _failed(self, server: Server, error: RemotingError) -> str:
         """Move a failed server to the end of the list, unless it only refused this request; return the reason."""
-        reason = server.note(error)
+        reason = server.record.note_failure(error)
         if not _has_only_refused(error) and server in self._servers:
-            self._fail_over(server, len(self._servers))
+            self._servers.put_last(server)
             if isinstance(error, RequestTimeoutError):
                 # Only this connection may hang; the requests under way on it are not needed any more.
-                self._finish(server.disconnect())
+                self._servers.disconnect(server)
         return reason
-
-    def _fail_over(self, server: Server, place: int) -> None:
-        """Move a server, and count the change if another server is the chosen one now."""
-        before = self.chosen
-        self._move(server, place)
-        if self.chosen != before:
-            self.failovers += 1
-
-    def _move(self, server: Server, place: int) -> None:
-        self._servers.remove(server)
-        self._servers.insert(place, server)
 
     def _unavailable(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:

@@ -88,17 +88,21 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
         await server.identify(1.0)
 
-        assert (True, namesrv.namesrv.boot.id, 1) == (server.is_native, server.boot_id, request_count(namesrv, INFO))
-        assert (server.is_complete, server.knows_all_topics) == (False, False)
+        assert (True, namesrv.namesrv.boot.id, 1) == (
+            server.identity.is_native,
+            server.identity.boot_id,
+            request_count(namesrv, INFO),
+        )
+        assert (server.identity.is_complete, server.identity.knows_all_topics) == (False, False)
         await clock.advance(15.0)
-        assert (server.is_complete, server.knows_all_topics) == (True, True)
+        assert (server.identity.is_complete, server.identity.knows_all_topics) == (True, True)
 
         proxy.cut()
-        await until(lambda: server.is_native is None)
+        await until(lambda: server.identity.is_native is None)
         await proxy.heal()
         await server.identify(1.0)
         await until(lambda: request_count(namesrv, INFO) == 2)
-        assert (namesrv.namesrv.boot.id, True) == (server.boot_id, server.is_complete)
+        assert (namesrv.namesrv.boot.id, True) == (server.identity.boot_id, server.identity.is_complete)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +113,14 @@ async def test_server_is_complete_after_its_warm_up(warm_up: float, uptime: floa
     async with scripted(warm_up_seconds=warm_up) as (script, server):
         await introduced(script, asyncio.create_task(server.identify(1.0)), uptime_seconds=uptime)
 
-        assert (is_complete, is_complete) == (server.is_complete, server.knows_all_topics)
+        assert (is_complete, is_complete) == (server.identity.is_complete, server.identity.knows_all_topics)
 
 
 async def test_restart_behind_an_open_connection_is_noticed() -> None:
     """Behind a proxy the next response has another boot id, and the server's warm-up starts again."""
     async with scripted() as (script, server):
         peer = await introduced(script, asyncio.create_task(server.identify(1.0)))
-        assert server.is_complete
+        assert server.identity.is_complete
 
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
         request = await peer.receive()
@@ -125,7 +129,7 @@ async def test_restart_behind_an_open_connection_is_noticed() -> None:
         answer = await pulling
 
         assert (answer.boot_id, answer.revision, answer.is_complete, answer.is_conditional) == ("b2", 3, False, False)
-        assert (server.boot_id, server.is_complete) == ("b2", False)
+        assert (server.identity.boot_id, server.identity.is_complete) == ("b2", False)
 
 
 async def test_invalid_server_info_is_a_remoting_error() -> None:
@@ -174,7 +178,7 @@ async def test_native_server_that_dies_during_identification_is_retried() -> Non
 
         await introduced(script, meeting, "b2")
 
-        assert (server.is_native, server.boot_id) == (True, "b2")
+        assert (server.identity.is_native, server.identity.boot_id) == (True, "b2")
 
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
@@ -184,19 +188,19 @@ async def test_apache_server_is_retried_natively_after_a_minute(away: float, ref
     async with apache_at(clock) as (apache, server):
         await server.identify(1.0)
         answer = await server.route_by_topic("t", 1.0)
-        assert (server.is_native, apache.refused, apache.topics_asked) == (False, 2, ["t"])
+        assert (server.identity.is_native, apache.refused, apache.topics_asked) == (False, 2, ["t"])
         route = answer.routes["t"]
         assert route is not None
         assert [data.broker_name for data in route.broker_datas] == ["broker-a"]
         assert (answer.revision, answer.is_conditional) == (None, False)
         apache.hang_up()
-        await until(lambda: server.is_native is None)
+        await until(lambda: server.identity.is_native is None)
         await clock.advance(away)
 
         await server.identify(1.0)
         await server.route_by_topic("t", 1.0)
 
-        assert (False, refused, 2) == (server.is_native, apache.refused, len(apache.topics_asked))
+        assert (False, refused, 2) == (server.identity.is_native, apache.refused, len(apache.topics_asked))
 
 
 async def test_protocol_is_learnt_once_per_process() -> None:
@@ -231,10 +235,10 @@ async def test_apache_server_replaces_a_native_one(protocol: str) -> None:
         await server.identify(1.0)
         with pytest.raises(ConnectionClosedError):
             await server.pull(["t"], 1.0)
-        await until(lambda: server.is_native is None)
+        await until(lambda: server.identity.is_native is None)
 
         await server.identify(1.0)
-        assert (protocol == "native") == server.is_native
+        assert (protocol == "native") == server.identity.is_native
         assert (None if protocol == "native" else False) == protocols.is_native(apache.address, clock.monotonic())
 
 
@@ -245,7 +249,7 @@ async def test_refused_server_info_falls_back_to_rocketmq() -> None:
         peer = await script.accept()
         peer.send(native_response(await peer.receive(), None, code=3))
         await meeting
-        assert server.is_native is False
+        assert server.identity.is_native is False
 
 
 async def test_apache_server_is_incomplete_for_45_s() -> None:
@@ -255,16 +259,16 @@ async def test_apache_server_is_incomplete_for_45_s() -> None:
         await server.identify(1.0)
         first = await server.route_by_topic("none", 1.0)
         assert (
-            server.is_complete,
-            server.knows_all_topics,
+            server.identity.is_complete,
+            server.identity.knows_all_topics,
             first.is_complete,
             first.knows_all_topics,
         ) == (False, True, False, True)
         await clock.advance(45.0)
-        assert (server.is_complete, server.knows_all_topics) == (True, True)
+        assert (server.identity.is_complete, server.identity.knows_all_topics) == (True, True)
 
         apache.hang_up()
-        await until(lambda: server.is_native is None)
+        await until(lambda: server.identity.is_native is None)
         between = await server.route_by_topic("t", 1.0)
         await server.identify(1.0)
         second = await server.route_by_topic("t", 1.0)
@@ -272,7 +276,7 @@ async def test_apache_server_is_incomplete_for_45_s() -> None:
             assert (answer.is_complete, answer.knows_all_topics) == (False, False)
         assert len({answer.boot_id for answer in (first, between, second)}) == 3
         await clock.advance(45.0)
-        assert (server.is_complete, server.knows_all_topics) == (True, True)
+        assert (server.identity.is_complete, server.identity.knows_all_topics) == (True, True)
         assert (apache.refused, apache.connections) == (0, 2)
 
 

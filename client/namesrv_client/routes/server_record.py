@@ -1,0 +1,75 @@
+"""The record of one NameServer: its connections, responses and failures so far, for its status and for events."""
+
+import logging
+from collections import Counter
+from typing import Final, Literal
+
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.server_events import ServerEvents
+
+logger: Final = logging.getLogger("namesrv_client.connection")
+
+
+class ServerRecord:
+    """The connections, responses and failures of one NameServer so far.
+
+    A connection counts from its first response.
+    """
+
+    def __init__(self, address: str, clock: Clock, events: ServerEvents) -> None:
+        self._address = address
+        self._clock = clock
+        self._events = events
+        # monotonic time of the last response
+        self.answered_at = float("-inf")
+        # the reason of the last failure of the server or of a request to it
+        self.error: str | None = None
+        # number of connections with a response; True while there is such a connection; time of the last change (wall)
+        self._connections = 0
+        self.is_connected = False
+        self.since = clock.wall()
+        # route requests by result
+        self.pulls: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<ServerRecord [{self.state} | {self.reconnects} reconnects | {dict(self.pulls)}]>"
+
+    @property
+    def state(self) -> Literal["connected", "disconnected", "unused"]:
+        """The state of the connection; `unused` before the first response or failure."""
+        return "connected" if self.is_connected else "disconnected" if self._connections or self.error else "unused"
+
+    @property
+    def reconnects(self) -> int:
+        """Number of connections after the first one."""
+        return max(0, self._connections - 1)
+
+    @property
+    def last_response(self) -> float | None:
+        """Wall-clock time of the last response; None before the first one."""
+        now, answered_at = self._clock.monotonic(), self.answered_at
+        return self._clock.wall() - (now - answered_at) if answered_at > float("-inf") else None
+
+    def note_failure(self, failure: object) -> str:
+        """Keep the reason of a failure, and return it in words."""
+        self.error = str(failure) or type(failure).__name__
+        return self.error
+
+    def note_response(self, *, is_open: bool, remark: str) -> None:
+        """Note a response; the first one over an open connection is logged, with a remark on the server."""
+        self.answered_at = self._clock.monotonic()
+        # A response may be processed after its connection has ended.
+        if not self.is_connected and is_open:
+            self.is_connected = True
+            self._connections += 1
+            self.since = self._clock.wall()
+            logger.info("connected to %s%s", self._address, remark)
+            self._events.connected(self._address)
+
+    def note_end(self, why: str) -> None:
+        """Note that the connection has ended."""
+        if self.is_connected:
+            self.is_connected = False
+            self.since = self._clock.wall()
+            logger.info("disconnected from %s: %s", self._address, why)
+            self._events.disconnected(self._address, why)
