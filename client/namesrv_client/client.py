@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from namesrv_client.heartbeat_log import CLOSE_SECONDS, ClientLog
 from namesrv_client.queues.selection import BrokerFaults, QueueSelector
@@ -88,16 +88,15 @@ class RouteClient:
         if (path := settings.snapshot_file) is not None:
             self._snapshot = RouteSnapshot(Path(path), clock, cache)
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_started = self._is_closed = False
-        # number of route changes so far
-        self._changes = 0
+        # new -> started, by entering the context -> closed, by leaving it
+        self._stage: Literal["new", "started", "closed"] = "new"
 
     def __repr__(self) -> str:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
 
     async def __aenter__(self) -> Self:
         """Read the snapshot and the list of servers, and start without waiting for any server."""
-        self._is_started = True
+        self._stage = "started"
         self._events.open()
         if self._snapshot is not None:
             await self._snapshot.restore()
@@ -117,7 +116,7 @@ class RouteClient:
 
     async def __aexit__(self, *_: object) -> None:
         """Save the snapshot and close all connections."""
-        self._is_closed = True
+        self._stage = "closed"
         self._events.close()
         for task in self._tasks:
             task.cancel()
@@ -132,11 +131,10 @@ class RouteClient:
         await self._session.close()
 
     def _check_started(self) -> None:
-        if not self._is_started:
+        if self._stage == "new":
             raise RuntimeError("the client is not started")
 
     def _changed(self, change: RouteChange) -> None:
-        self._changes += 1
         self._selector.forget(change.topic)
         if self._snapshot is not None:
             self._snapshot.changed()
@@ -157,7 +155,7 @@ class RouteClient:
         if known is not None:
             self._keeper.use(topic)
             return known
-        if self._is_closed:
+        if self._stage == "closed":
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
         began = self._clock.monotonic()
         route = await self._keeper.fetch(topic)
@@ -211,15 +209,15 @@ class RouteClient:
         session = self._session
         return ClientStatus(
             client_name=self.settings.client_name,
-            is_started=self._is_started and not self._is_closed,
-            is_ready=session.is_ready and not self._is_closed,
+            is_started=self._stage == "started",
+            is_ready=session.is_ready and self._stage != "closed",
             name_servers_error=self.name_servers_error,
             servers=session.statuses(),
             routes=self._cache.statuses(self._keeper.in_use),
             watches=session.watches(),
             failovers=session.failovers,
             unanswered=session.unanswered,
-            changes=self._changes,
+            changes=self._listeners.notified,
         )
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
@@ -257,7 +255,7 @@ class RouteClient:
 
     def _suspect(self, broker: str) -> None:
         """Refresh the routes of the broker's topics soon, at most once a second."""
-        if not self._is_closed:
+        if self._stage != "closed":
             self._keeper.suspect(broker)
 
     def reached(self, broker: str) -> None:

@@ -159,6 +159,8 @@ class RouteListeners:
         self._callbacks: list[Callable[[RouteChange], None]] = []
         # iterators that the application still holds
         self._iterators: weakref.WeakSet[RouteChanges] = weakref.WeakSet()
+        # number of changes so far
+        self.notified = 0
 
     def __repr__(self) -> str:
         return f"<RouteListeners [{len(self._callbacks)} callbacks | {len(self._iterators)} iterators]>"
@@ -181,6 +183,7 @@ class RouteListeners:
 
     def notify(self, change: RouteChange) -> None:
         """Pass a change to all callbacks and iterators; a callback that raises is logged and stops no other one."""
+        self.notified += 1
         for callback in tuple(self._callbacks):
             try:
                 callback(change)
