@@ -18,7 +18,7 @@ async def test_many_routes_come_in_short_responses(tmp_path: Path) -> None:
 
         routes = await nameserver.changed_routes(topics)
 
-        requests = [connection.peer.requests for connection in server.namesrv.connections.values()]
+        requests = [connection.peer.requests for connection in server.namesrv.slots.connections.values()]
         assert sorted(routes) == sorted(topics)
         # The registration of the peer; SERVER_INFO and the pulls of the client.
         assert sorted(requests) == [1, 4]
