@@ -219,7 +219,7 @@ async def test_key_updates_stall_no_other_peer(tmp_path: Path, port: str) -> Non
     """TLS 1.3 allows a key update in every record of 27 bytes; 8 MiB contain 310,000."""
     async with attacked(tmp_path, "none", with_tls=True) as server:
         other = await RawPeer.connect(server.address, source=ELSEWHERE)
-        address = server.address if port == "remoting" else server.controller.http_addresses[0]
+        address = server.address if port == "remoting" else server.controller.http.pages[0]
         with connected(address) as peer:
             records = await asyncio.to_thread(TlsRecords, peer)
             flood = await asyncio.to_thread(records.key_updates, FLOOD_BYTES // KEY_UPDATE_BYTES)

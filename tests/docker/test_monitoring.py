@@ -113,10 +113,10 @@ async def shown(tmp_path: Path) -> Scrape:
         await peer.register(Broker())
         stranger.send(b"GET / HTTP/1.1\r\n\r\n")
         await until(lambda: server.namesrv.counters.refusals)
-        await asyncio.to_thread(scrape, server.controller.http_addresses[0])
+        await asyncio.to_thread(scrape, server.controller.http.pages[0])
         # the first one is counted, and visible for a moment
         await server.clock.advance(1)
-        return await asyncio.to_thread(scrape, server.controller.http_addresses[0])
+        return await asyncio.to_thread(scrape, server.controller.http.pages[0])
 
 
 @pytest.mark.parametrize("source", [alert_expressions, dashboard_expressions])

@@ -35,7 +35,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
-from namesrv.observability.surface import http_ports
+from namesrv.observability.surface import HttpAddresses, http_ports
 from namesrv.peer_views import PeerViews
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
@@ -186,13 +186,15 @@ class NamesrvController:
         # Set by SIGHUP to request a reload.
         self._reload_requested = asyncio.Event()
         self._read_again: Callable[[], Loaded] | None = None
-        # (host, port) of every listening socket; empty until the server listens.
-        self.addresses: list[tuple[str, int]] = []
-        # (host, port) of every listening HTTP socket; empty without an HTTP port.
-        self.http_addresses: list[tuple[str, int]] = []
-        self.name_servers_addresses: list[tuple[str, int]] = []
+        # The addresses of the HTTP ports; empty until the server listens.
+        self.http = HttpAddresses([], [])
         # Set once the server listens.
         self.listening = asyncio.Event()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """(host, port) of every listening socket; the server must have been started."""
+        return self.namesrv.boot.addresses
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
@@ -400,13 +402,12 @@ class NamesrvController:
         wanted = " and ".join(filter(None, (settings.http_listen, settings.name_servers_listen)))
         hint = "(--http-listen and --name-servers-listen take another ADDRESS:PORT, and an empty value none)"
         with _needed(f"cannot listen on {wanted} for HTTP", hint):
-            ports = await stack.enter_async_context(http_ports(namesrv, self.server, spawn))
-        self.http_addresses, self.name_servers_addresses = ports
+            self.http = await stack.enter_async_context(http_ports(namesrv, self.server, spawn))
         further = settings.further_listeners
         numbers = ", ".join(map(str, (settings.listen_port, *further.values())))
         with _needed(f"cannot listen on {settings.listen_host}:{numbers}"):
-            self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
-        namesrv.boot.addresses.extend(self.addresses)
+            addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
+        namesrv.boot.addresses.extend(addresses)
         for line_log in (namesrv.access.audit, namesrv.heartbeat_log):
             if line_log is not None:
                 line_log.start()
@@ -419,10 +420,10 @@ class NamesrvController:
             logger,
             logging.INFO,
             "listening",
-            addresses=[address_text(address) for address in self.addresses],
+            addresses=[address_text(address) for address in addresses],
             listeners=list(further),
-            http=[address_text(address) for address in self.http_addresses],
-            name_servers=[address_text(address) for address in self.name_servers_addresses],
+            http=[address_text(address) for address in self.http.pages],
+            name_servers=[address_text(address) for address in self.http.name_servers],
             tls=settings.tls_mode,
             version=version(),
             boot_id=namesrv.boot.id,

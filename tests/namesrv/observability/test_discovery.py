@@ -25,14 +25,14 @@ async def get(address: tuple[str, int], target: str) -> tuple[int, str]:
 async def test_list_is_served_on_both_ports(server: InProcess, page: str) -> None:
     """Brokers and clients get the list as RocketMQ's address server has it, with or without a unit name."""
     controller = server.controller
-    for address in (controller.http_addresses[0], controller.name_servers_addresses[0]):
+    for address in (controller.http.pages[0], controller.http.name_servers[0]):
         assert await get(address, page) == (200, f"{LIST}\n")
 
 
 @pytest.mark.settings(http_listen="", name_servers_listen="127.0.0.1:0", name_servers=LIST)
 async def test_port_of_the_list_has_no_other_page(server: InProcess) -> None:
     """Peers that may read the list need not reach health and metrics."""
-    (address,) = server.controller.name_servers_addresses
+    (address,) = server.controller.http.name_servers
     expected = (404, "not found; try /rocketmq/nsaddr\n")
 
     for page in ("/livez", "/readyz", "/metrics", "/sd/prometheus"):
@@ -43,7 +43,7 @@ async def test_port_of_the_list_has_no_other_page(server: InProcess) -> None:
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_list_is_off_without_the_setting(server: InProcess) -> None:
     """An unset list is an error, and not an empty list, which would tell clients that no NameServer exists."""
-    assert await get(server.controller.http_addresses[0], "/rocketmq/nsaddr") == (404, "name-servers is not set\n")
+    assert await get(server.controller.http.pages[0], "/rocketmq/nsaddr") == (404, "name-servers is not set\n")
 
 
 async def test_names_are_resolved_again() -> None:
@@ -89,7 +89,7 @@ async def test_targets_for_prometheus(server: InProcess, peer: NamesrvPeer) -> N
     """NameServers have the port of this server's metrics; each broker's target is filled in from the setting."""
     await peer.register(MASTER)
     await peer.register(SLAVE)
-    (address,) = server.controller.http_addresses
+    (address,) = server.controller.http.pages
 
     status, text = await get(address, "/sd/prometheus")
 

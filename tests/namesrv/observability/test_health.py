@@ -58,7 +58,7 @@ async def test_readyz_shows_the_problems(server: InProcess) -> None:
     await slave.register(OTHER, registration("T", "U"))
     await slave.call(205, {"brokerName": OTHER.name})
     await master.call(104, MASTER.ext)
-    (address,) = server.controller.http_addresses
+    (address,) = server.controller.http.pages
 
     verbose, short = [await asyncio.to_thread(ask, address, f"/readyz{query}") for query in ("?verbose", "")]
 

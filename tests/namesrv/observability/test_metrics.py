@@ -324,7 +324,7 @@ async def test_metrics_of_the_heartbeat_log(tmp_path: Path) -> None:
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_http_requests_by_path_and_status(server: InProcess) -> None:
     """HTTP requests are counted by path and status; unknown paths are counted together."""
-    address = server.controller.http_addresses[0]
+    address = server.controller.http.pages[0]
     for target in ("/livez", "/livez?verbose", "/x", "/y", "/readyz"):
         await asyncio.to_thread(ask, address, target)
 

@@ -20,7 +20,7 @@ from tests.support.raw_peer import RawPeer
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_verbose_query_parameter(server: InProcess, query: str, lines: int) -> None:
     """`verbose` counts with or without a value, alone or among other parameters."""
-    (address,) = server.controller.http_addresses
+    (address,) = server.controller.http.pages
     response = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
     assert (response.status, response.text.count("\n")) == (200, lines)
@@ -39,7 +39,7 @@ async def test_verbose_query_parameter(server: InProcess, query: str, lines: int
 )
 async def test_unknown_hosts_are_refused(server: InProcess, host: str, status: int) -> None:
     """A request for an unknown host, as from a rebound DNS name, gets 421 with a hint, and is counted."""
-    (address,) = server.controller.http_addresses
+    (address,) = server.controller.http.pages
     peer = await RawPeer.connect(address)
     peer.send(f"GET /livez HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
 
@@ -56,7 +56,7 @@ async def test_unknown_hosts_are_refused(server: InProcess, host: str, status: i
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_metrics_are_rendered_at_most_four_times_a_second(server: InProcess) -> None:
     """All scrapes within a quarter of a second get the same metrics."""
-    (address,) = server.controller.http_addresses
+    (address,) = server.controller.http.pages
 
     async def topics() -> float:
         peer = await RawPeer.connect(address)
@@ -104,7 +104,7 @@ async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> No
 async def test_server_stops_during_a_scrape(tmp_path: Path, caplog: pytest.LogCaptureFixture, iterations: int) -> None:
     """A scrape is cut off by the stop of the server without an error in the log."""
     async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
-        peer = await RawPeer.connect(server.controller.http_addresses[0])
+        peer = await RawPeer.connect(server.controller.http.pages[0])
         peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
         for _ in range(iterations):
             await asyncio.sleep(0)
