@@ -103,7 +103,6 @@ class LineLog:
         self._line_bytes = _LONG_LINE_BYTES
         # the first line of the current file while it is not written yet
         self._opening = b""
-        self._is_failing = False
         self._wake = threading.Event()
         # the time at which the writing thread gives up failing writes, after `_closing` is set
         self._deadline = float("inf")
@@ -222,12 +221,12 @@ class LineLog:
     def _persist(self, action: Callable[[T], None], what: T) -> bool:
         """Repeat a disk operation until it succeeds; False if the log's closing deadline came first."""
         while True:
+            had_failed = self.writes.has_failed
             try:
                 with self.writes.writing():
                     action(what)
             except OSError as error:
-                if not self._is_failing:
-                    self._is_failing = True
+                if not had_failed:
                     fields = {"directory": self._files.directory, "error": error, "queued": self.queued}
                     self._report(logging.ERROR, "not_written", fields)
                 if self._closing.wait(_RETRY_SECONDS):
@@ -235,7 +234,6 @@ class LineLog:
                         return False
                     time.sleep(FLUSH_SECONDS)
             else:
-                if self._is_failing:
-                    self._is_failing = False
+                if had_failed:
                     self._report(logging.INFO, "write_recovered", {"dropped": self.dropped})
                 return True

@@ -39,6 +39,11 @@ class WriteState:
         finally:
             self._began = None
 
+    @property
+    def has_failed(self) -> bool:
+        """True if the last write failed."""
+        return self._failed is not None
+
     def stuck_seconds(self) -> float:
         """For how long the write under way has been stuck; 0 when no write is stuck."""
         began = self._began

@@ -28,7 +28,6 @@ class Snapshotter:
         self._path = path
         # The manager's `membership` when the file was written.
         self._saved = namesrv.manager.membership
-        self._failing = False
         with suppress(FileNotFoundError):
             namesrv.counters.snapshot_bytes = path.stat().st_size
         # One write runs at a time: of two writes, the older could be the last to replace the file.
@@ -44,17 +43,15 @@ class Snapshotter:
             membership = self._namesrv.manager.membership
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
             if membership != self._saved:
-                current = await self._current()
+                current, had_failed = await self._current(), counters.snapshot_writes.has_failed
                 try:
                     counters.snapshot_bytes = await asyncio.to_thread(self._save, current)
                 except OSError as error:
-                    if not self._failing:
+                    if not had_failed:
                         event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
-                    self._failing = True
                     return
-                if self._failing:
+                if had_failed:
                     event(logger, logging.INFO, "snapshot_write_recovered", path=self._path)
-                self._failing = False
                 self._saved = membership
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
