@@ -1,6 +1,6 @@
 #!/bin/sh
-# Everything that is checked of docker/: compose.yml, Dockerfiles, systemd units, and the images themselves, built and
-# run as four hosts. Needs root on Debian 12, Go, and no engine; what Debian has is installed when it is missing.
+# Everything that is checked of docker/: compose.yml, Dockerfiles, systemd units, and the images themselves, built, run
+# as four hosts and by compose.reach.yml. Needs root on Debian 12, Go, and no engine; what Debian has is installed.
 # What cannot be checked here is a failure, unless DOCKER_CHECK_ALLOW_MISSING=1 says that it may be left out.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,18 +49,18 @@ install() { # packages
 
 check_compose() {
     if docker compose version >/dev/null 2>&1; then
-        set -- docker compose
+        printf '#!/bin/sh\nexec docker compose "$@"\n' >"$work/compose"
+        chmod 755 "$work/compose"
     elif has go; then
         # the plug-in itself, by the versions and hashes in compose/; two minutes when nothing of it was fetched before
         (cd "$here/compose" && timeout 1200 go build -o "$work/compose" github.com/docker/compose/v2/cmd)
-        set -- "$work/compose"
     else
         missing "docker compose, or go to build it," "compose.yml"
         return
     fi
-    timeout 60 "$@" --file "$root/docker/compose.yml" --profile report config --quiet
-    timeout 60 "$@" --file "$root/docker/compose.yml" --file "$root/docker/compose.secured.yml" --profile '*' config --quiet
-    timeout 60 "$@" --file "$root/docker/compose.yml" --file "$root/docker/compose.reach.yml" config --quiet
+    timeout 60 "$work/compose" --file "$root/docker/compose.yml" --profile report config --quiet
+    timeout 60 "$work/compose" --file "$root/docker/compose.yml" --file "$root/docker/compose.secured.yml" --profile '*' config --quiet
+    timeout 60 "$work/compose" --file "$root/docker/compose.yml" --file "$root/docker/compose.reach.yml" config --quiet
     echo "compose.yml, alone, secured and reachable from outside: docker compose config has nothing against it"
 }
 
@@ -97,6 +97,8 @@ check_images() {
     fi
     sh "$here/images.sh" "$work"
     sh "$here/hosts.sh" "$work"
+    # otherwise compose.yml has been left out
+    if [ -x "$work/compose" ]; then sh "$here/reach.sh" "$work"; fi
 }
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/namesrv-docker-check.XXXXXX")
