@@ -27,7 +27,7 @@ class AccessControl:
 
     @property
     def mode(self) -> str:
-        """What happens to requests without permission: they are refused, only logged, or do not exist."""
+        """The access mode: `open` without an access file, else `enforce` or `observe`."""
         return "open" if self.guard is None else "enforce" if self.guard.enforces else "observe"
 
     def rules_of(self, request: Request) -> tuple[int, bool]:
