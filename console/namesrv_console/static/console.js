@@ -62,15 +62,14 @@ document.addEventListener("pointerover", (event) => {
 
 let moments;
 
-function showTimes(root) {
+// Replaces times in UTC by local times; the time in UTC becomes the title.
+function showTimes() {
   moments ??= new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" });
-  for (const element of root.querySelectorAll("time[data-ms]")) {
+  for (const element of document.querySelectorAll("time[data-ms]:not([title])")) {
     const date = new Date(Number(element.dataset.ms));
+    element.title = element.textContent;
     // A server may send a number that is no valid date.
-    if (Number.isNaN(date.getTime())) continue;
-    const text = moments.format(date);
-    element.title ||= element.textContent;
-    if (element.textContent !== text) element.textContent = text;
+    if (!Number.isNaN(date.getTime())) element.textContent = moments.format(date);
   }
 }
 
@@ -133,13 +132,10 @@ function replace(id, element) {
   if (!old) return;
   const focused = old.contains(document.activeElement) ? document.activeElement : null, href = focused?.href;
   update(old, element);
-  const fresh = byId(id);
-  showTimes(fresh);
-  showStars(fresh);
   // Keep the keyboard focus on the same link, which may be in another row now.
   if (!focused || (focused.isConnected && focused.href === href)) return;
   if (focused.id) byId(focused.id)?.focus();
-  else if (href) [...fresh.querySelectorAll("a")].find((link) => link.href === href)?.focus();
+  else if (href) [...byId(id).querySelectorAll("a")].find((link) => link.href === href)?.focus();
 }
 
 // The verdict of the page is shown in the tab, too: in its title and by its icon.
@@ -159,6 +155,8 @@ function take({ id, now, wall, parts }) {
   // One call parses a thousand rows in half the time of a call for each. In a template, a row needs no table around it.
   parser.innerHTML = parts.map(([, html]) => `<template>${html}</template>`).join("");
   [...parser.content.children].forEach((part, at) => replace(parts[at][0], part.content.firstElementChild));
+  showTimes();
+  showStars();
   showVerdict();
   showAsOf();
   tick();
@@ -243,11 +241,9 @@ function togglePause() {
 // -- stars: kept in a cookie, since the server sorts the lists by them
 const starred = () => document.cookie.match(/(?:^|; )stars=([^;]*)/)?.[1].split(",").filter(Boolean) ?? [];
 
-function showStars(root) {
-  const buttons = root.querySelectorAll("[data-star]");
-  // Reading the cookies of each row of a large patch would take most of its time.
-  const stars = buttons.length ? starred() : [];
-  for (const button of buttons) {
+function showStars() {
+  const stars = starred();
+  for (const button of document.querySelectorAll("[data-star]")) {
     button.setAttribute("aria-pressed", String(stars.includes(encodeURIComponent(button.dataset.star))));
   }
 }
@@ -260,7 +256,7 @@ document.addEventListener("click", (event) => {
   // A cookie holds about 4,096 bytes; drop the oldest stars.
   while (stars.join().length > 3500) stars.shift();
   document.cookie = `stars=${stars.join()}; path=/; max-age=31536000; samesite=lax`;
-  showStars(document);
+  showStars();
   // Reconnect, so that an open list is sent with the new stars.
   disconnect();
   connect();
@@ -339,8 +335,8 @@ let isStarted = false;
 function start() {
   if (isStarted) return;
   isStarted = true;
-  showTimes(document);
-  showStars(document);
+  showTimes();
+  showStars();
   showAsOf();
   showVerdict();
   tick();
