@@ -70,14 +70,10 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         what = "processor time of one server for the idle console, per second"
         add("server", what, "milliseconds", *_ms(shares))
         if console_browser.is_available():
-            for short, former, which in (
-                ("paint", "about:blank", "in a new process of the browser"),
-                ("paint_again", f"http://127.0.0.1:{console.port}/kv", "after another page of the console"),
-            ):
-                paints = console_browser.first_paints(bench, console, former)
-                slowest = max(paints, key=lambda path: statistics.median(paints[path]))
-                what = f"first paint of the slowest page {which}, without a cache"
-                add(short, what, "milliseconds", *paints[slowest], most=300, details=slowest)
+            paints = console_browser.first_paints(bench, console)
+            slowest = max(paints, key=lambda path: statistics.median(paints[path]))
+            what = "first paint of the slowest page after another page of the console, without a cache"
+            add("paint", what, "milliseconds", *paints[slowest], most=300, details=slowest)
         add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=150)
     return column.figures
 
