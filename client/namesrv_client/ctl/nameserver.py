@@ -193,17 +193,20 @@ class NameServer:
         Apache's server does not support this request.
         """
         routes: dict[str, TopicRouteData | None] = {}
+        known: dict[bytes, TopicRouteData] = {}
         left = deque(topics)
         while left:
             chunk = list(islice(left, self._routes_per_pull))
             try:
-                routes |= (await self.pull_routes(chunk, boot_id=boot_id, since=since, zone=zone)).routes
+                request = PullRoutesRequest(chunk, boot_id, since, observes=True, zone=zone or msgspec.UNSET)
+                pulled = read_routes(await self._extension(RequestCode.PULL_ROUTES, request), known)
             except SystemError_ as error:
                 if len(chunk) == 1 or FEWER_TOPICS not in (error.remark or ""):
                     raise
                 # A route of hundreds of brokers takes a hundred kilobytes or more.
                 self._routes_per_pull = (len(chunk) + 1) // 2
             else:
+                routes |= pulled.routes
                 for _ in chunk:
                     left.popleft()
         return routes
@@ -215,12 +218,9 @@ class NameServer:
         boot_id: str | None = None,
         since: int = 0,
         wait_seconds: float = 0.0,
-        zone: str = "",
     ) -> PulledRoutes:
         """Send PULL_ROUTES, which Apache's server does not support."""
-        request = PullRoutesRequest(
-            topics, boot_id, since, int(wait_seconds * 1000), observes=True, zone=zone or msgspec.UNSET
-        )
+        request = PullRoutesRequest(topics, boot_id, since, int(wait_seconds * 1000), observes=True)
         return read_routes(await self._extension(RequestCode.PULL_ROUTES, request, wait_seconds=wait_seconds))
 
     async def kv_get(self, namespace: str, key: str) -> str | None:

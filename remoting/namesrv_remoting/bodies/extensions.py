@@ -378,17 +378,21 @@ class _KnownMembers(msgspec.Struct):
     ts_ms: int | None = None
 
 
-def read_routes(body: bytes) -> PulledRoutes:
-    """Decode 20001; routes with equal bytes, as most in a cluster, share one object. Raises RemoteProtocolError."""
+def read_routes(body: bytes, known: dict[bytes, TopicRouteData] | None = None) -> PulledRoutes:
+    """Decode 20001; routes with equal bytes, as most in a cluster, share one object, also across responses.
+
+    `known` has the decoded routes of earlier responses by their encoding. Raises RemoteProtocolError.
+    """
     raw = NATIVE.read_response(RoutesResponse, body)
-    # encoded route -> decoded route; the key is sufficient, since a route does not contain its topic
-    seen: dict[bytes, TopicRouteData | None] = {bytes(ABSENT_ROUTE): None}
-    routes = {}
+    # The encoding is sufficient as a key, since a route does not contain its topic.
+    seen = {} if known is None else known
+    absent = bytes(ABSENT_ROUTE)
+    routes: dict[str, TopicRouteData | None] = {}
     for topic, spelt in raw.routes.items():
         data = bytes(spelt)
-        if data not in seen:
+        if data not in seen and data != absent:
             seen[data] = NATIVE.read_response(TopicRouteData, data)
-        routes[topic] = seen[data]
+        routes[topic] = seen.get(data)
     return PulledRoutes(raw.boot_id, raw.revision, raw.full, routes, raw.in_zone is True)
 
 
