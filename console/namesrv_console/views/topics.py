@@ -1,7 +1,7 @@
 """The list of topics: a row for each topic of all servers, and the page of it that a query selects."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import structs
@@ -56,6 +56,11 @@ class TopicRow:
         """True if servers disagree about the topic, or some lack it."""
         return bool(self.missing_on or self.differences)
 
+    def of(self, name: str, kind: TopicKind) -> "TopicRow":
+        """The row of another topic with the same routes."""
+        differences = tuple(replace(one, name=name) for one in self.differences)
+        return replace(self, name=name, kind=kind, differences=differences)
+
 
 # The reports of each server about one topic, and the row made of them.
 _Made = tuple[tuple[TopicRouteData | bool, ...], TopicRow]
@@ -97,12 +102,18 @@ def topic_table(reports: Mapping[str, TopicReport], own_names: Collection[str], 
     known = before.made if before.servers == servers else {}
     system = {*own_names, *(f"{name}_REPLY_TOPIC" for name in own_names)}
     made: dict[str, _Made] = {}
+    # Topics on the same brokers share their routes, so that their rows are worked out once: it takes half a millisecond
+    # for a hundred brokers on which servers disagree.
+    row_of_routes: dict[tuple[int, ...], TopicRow] = {}
     for name in sorted(frozenset[str]().union(*(each.topics for each in reports.values()))):
         reported = tuple(each.of(name) for each in reports.values())
         kind = _kind(name, system)
         entry = known.get(name)
         if entry is None or entry[0] != reported or entry[1].kind != kind:
-            entry = reported, _row(name, kind, servers, reported)
+            routes = tuple(map(id, reported))
+            if routes not in row_of_routes:
+                row_of_routes[routes] = _row(name, kind, servers, reported)
+            entry = reported, row_of_routes[routes].of(name, kind)
         made[name] = entry
     rows = tuple(row for _, row in made.values())
     return TopicTable(servers, rows, sum(row.differs for row in rows), made)

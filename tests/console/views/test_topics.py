@@ -107,6 +107,16 @@ def test_kinds_follow_from_names(name: str, kind: str) -> None:
     assert kind == table(s1={name: route(a=1)}).rows[0].kind
 
 
+def test_topics_with_the_same_routes_have_rows_of_their_own() -> None:
+    """Rows of topics that share their routes have each topic's own name and kind, also in their differences."""
+    here, there = route(a=8), route(a=4)
+
+    rows = table(s1={"t": here, "%RETRY%g": here}, s2={"t": there, "%RETRY%g": there}).rows
+
+    assert [(row.name, row.kind) for row in rows] == [("%RETRY%g", "retry"), ("t", "ordinary")]
+    assert [[one.name for one in row.differences] for row in rows] == [["%RETRY%g"], ["t"]]
+
+
 def test_rows_that_have_not_changed_are_kept() -> None:
     """A change of one topic among ten thousand makes one new row."""
     first = table(s1={"t": route(a=8), "u": route(a=8)})
