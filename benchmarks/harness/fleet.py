@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final, Self
 
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import WITHOUT_SHARES, Server, daemon
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 
 PATIENCE_SECONDS: Final = 60.0
@@ -16,11 +16,19 @@ PATIENCE_SECONDS: Final = 60.0
 class Fleet:
     """Several servers until the block ends; each keeps its port and its data directory when it restarts."""
 
-    def __init__(self, bench: Bench, *flags: str, count: int = 3, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        *flags: str,
+        count: int = 3,
+        environ: Mapping[str, str] | None = None,
+        shares: Sequence[str] = WITHOUT_SHARES,
+    ) -> None:
         self._bench = bench
         self._flags = flags
         self._count = count
         self._environ = environ
+        self._shares = shares
         self._root = tempfile.TemporaryDirectory(prefix="namesrv-bench-")
         # one stack for each server, which stops it
         self._stacks: list[ExitStack] = []
@@ -44,7 +52,8 @@ class Fleet:
 
     def _started(self, number: int, port: int, environ: Mapping[str, str] | None) -> Server:
         place = ("--listen-port", str(port), "--data-dir", f"{self._root.name}/{number}")
-        return self._stacks[number].enter_context(daemon(self._bench, *self._flags, *place, environ=environ))
+        started = daemon(self._bench, *self._flags, *place, shares=self._shares, environ=environ)
+        return self._stacks[number].enter_context(started)
 
     def kill(self, number: int) -> None:
         """Kill a server with SIGKILL."""
