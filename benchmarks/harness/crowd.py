@@ -22,8 +22,10 @@ _LOOK_SECONDS: Final = 0.005
 _READ_AT_ONCE: Final = 256 * 1024
 # The process of a crowd ends by itself after this time, in case the benchmark was killed.
 _LIFETIME_SECONDS: Final = 300
-# Members have another address than the connections on which a benchmark waits: a server reads from each address in turn.
+# Members have another address than connections on which a benchmark waits: a server reads from each address in turn.
 _ADDRESS: Final = "127.0.0.2"
+# IP_BIND_ADDRESS_NO_PORT of Linux, which Python 3.11 does not name: the port is chosen when the socket connects.
+_BIND_ADDRESS_NO_PORT: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class _Members:
         member.peer = socket.socket()
         member.peer.setblocking(False)  # noqa: FBT003 - its only parameter
         member.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        member.peer.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
         member.peer.bind((_ADDRESS, 0))
         member.peer.connect_ex(self._address)
         member.reader = FrameReader()
