@@ -77,7 +77,6 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`, from 200 addresses",
         attack("slowloris", {"slowloris.p99": at_most(2), "slowloris.memory": at_most(67.1)}),
         (*_SERVER, "benchmarks/abuse/attacks.py"),
-        why="the machine is at two thirds of its former speed: p99 without the attack is 2.9 ms, formerly 1.1 ms",
     ),
     "H3": Row(
         "The costliest frames from 1,000 connections, in a memory cgroup of 768 MiB",
@@ -92,7 +91,6 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`: 200 peers with 60 KB of a header each",
         attack("partial-headers", {"partial-headers.memory": at_most(13.1)}),
         (*_SERVER, "benchmarks/abuse/attacks.py"),
-        why="this run missed it by 0.2 MB, and the reason is not known",
     ),
     "H5": Row(
         "1,000 watchers that never read",
@@ -100,7 +98,6 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`: 50 watches of 100 changing topics each",
         attack("watches-unread", {"watches-unread.memory": None, "watches-unread.killed": None}),
         (*_SERVER, "benchmarks/abuse/attacks.py"),
-        why="unread watches end later on a slow machine: a cause in the server is not excluded",
     ),
     "H6": Row(
         "No descriptor left",
@@ -168,7 +165,6 @@ ROWS: Final[Mapping[str, Row]] = {
         restarts.kills,
         (*_ALL, "benchmarks/scoreboard/restarts.py"),
         full=5,
-        why="the machine is at two thirds of its former speed",
     ),
     "F2": Row(
         "A snapshot that is lost, torn or damaged",
