@@ -76,7 +76,7 @@ setup-interop: setup
 # two workers leave half of two cores idle: most tests wait for heartbeats and polls
 .PHONY: interop
 interop: setup-interop ## run real RocketMQ brokers, clients and tools against this NameServer (needs Java, Maven, Go)
-	@$(PY) -m pytest --numprocesses 3 --dist loadfile -o faulthandler_timeout=1800 tests/interop --deselect tests/interop/test_model.py $(ARGS)
+	@$(PY) -m pytest --numprocesses 3 --dist loadfile tests/interop --deselect tests/interop/test_model.py $(ARGS)
 
 .PHONY: model
 model: setup-interop ## check the TLA+ model of registering, leaving and watching through every order of events (needs Java, Maven)
