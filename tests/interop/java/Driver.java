@@ -194,7 +194,7 @@ public final class Driver {
         } catch (InterruptedException e) {
             throw e;
         } catch (Exception e) {
-            say("failed", "name", name, "topic", topic, "body", body, "error", e.toString());
+            say("failed", "name", name, "topic", topic, "body", body, "error", textOf(e));
         }
     }
 
