@@ -4,7 +4,6 @@ A Java client stays with one NameServer until its connection ends. The clients o
 second, and the producer sends to unused topics in every phase of a restart.
 """
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -12,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.interop.peers.driver import Application
-from tests.interop.peers.restarts import STREAM, TOPICS, Restarts
+from tests.interop.peers.restarts import STREAM, Restarts
 from tests.interop.peers.waiting import until, until_equal
 
 # The error of a Java client whose connection closed during its request.
@@ -31,11 +30,10 @@ class World(Restarts):
         self.clients = stack.enter_context(Application(place / "clients", self.addresses, STREAM, self.unused))
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """New servers and clients for each test."""
-    with ExitStack() as stack:
-        yield World(tmp_path, stack)
+@pytest.fixture(scope="module")
+def world(place: Path, stack: ExitStack) -> World:
+    """The servers and clients of all tests; the last test leaves a server that is not ready."""
+    return World(place, stack)
 
 
 def test_application_does_not_notice_a_restart(world: World) -> None:
@@ -90,8 +88,9 @@ def test_clients_that_start_while_one_is_not_ready(world: World) -> None:
     world.restart_unready(0)
     for number in range(4):
         clients.start_producer(f"late-{number}", world.addresses, poll=500)
-        sent = send(f"late-{number}", TOPICS[number])
-        reader = start_consumer(f"reader-{number}", TOPICS[number])
+        topic = next(world.unused)
+        sent = send(f"late-{number}", topic)
+        reader = start_consumer(f"reader-{number}", topic)
         until_equal(sent, lambda: clients.bodies("received", name=reader))  # noqa: B023 - called at once
     assert [*clients.failures(), *clients.errors()] == []
     assert not world.is_ready(0)

@@ -29,7 +29,7 @@ from tests.support.pages import example
 from tests.support.peer import Peer
 
 # The brokers of this test register every 10 s, operators' brokers every 30 s.
-WAIT_SECONDS: Final = 20
+WAIT_SECONDS: Final = 15
 
 
 def _example(name: str, places: Mapping[str, Path | str]) -> str:

@@ -13,7 +13,7 @@ from tests.support.daemon import Daemon
 from tests.support.tutorial import Reader
 
 # The broker of this test registers every 10 s, operators' brokers every 30 s.
-WAIT_SECONDS: Final = "20"
+WAIT_SECONDS: Final = "15"
 
 
 def test_one_of_three_is_replaced(tmp_path: Path, stack: ExitStack) -> None:

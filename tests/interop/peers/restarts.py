@@ -17,7 +17,7 @@ from tests.support.ports import free_port
 
 HOST: Final = "127.0.0.1"
 STREAM: Final = "stream"
-TOPICS: Final = [f"topic-{number}" for number in range(24)]
+TOPICS: Final = [f"topic-{number}" for number in range(32)]
 
 
 class Restarts:
