@@ -1,8 +1,6 @@
 """The script of the pages about the past, in a real browser."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -13,29 +11,34 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.test_cli import COMMAND
-from tests.support.browser import browser, console, show
+from tests.support.browser import console, show
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.printing_process import PatternProcess
 from tests.support.spark_logs import write_log
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a console with the logs of two servers that no longer run."""
+    logs = str(write_log(tmp_path_factory.mktemp("past") / "logs"))
+    with PatternProcess([*COMMAND, "--server", "127.0.0.1:1", "--logs", logs]) as running:
+        yield running.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, str]]:
-    """A browser, and the URL of a console with the logs of two servers that no longer run."""
-    with ExitStack() as stack:
-        logs = str(write_log(tmp_path / "logs"))
-        running = stack.enter_context(PatternProcess([*COMMAND, "--server", "127.0.0.1:1", "--logs", logs]))
-        url = running.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
-        yield stack.enter_context(browser(tmp_path / "profile")), url
+def touched(opened: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    """The browser with a touch screen."""
+    opened.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 1})
+    yield opened
+    opened.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
 
 
-def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome, str]) -> None:
+def test_dragging_zooms_and_a_link_shows_the_same(opened: webdriver.Chrome, url: str) -> None:
     """Dragging from a quarter to a half of ten minutes zooms there; the new address shows the same span."""
-    opened, url = shown
     wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
-    opened.get(f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
+    show(opened, f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
     # The page loads the content itself, as soon as the logs are read.
     row = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))[0]
     assert len(opened.find_elements(By.CSS_SELECTOR, ".timeline-row")) == 3
@@ -70,38 +73,35 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     assert console(opened) == []
 
 
-def test_finger_that_moves_sideways_zooms(shown: tuple[webdriver.Chrome, str]) -> None:
+def test_finger_that_moves_sideways_zooms(touched: webdriver.Chrome, url: str) -> None:
     """A finger that moves sideways over a row zooms as a mouse does."""
-    opened, url = shown
-    left, top, width = touchable_row(opened, url)
+    left, top, width = touchable_row(touched, url)
 
-    touch(opened, [(left + width / 4 * (1 + step / 10), top) for step in range(11)])
+    touch(touched, [(left + width / 4 * (1 + step / 10), top) for step in range(11)])
 
-    WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05).until(_shows_length(150_000))
-    assert console(opened) == []
+    WebDriverWait(touched, GUARD_SECONDS, poll_frequency=0.05).until(_shows_length(150_000))
+    assert console(touched) == []
 
 
-def test_finger_that_moves_up_scrolls(shown: tuple[webdriver.Chrome, str]) -> None:
+def test_finger_that_moves_up_scrolls(touched: webdriver.Chrome, url: str) -> None:
     """A finger that moves up over a row scrolls the page, and does not zoom."""
-    opened, url = shown
-    left, top, width = touchable_row(opened, url)
+    left, top, width = touchable_row(touched, url)
     # A page that does not fill the screen would have nothing to scroll.
-    opened.execute_script("document.body.style.paddingBottom = '2000px'")
-    wait_for_frame(opened)
-    address = opened.current_url
+    touched.execute_script("document.body.style.paddingBottom = '2000px'")
+    wait_for_frame(touched)
+    address = touched.current_url
 
-    touch(opened, [(left + width / 4, top - step * 20) for step in range(8)])
+    touch(touched, [(left + width / 4, top - step * 20) for step in range(8)])
 
-    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
+    wait = WebDriverWait(touched, GUARD_SECONDS, poll_frequency=0.05)
     wait.until(lambda page: page.execute_script("return scrollY") > 0)
     wait.until(lambda page: page.find_elements(By.CLASS_NAME, "shade") == [])
-    assert opened.current_url == address
-    assert console(opened) == []
+    assert touched.current_url == address
+    assert console(touched) == []
 
 
 def touchable_row(opened: webdriver.Chrome, url: str) -> tuple[float, float, float]:
-    """Open the time line on a touch screen; return the left edge, middle and width of its first row, in pixels."""
-    opened.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 1})
+    """Open the time line; return the left edge, middle and width of its first row, in pixels."""
     show(opened, f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
     wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))
@@ -126,11 +126,10 @@ def touch(opened: webdriver.Chrome, points: Sequence[tuple[float, float]]) -> No
     opened.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
-def test_releasing_a_slider_updates_the_page(shown: tuple[webdriver.Chrome, str]) -> None:
+def test_releasing_a_slider_updates_the_page(opened: webdriver.Chrome, url: str) -> None:
     """The page is updated without a reload, and the address has the setting."""
-    opened, url = shown
     wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
-    opened.get(f"{url}what-if?to=2026-03-01T00:30")
+    show(opened, f"{url}what-if?to=2026-03-01T00:30")
     wait.until(lambda page: page.find_elements(By.ID, "permalink"))
     opened.execute_script("document.body.dataset.same = 'page'")
 

@@ -1,8 +1,7 @@
-"""The console's script in a real browser."""
+"""The console's script in a real browser: updates, keys, and many windows."""
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,32 +11,43 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.test_cli import COMMAND
-from tests.support.browser import browser, console
+from tests.support.browser import console, show
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
 from tests.support.printing_process import PatternProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, Peer, str]]:
-    """The page of brokers, of a real server with one broker, in a browser; a peer of the server; the console's URL."""
-    with ExitStack() as stack:
-        server = stack.enter_context(Daemon(tmp_path / "data")).listening()
-        peer = stack.enter_context(Peer(server.address))
+def served(tmp_path: Path) -> Iterator[tuple[Peer, str]]:
+    """A peer of a real server with one broker, and the URL of a console of this server."""
+    with (
+        Daemon(tmp_path / "data") as server,
+        Peer(server.listening().address) as peer,
+        PatternProcess([*COMMAND, "--server", server.where]) as running,
+    ):
         Broker().register(peer)
-        running = stack.enter_context(PatternProcess([*COMMAND, "--server", server.where]))
-        url = running.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
-        opened = stack.enter_context(browser(tmp_path / "profile"))
-        opened.get(f"{url}brokers")
-        yield opened, peer, url
+        yield peer, running.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
 
 
-def test_bars_shrink_updates_arrive_and_keys_work(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
+@pytest.fixture
+def windows(opened: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    """The browser, whose further windows are closed at the end."""
+    first = opened.current_window_handle
+    yield opened
+    for window in opened.window_handles:
+        if window != first:
+            opened.switch_to.window(window)
+            opened.close()
+    opened.switch_to.window(first)
+
+
+def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, served: tuple[Peer, str]) -> None:
     """The page works without inline scripts and styles, and sends no request to another host."""
-    opened, peer, url = shown
+    peer, url = served
+    show(opened, f"{url}brokers")
     wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-last-seen]"))
 
@@ -74,15 +84,16 @@ def test_bars_shrink_updates_arrive_and_keys_work(shown: tuple[webdriver.Chrome,
     assert [address for address in asked if not address.startswith(url)] == []
 
 
-def test_more_windows_than_a_browser_has_connections(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
+def test_more_windows_than_a_browser_has_connections(windows: webdriver.Chrome, served: tuple[Peer, str]) -> None:
     """A browser has six connections to a host: with more windows every page still loads and receives updates."""
-    opened, peer, url = shown
+    peer, url = served
+    show(windows, f"{url}brokers")
     for _ in range(8):
-        opened.switch_to.new_window("window")
-        opened.get(f"{url}brokers")
-        assert not opened.execute_script("return document.hidden")
+        windows.switch_to.new_window("window")
+        windows.get(f"{url}brokers")
+        assert not windows.execute_script("return document.hidden")
     Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
 
-    for window in opened.window_handles:
-        opened.switch_to.window(window)
-        WebDriverWait(opened, GUARD_SECONDS).until(lambda page: "broker-b" in page.page_source)
+    for window in windows.window_handles:
+        windows.switch_to.window(window)
+        WebDriverWait(windows, GUARD_SECONDS).until(lambda page: "broker-b" in page.page_source)
