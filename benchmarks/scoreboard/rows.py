@@ -283,7 +283,7 @@ ROWS: Final[Mapping[str, Row]] = {
         (*_SIMULATED, "benchmarks/scoreboard/simulated.py"),
         full=1_000_000,
         size=2_000,
-        short=400,
+        short=100,
     ),
     "F15": Row(
         "A disk that is full, read-only, broken or stuck",
@@ -340,7 +340,7 @@ ROWS: Final[Mapping[str, Row]] = {
         _SIMULATED,
         full=100_000,
         size=2_000,
-        short=400,
+        short=20,
     ),
     "M3": Row(
         "The rules of registering, leaving and watching in TLA+",
