@@ -5,12 +5,14 @@ runs the other tests, those of connections also on asyncio's own loop, with the 
 """
 
 import asyncio
+import functools
 import gc
+import inspect
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,8 @@ BOTH_LOOPS = [
 ]
 # tests in these folders are slow; other ones are marked in their file
 SLOW_FOLDERS = ("demo", "fuzz", "interop", "netns")
+# An async test that waits longer fails, before faulthandler_timeout would end the process with the other tests.
+ASYNC_SECONDS = 500.0
 # longer values are shortened in test ids
 ID_LENGTH = 200
 
@@ -77,9 +81,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` and `-k` choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests in slow folders, and second runs on asyncio's own loop, as slow."""
+    """Mark tests in slow folders, and second runs on asyncio's own loop, as slow; bound the time of async tests."""
     first, *others = LOOPS
     for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = _bounded(item.obj)
         callspec = getattr(item, "callspec", None)
         loop = callspec.params.get("_asyncio_loop_factory") if callspec else None
         if loop in [LOOPS[name] for name in others] or item.path.relative_to(HERE).parts[0] in SLOW_FOLDERS:
@@ -87,6 +93,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif loop is not None:
             # `-k uvloop` selects the same tests with and without --all-loops
             item.extra_keyword_matches.add(first)
+
+
+def _bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def bounded(**fixtures: object) -> None:
+        async with asyncio.timeout(ASYNC_SECONDS):
+            await test(**fixtures)
+
+    return bounded
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,7 @@ import pytest
 from namesrv_client.ctl.audit_trail import Trail
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
-from tests.support.peer import Broker, Peer
+from tests.support.peer import Broker, Peer, until
 from tests.support.printing_process import PatternProcess
 
 # 2026-03-01 08:00 UTC
@@ -235,9 +235,9 @@ def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
     usual = tmp_path / "state" / "namesrv"
     write(usual / "audit", "08", "ns-0a-1.jsonl.gz", KV)
     with Daemon(tmp_path / "elsewhere") as daemon, Peer(daemon.listening().address) as peer:
+        assert peer.ask(206).code == 0
         # the file is opened by another thread
-        while not any((tmp_path / "elsewhere").glob("audit/dt=*/hour=*/*.open")):
-            assert peer.ask(206).code == 0
+        until(lambda: any((tmp_path / "elsewhere").glob("audit/dt=*/hour=*/*.open")))
         servers = ["-s", "127.0.0.1:1", "-s", daemon.where]
         found = run("audit", *servers, "--event=start", "-o", "json", env={"XDG_STATE_HOME": str(usual.parent)})
 

@@ -211,6 +211,8 @@ class Faults:
         began = self.clock.monotonic()
         while not self.faults.is_available("b"):
             self.clock.stall(0.001)
+            # longer than any pause of a broker
+            assert self.clock.monotonic() < began + 3600
         return round(self.clock.monotonic() - began, 3)
 
 
