@@ -255,16 +255,14 @@ ROWS: Final[Mapping[str, Row]] = {
         speed("herd", {"herd.polite": None, "herd.stall": None}),
         (*_SERVER, "benchmarks/speed/herd.py"),
         full=5,
-        why="a listener accepts all waiting connections, up to 1,000 here, in one iteration: 70 to 100 µs each",
     ),
     "F12": Row(
         "Many brokers expire in one scan",
         "no stall over 20 ms",
         "{size} brokers",
         mass_expiry,
-        (*_SERVER, "benchmarks/speed/eviction.py"),
+        (*_SERVER, "benchmarks/harness/probe.py", "benchmarks/speed/eviction.py"),
         full=5_000,
-        why="while other processes keep the client waiting, the figure adds up several iterations of the loop",
     ),
     "F13": Row(
         "A broker registers and dies, over and over",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final, Self
 
 from benchmarks.harness.figures import BenchError, Figure, at_most, compared
+from benchmarks.harness.probe import Probe
 from benchmarks.harness.rounds import Bench, Repeating, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Broker, Wire, many_brokers, route_request
@@ -116,9 +117,9 @@ def mass_expiry(count: int) -> list[Figure]:
 
 def _stall(bench: Bench, count: int, name: str, what: str) -> Figure:
     bench.progress(f"a scan that evicts {count:,} brokers")
-    longest_ms, wall_ms, probes = _while_silent(bench, count)
+    busy_ms, wall_ms, probes = _while_silent(bench, count)
     details = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses"
-    return Figure(name, what, "milliseconds", (longest_ms,), at_most(20), details)
+    return Figure(name, what, "milliseconds", (busy_ms,), at_most(20), details)
 
 
 def _while_silent(bench: Bench, count: int) -> tuple[float, float, int]:
@@ -126,9 +127,9 @@ def _while_silent(bench: Bench, count: int) -> tuple[float, float, int]:
         with _silent(bench, count, scan_seconds) as (server, wire, in_time):
             if not in_time:
                 continue
-            with _Probe(server) as probe, Repeating(probe.send):
+            with Probe(server, route_request("nothing")) as probe, Repeating(probe.send):
                 until("all brokers are evicted", lambda: wire.info()["brokers"] == 0, _PATIENCE_SECONDS, 0.05)
-            return probe.longest_cpu_ms, probe.longest_ms, probe.responses
+            return probe.longest_busy_ms, probe.longest_ms, probe.responses
     raise BenchError(f"{count:,} brokers cannot register within {_SCAN_SECONDS[-1] - _EXPIRY_SECONDS:g} s")
 
 
@@ -150,31 +151,3 @@ def register_at_once(wire: Wire, brokers: Sequence[Broker]) -> None:
         for response in wire.responses(len(some)):
             if response.code:
                 raise BenchError(f"response code {response.code}: {response.remark}")
-
-
-class _Probe:
-    """A connection with one request in flight, which notes the longest times until a response."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._wire = Wire(server)
-        self._frame = route_request("nothing")
-        self.responses = 0
-        self.longest_ms = 0.0
-        # the most processor time of the server's loop between a request and its response
-        self.longest_cpu_ms = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._wire.close()
-
-    def send(self) -> None:
-        """Send one request, and note the time until its response."""
-        began, cpu = time.monotonic(), self._server.loop_seconds()
-        self._wire.request(self._frame)
-        took, computed = time.monotonic() - began, self._server.loop_seconds() - cpu
-        self.longest_ms = max(self.longest_ms, 1000 * took)
-        self.longest_cpu_ms = max(self.longest_cpu_ms, 1000 * min(took, computed))
-        self.responses += 1

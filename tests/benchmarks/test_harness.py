@@ -26,6 +26,7 @@ from benchmarks.harness.figures import (
     ratios,
 )
 from benchmarks.harness.loads import Load, read_load
+from benchmarks.harness.probe import busy_seconds
 from benchmarks.harness.rounds import Bench, Cores, Effort
 from benchmarks.harness.servers import daemon_ports, environment, status_bytes
 from benchmarks.harness.wire import PULLED_BODY_BYTES, Broker, pulled_brokers
@@ -246,3 +247,16 @@ def test_each_form_of_a_registration_has_the_same_content(form: str) -> None:
     topics = [(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums) for topic in body.topic_configs]
     assert topics == [("T0", 4, 8), ("T1", 4, 8)]
     assert body.data_version == DataVersion(2)
+
+
+# -- the probe --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("took", "waited", "computed", "busy"),
+    [(0.03, 0.0, 0.02, 0.02), (0.08, 0.075, 0.07, 0.005), (0.01, 0.009, 0.0005, 0.0005)],
+    ids=["the server had no processor", "the probe had none", "both had none"],
+)
+def test_probe_counts_no_work_during_its_own_waits(took: float, waited: float, computed: float, busy: float) -> None:
+    """Work between two responses: processor time, but not what the server computes while the probe has no processor."""
+    assert busy_seconds(took, waited, computed) == pytest.approx(busy)

@@ -1,0 +1,53 @@
+"""Probe: one connection with one request in flight, which shows how long a server's loop is busy with other work."""
+
+import time
+from pathlib import Path
+from typing import Self
+
+from benchmarks.harness.servers import Server
+from benchmarks.harness.wire import Wire
+
+
+class Probe:
+    """Notes the longest times until a response; `send` has to be called again and again, by one thread."""
+
+    def __init__(self, server: Server, frame: bytes) -> None:
+        self._server = server
+        self._wire = Wire(server)
+        self._frame = frame
+        self.responses = 0
+        # the longest time on the clock
+        self.longest_ms = 0.0
+        # the most processor time of the server's loop, see `busy_seconds`
+        self.longest_busy_ms = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.close()
+
+    def send(self) -> None:
+        """Send one request, and note the time until its response."""
+        waited, began, computed = _waited_seconds(), time.monotonic(), self._server.loop_seconds()
+        self._wire.request(self._frame)
+        took, computed = time.monotonic() - began, self._server.loop_seconds() - computed
+        waited = _waited_seconds() - waited
+        self.longest_ms = max(self.longest_ms, 1000 * took)
+        self.longest_busy_ms = max(self.longest_busy_ms, 1000 * busy_seconds(took, waited, computed))
+        self.responses += 1
+
+
+def busy_seconds(took: float, waited: float, computed: float) -> float:
+    """The most time for which a server's loop can have computed between a request and its response.
+
+    `took` passed on the clock. For `waited`, the probe's thread was ready and had no processor: it had not sent the
+    request yet, or had the response already, and the server went on with later work. `computed` is the processor time
+    of the server's loop, later work included.
+    """
+    return min(took - waited, computed)
+
+
+def _waited_seconds() -> float:
+    """The time for which this thread has waited for a processor so far."""
+    return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
