@@ -253,7 +253,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "all are served within 10 s",
         "`make bench`, {size} rounds: 5,000 clients, 2,000 brokers",
         speed("herd", {"herd.polite": None, "herd.stall": None}),
-        (*_SERVER, "benchmarks/speed/herd.py"),
+        (*_SERVER, "benchmarks/harness/probe.py", "benchmarks/speed/herd.py"),
         full=5,
     ),
     "F12": Row(
