@@ -1,4 +1,4 @@
-"""The verdict over time: brokers that leave and return, masters that fall silent, servers that stop."""
+"""The verdict over time: brokers that leave and return, servers that stop."""
 
 from pathlib import Path
 
@@ -48,28 +48,6 @@ async def test_killed_group_stays_visible_until_it_is_back(tmp_path: Path) -> No
         await again.register(SLAVE, registration("T", "U"))
         await passing(server.clock, lambda: kinds(shown) == [])
         assert list(report(shown).gone) == []
-
-
-async def test_master_falls_silent_without_any_response(tmp_path: Path) -> None:
-    """Time alone makes a master silent, and open pages receive the new verdict."""
-    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
-        master, slave = await server.connect(), await server.connect()
-        await master.register(MASTER, registration("T", "U"))
-        await slave.register(SLAVE, registration("T", "U"))
-        await passing(server.clock, lambda: report(shown).verdict.brokers == 2)
-        tab = shown.tab("/brokers")
-        began = server.clock.monotonic()
-
-        async def heartbeat() -> None:
-            await slave.call(904, SLAVE.ext)
-
-        for _ in range(4):
-            await server.clock.advance(20)
-            await heartbeat()
-        await passing(server.clock, lambda: "1 silent master" in tab.parts.get("verdict", ""))
-        assert kinds(shown) == ["silent_master"]
-        assert server.clock.monotonic() - began > 60
-        tab.leave()
 
 
 async def test_planned_stop_is_no_problem(tmp_path: Path) -> None:
@@ -131,7 +109,7 @@ async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_
         console(one.clock, one.where, two.where) as shown,
     ):
         await (await one.connect()).register(MASTER, registration("T", "U"))
-        await passing(one.clock, lambda: report(shown).verdict.brokers == 1)
+        await passing(one.clock, lambda: (report(shown).verdict.brokers, report(shown).verdict.topics) == (1, 2))
         assert "1 broker, 2 topics, 2 servers, with expected differences" in await shown.text("/")
 
         await (await two.connect()).register(MASTER, registration("T", "U"))
