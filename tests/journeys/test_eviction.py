@@ -8,6 +8,9 @@ import pytest
 from tests.support.daemon import Start
 from tests.support.peer import Broker, Connect, until
 
+# tests/namesrv/net and tests/namesrv/server show the same on both event loops.
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
+
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
 # Expiry of brokers that must send heartbeats in time: a busy machine may delay any process by a second.

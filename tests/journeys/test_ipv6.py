@@ -12,6 +12,9 @@ from tests.support.daemon import Start
 from tests.support.http_peer import scrape
 from tests.support.ipv6 import can_use_ipv6
 
+# tests/namesrv/net and tests/namesrv/server show the same on both event loops.
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
+
 BROKER = "[::1]:10911"
 
 

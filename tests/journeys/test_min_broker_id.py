@@ -2,11 +2,16 @@
 
 import socket
 
+import pytest
+
 from namesrv_remoting.codes import FLAG_ONEWAY
 from namesrv_remoting.command import RemotingCommand
 from tests.support.daemon import Start
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Connect, Peer
+
+# tests/namesrv/net and tests/namesrv/server show the same on both event loops.
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 NOTIFY_MIN_BROKER_ID_CHANGE = 905
 MASTER = Broker(addr="10.0.0.1:10911", enable_acting_master=True)
