@@ -37,7 +37,7 @@ os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 HERE = Path(__file__).parent
 # async tests at these places run on both loops, because sockets, transports and processes differ between the loops
 BOTH_LOOPS = [
-    *(HERE / folder for folder in ("broker_agent", "fuzz", "golden", "remoting", "runtime")),
+    *(HERE / folder for folder in ("broker_agent", "golden", "remoting", "runtime")),
     *(HERE / "namesrv" / folder for folder in ("net", "server")),
     HERE / "client" / "test_client.py",
 ]
