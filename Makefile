@@ -44,7 +44,7 @@ test: setup ## run the quick tests: every capability once, in three minutes
 
 .PHONY: test-rest
 test-rest: setup ## run what `make test` leaves out, but for real RocketMQ
-	@$(PYTEST) -m 'slow or hypothesis' --all-loops --hypothesis-profile=full -o faulthandler_timeout=1800 $(ARGS)
+	@$(PYTEST) -m 'slow or hypothesis' --all-loops --hypothesis-profile=full $(ARGS)
 
 .PHONY: test-all
 test-all: test test-rest interop model ## run all tests there are (needs Java, Maven, Go, a browser; docs/testing.md says what for)
