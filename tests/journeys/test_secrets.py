@@ -149,7 +149,9 @@ def side_car(path: Path, server: str) -> None:
     )
 
 
+# no output of a server depends on its event loop
 @pytest.mark.slow
+@pytest.mark.parametrize("loop", ["auto"])
 def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) -> None:
     """No log, metric, setting, error, event, heartbeat log, audit trail or traceback contains a secret."""
     inputs = tmp_path / "inputs"

@@ -5,8 +5,13 @@ import resource
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.support.daemon import Daemon, LoopName, Start
 from tests.support.peer import Connect
+
+# The limit and the lock of the data directory do not depend on the event loop.
+ANY_LOOP = pytest.mark.parametrize("loop", ["auto"])
 
 
 def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:
@@ -33,6 +38,7 @@ def test_listening_line_has_addresses_and_boot_id(start: Start, data_dir: Path) 
     assert data_dir.stat().st_mode & 0o777 == 0o700
 
 
+@ANY_LOOP
 def test_soft_limit_of_open_files_is_raised(start: Start) -> None:
     """The soft limit, often 1,024, is for programs that use select(): 10,000 connections need no settings."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -58,6 +64,7 @@ def test_unavailable_address_is_an_error(data_dir: Path, loop: LoopName) -> None
             assert error.endswith(reason)
 
 
+@ANY_LOOP
 def test_unusable_data_directory_is_an_error(start: Start, data_dir: Path, loop: LoopName, connect: Connect) -> None:
     """A directory of a running server and one below a file are refused; a killed server leaves no lock behind."""
     first = start()
