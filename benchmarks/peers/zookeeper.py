@@ -17,6 +17,8 @@ from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+# the main class of a server of several
+ENSEMBLE_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # the heap of its start script
 _HEAP: Final = "-Xmx1000m"
 _SETTINGS: Final = """\

@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.harness import wire
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.hosts import drop, new_socket
-from benchmarks.torture.load import LOST, ROUTE, TOPIC, Client
-from benchmarks.torture.servers import EXPIRY_SECONDS, PORT, REGISTRATION_SECONDS
+from benchmarks.torture.load import EXPIRY_SECONDS, REGISTRATION_SECONDS, Client
+from benchmarks.torture.name_servers import ROUTE, TOPIC, RegisteredBroker
+from benchmarks.torture.sessions import LOST
 from benchmarks.torture.world import World
 
 # The server that has the fault.
@@ -39,7 +40,7 @@ async def _upheaval(world: World) -> None:
     """A second into a fault one broker is killed, one is stopped, and one changes its queues."""
     await asyncio.sleep(1.0)
     world.brokers[-1].die()
-    await asyncio.gather(world.brokers[-2].fall_silent(), world.brokers[0].change(TOPIC))
+    await asyncio.gather(world.brokers[-2].fall_silent(), world.brokers[0].change())
 
 
 async def kill(world: World) -> None:
@@ -106,14 +107,14 @@ async def disk(world: World) -> None:
 async def late_unregister(world: World) -> None:
     """All brokers restart at once, three times; the old process unregisters after the new process has registered."""
     for _ in range(3):
-        await asyncio.gather(*(broker.restart(is_late=True) for broker in world.brokers))
+        await asyncio.gather(*(broker.restart_late() for broker in _registered(world)))
         await asyncio.sleep(0.5)
 
 
 async def restarts(world: World) -> None:
     """All brokers restart at once, ten times; the old connections close just before the new registrations."""
     for _ in range(10):
-        await asyncio.gather(*(broker.restart(is_late=False) for broker in world.brokers))
+        await asyncio.gather(*(broker.restart() for broker in world.brokers))
         await asyncio.sleep(0.3)
 
 
@@ -124,19 +125,26 @@ async def increment(world: World) -> None:
     """
     await asyncio.to_thread(world.fleet.kill, _SICK)
     await world.start_again(_SICK)
-    await asyncio.gather(*(broker.change(TOPIC) for broker in world.brokers))
+    await asyncio.gather(*(broker.change() for broker in world.brokers))
 
 
 async def split(world: World) -> None:
     """A broker changes two topics, and registers them in two chunks with the same DataVersion."""
-    await world.brokers[0].change(f"own-{world.brokers[0].name}", TOPIC)
+    broker = _registered(world)[0]
+    await broker.change_in_chunks(f"own-{broker.name}", TOPIC)
+
+
+def _registered(world: World) -> list[RegisteredBroker]:
+    """The brokers of a world of NameServers."""
+    return [broker for broker in world.brokers if isinstance(broker, RegisteredBroker)]
 
 
 async def herd(world: World) -> None:
     """All clients lose their connections, and 2,000 more connect to one server at once."""
     server = world.fleet.host(_SICK).address
     places = [client.place for client in world.clients]
-    clients = [Client(places[n % len(places)], [server], world.brokers, _HERD_PATIENCE) for n in range(_HERD)]
+    dialect, brokers = world.fleet.peer.dialect, world.brokers
+    clients = [Client(dialect, places[n % len(places)], [server], brokers, _HERD_PATIENCE) for n in range(_HERD)]
     for client in world.clients:
         client.close()
     await asyncio.gather(*(client.pull(world.pulls) for client in clients))
@@ -160,11 +168,12 @@ async def hostile(world: World) -> None:
 
 async def _sent(world: World, data: bytes, seconds: float) -> None:
     """Send data from the hostile host to the sick server without reading, and keep the connection open meanwhile."""
+    server = world.fleet.host(_SICK)
     source, ends_at = world.network.hosts["hostile"], asyncio.get_running_loop().time() + seconds
     with new_socket(source, source.address) as peer, contextlib.suppress(*LOST):
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         async with asyncio.timeout_at(ends_at):
-            await asyncio.get_running_loop().sock_connect(peer, (world.fleet.host(_SICK).address, PORT))
+            await asyncio.get_running_loop().sock_connect(peer, (server.address, world.fleet.peer.dialect.port))
             await asyncio.get_running_loop().sock_sendall(peer, data)
             await asyncio.sleep(seconds)
 
@@ -180,24 +189,36 @@ class Fault:
     inflict: Inflict
     # True: the servers of the world have small disks of their own.
     has_small_disks: bool = False
+    # the peers that cannot have this fault
+    spared: Collection[str] = ()
+
+
+# They have sessions or leases instead of registrations with a DataVersion, and protocols of their own.
+_ENSEMBLES: Final = ("zookeeper", "etcd")
+# Go reads the clock without libc.
+_GO: Final = ("etcd",)
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
     "kill": Fault("kill -9 of a server, started again after 3 s", kill),
     "stop": Fault("SIGSTOP of a server for 2.5 s (30 s, 12 times as fast)", stop(2.5)),
     "long-stop": Fault("SIGSTOP of a server for 25 s (5 min, 12 times as fast)", stop(25.0)),
-    "clock-forward": Fault("wall clock of a server + 1 h", clock(_HOUR)),
-    "clock-back": Fault("wall clock of a server - 1 h", clock(-_HOUR)),
+    "clock-forward": Fault("wall clock of a server + 1 h", clock(_HOUR), spared=_GO),
+    "clock-back": Fault("wall clock of a server - 1 h", clock(-_HOUR), spared=_GO),
     "cut": Fault("partition of a server, both ways, 15 s", dropping(f"iifname {_NAME}", f"oifname {_NAME}")),
     "mute": Fault("partition one way, 15 s: the server's packets are lost", dropping(f"iifname {_NAME}")),
     "deaf": Fault("partition one way, 15 s: packets to the server are lost", dropping(f"oifname {_NAME}")),
     "loss": Fault("5 % of all packets are lost, 15 s", dropping("numgen random mod 100 < 5")),
     "disk": Fault("all disks full, and a server is killed and started again", disk, has_small_disks=True),
-    "late-unregister": Fault("20 brokers restart 3 times, late unregister (#11043)", late_unregister),
+    "late-unregister": Fault(
+        "20 brokers restart 3 times, late unregister (#11043)", late_unregister, spared=_ENSEMBLES
+    ),
     "restarts": Fault("20 brokers restart 10 times, close just before registration (#11043)", restarts),
-    "increment": Fault("server restart, then one-topic registrations, unchanged DataVersion (#9411)", increment),
-    "split": Fault("a change in the second chunk of a DataVersion (#10425)", split),
+    "increment": Fault(
+        "server restart, then one-topic registrations, unchanged DataVersion (#9411)", increment, spared=_ENSEMBLES
+    ),
+    "split": Fault("a change in the second chunk of a DataVersion (#10425)", split, spared=_ENSEMBLES),
     "herd": Fault("50 clients lose their connections, and 2,000 more connect to a server at once", herd),
-    "slow-reader": Fault("one peer requests routes for 10 s without reading", slow_readers),
-    "hostile": Fault("one hostile peer, 10 s: garbage, endless frames, 100,000 topics", hostile),
+    "slow-reader": Fault("one peer requests routes for 10 s without reading", slow_readers, spared=_ENSEMBLES),
+    "hostile": Fault("one hostile peer, 10 s: garbage, endless frames, 100,000 topics", hostile, spared=_ENSEMBLES),
 }

@@ -1,4 +1,4 @@
-"""Torture: the same world and the same faults for our NameServer and for other NameServers (`make torture`)."""
+"""Torture: the same world and the same faults for our NameServer and for other registries (`make torture`)."""
 
 import asyncio
 import json
@@ -14,7 +14,8 @@ from benchmarks.harness.rounds import Bench
 from benchmarks.harness.table import Row, markdown
 from benchmarks.peers.fetching import AbsentError
 from benchmarks.torture.faults import FAULTS, Fault
-from benchmarks.torture.servers import EXPIRY_SECONDS, PEERS, ServerCommand
+from benchmarks.torture.load import EXPIRY_SECONDS
+from benchmarks.torture.servers import PEERS, Peer, ServerCommand
 from benchmarks.torture.world import world
 from tests.netns.network import why_not
 
@@ -48,7 +49,7 @@ class Cell:
 def main(arguments: Sequence[str]) -> int:
     """Torture the chosen servers with the chosen faults."""
     what = {name: fault.what for name, fault in FAULTS.items()}
-    command = Command("torture", "Inflict the same faults on this NameServer and on others.", what)
+    command = Command("torture", "Inflict the same faults on this NameServer and on other registries.", what)
     command.parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
     command.parser.add_argument("--fault", nargs="+", dest="only", metavar="NAME", help="the same as names alone")
     options = command.parse(arguments)
@@ -57,16 +58,16 @@ def main(arguments: Sequence[str]) -> int:
     bench = Bench()
     cells, is_complete = _read(options.json), True
     for name in options.peer or PEERS:
-        label, fetch = PEERS[name]
+        peer = PEERS[name]
         try:
-            server = fetch(bench)
+            server = peer.fetch(bench)
         except AbsentError as why:
             bench.progress(f"left out: {why}")
             continue
-        for fault in options.subjects or FAULTS:
-            bench.progress(f"{label}: {FAULTS[fault].what}")
+        for fault in (each for each in options.subjects or FAULTS if name not in FAULTS[each].spared):
+            bench.progress(f"{peer.label}: {FAULTS[fault].what}")
             try:
-                cell = asyncio.run(suffered(bench, server, FAULTS[fault]))
+                cell = asyncio.run(suffered(bench, peer, server, FAULTS[fault]))
             except BenchError as why:
                 bench.progress(f"not measured: {why}")
                 is_complete = False
@@ -81,10 +82,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if is_complete else 1
 
 
-async def suffered(bench: Bench, command: ServerCommand, fault: Fault) -> Cell:
-    """What a fault does to a new world of one server."""
+async def suffered(bench: Bench, peer: Peer, command: ServerCommand, fault: Fault) -> Cell:
+    """What a fault does to a new world of one peer."""
     conditions = Conditions.now()
-    async with world(bench, command, has_small_disks=fault.has_small_disks) as made:
+    async with world(bench, peer, command, has_small_disks=fault.has_small_disks) as made:
         await fault.inflict(made)
         true_seconds = await made.become_true(_PATIENCE * EXPIRY_SECONDS)
     return Cell(
@@ -116,7 +117,7 @@ def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
     for fault in (name for name in FAULTS if name in cells):
         what = f"{FAULTS[fault].what}: `{fault}`"
         for peer, cell in sorted(cells[fault].items(), key=lambda each: _harm(each[1])):
-            rows.append((what, PEERS[peer][0], *_words(cell)))
+            rows.append((what, PEERS[peer].label, *_words(cell)))
             what = ""
     return markdown(rows, range(2, len(HEADINGS)))
 

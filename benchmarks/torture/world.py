@@ -1,14 +1,13 @@
-"""The tortured world: three NameServers, twenty brokers and fifty clients on hosts, which are network namespaces."""
+"""The tortured world: three servers, twenty brokers and fifty clients on hosts, which are network namespaces."""
 
 import asyncio
 import contextlib
 import signal
-import socket
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,16 +16,18 @@ from benchmarks.harness.build import program
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
-from benchmarks.torture.load import ROUTE, Broker, Client, Probe, Pulls
-from benchmarks.torture.servers import PORT, REGISTRATION_SECONDS, ServerCommand
-from tests.netns.network import Host, Network, inside, ip
+from benchmarks.torture.load import REGISTRATION_SECONDS, Client, Probe, Pulls
+from benchmarks.torture.servers import SERVERS, Peer, ServerCommand
+from benchmarks.torture.sessions import LOST, Session
+from tests.netns.network import Host, Network, ip
 
-SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
 _OTHERS: Final = {"brokers": "10.0.0.20", "clients": "10.0.0.100", "hostile": "10.0.0.250"}
 _BROKERS: Final = 20
 _CLIENTS: Final = 50
 _LOOK_SECONDS: Final = 0.05
-_DISK_BYTES: Final = 64 << 20
+_RESPONSE_SECONDS: Final = 1.0
+# etcd reserves files of 64 MiB.
+_DISK_BYTES: Final = 256 << 20
 # longer than the time between two snapshots of a server of ours (5 s)
 _SETTLING_SECONDS: Final = 6.0
 _COMMAND_SECONDS: Final = 60
@@ -35,7 +36,8 @@ _COMMAND_SECONDS: Final = 60
 class Fleet:
     """The servers, numbered from 0, with methods for the faults of a server, its disk and its clock."""
 
-    def __init__(self, bench: Bench, command: ServerCommand, root: Path, network: Network) -> None:
+    def __init__(self, bench: Bench, peer: Peer, command: ServerCommand, root: Path, network: Network) -> None:
+        self.peer = peer
         self.servers: dict[int, Server] = {}
         self.peak_bytes = 0
         self._bench = bench
@@ -60,8 +62,17 @@ class Fleet:
         clock.write_bytes(bytes(8))
         environ = {"LD_PRELOAD": self._clock, "MOVED_CLOCK": str(clock), "HOME": str(home)}
         command = host.command(*self._command(home, host.address))
-        run = Program(host.name, command, lambda _: [PORT] if _responds(host) else [], home, environ)
+        run = Program(host.name, command, lambda _: self._ports(host), home, environ)
         self.servers[number] = self._ends[number].enter_context(started(self._bench, run))
+
+    def _ports(self, host: Host) -> Sequence[int]:
+        """The port of the server on a host, when the server responds to a pull; empty before."""
+        dialect = self.peer.dialect
+        try:
+            asyncio.run(Session(dialect, (host, host.address), host.address, _RESPONSE_SECONDS).request(dialect.look))
+        except LOST:
+            return ()
+        return [dialect.port]
 
     def signal(self, number: int, signal_number: signal.Signals) -> None:
         """Send a signal to a server."""
@@ -115,13 +126,21 @@ class World:
         self.network = network
         self.pulls = Pulls()
         addresses = list(SERVERS.values())
-        hosts = network.hosts
-        self.brokers = [Broker(n, hosts["brokers"], f"10.0.0.{20 + n}", addresses) for n in range(_BROKERS)]
+        hosts, dialect = network.hosts, fleet.peer.dialect
+        self.brokers = [
+            fleet.peer.broker(n, (hosts["brokers"], f"10.0.0.{20 + n}"), addresses) for n in range(_BROKERS)
+        ]
         self.clients = [
-            Client((hosts["clients"], f"10.0.0.{100 + n}"), addresses[n % 3 :] + addresses[: n % 3], self.brokers)
+            Client(
+                dialect,
+                (hosts["clients"], f"10.0.0.{100 + n}"),
+                addresses[n % 3 :] + addresses[: n % 3],
+                self.brokers,
+            )
             for n in range(_CLIENTS)
         ]
-        self.probes = [Probe(fleet.host(number), self.brokers) for number in range(len(SERVERS))]
+        looked_at = [fleet.host(number) for number in range(len(SERVERS))]
+        self.probes = [Probe(dialect, (host, host.address), self.brokers) for host in looked_at]
         self._tasks: list[asyncio.Task[Any]] = []
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -183,14 +202,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(bench: Bench, command: ServerCommand, *, has_small_disks: bool) -> AsyncIterator[World]:
+async def world(bench: Bench, peer: Peer, command: ServerCommand, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-torture-") as root, Network() as network:
         network.add({**SERVERS, **_OTHERS})
         for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
             for last in range(first, first + count):
                 ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
-        fleet = Fleet(bench, command, Path(root), network)
+        fleet = Fleet(bench, peer, command, Path(root), network)
         made = World(fleet, network)
         try:
             if has_small_disks:
@@ -202,17 +221,6 @@ async def world(bench: Bench, command: ServerCommand, *, has_small_disks: bool) 
                 await made.end()
             finally:
                 fleet.end()
-
-
-def _responds(host: Host) -> bool:
-    """True when the server on a host responds to a pull."""
-    with inside(host):
-        probe = socket.socket()
-    with probe:
-        probe.settimeout(1.0)
-        probe.connect((host.address, PORT))
-        probe.sendall(ROUTE)
-        return bool(probe.recv(1))
 
 
 def _run(*command: str) -> None:

@@ -1,10 +1,15 @@
 """The torture's judgement: which routes are wrong, which brokers were evicted, and which server stands first."""
 
+import base64
 import json
 from dataclasses import replace
 from typing import Final
 
-from benchmarks.torture.load import Broker, Probe, view_of
+import pytest
+
+from benchmarks.torture.coordination import Etcd, ZooKeeper
+from benchmarks.torture.load import Probe
+from benchmarks.torture.name_servers import RegisteredBroker, RocketMQ, brokers_in
 from benchmarks.torture.suite import Cell, table
 from tests.netns.network import Host, Network
 
@@ -22,13 +27,13 @@ def test_broker_without_address_is_not_in_a_view() -> None:
         "queueDatas": [{"brokerName": "a", "readQueueNums": 8}, {"brokerName": "b", "readQueueNums": 8}],
     }
 
-    assert view_of(json.dumps(route).encode()) == {"a": 8}
+    assert brokers_in(json.dumps(route).encode()) == {"a": 8}
 
 
 def test_probe_counts_an_acknowledged_broker_that_vanishes_once() -> None:
     """A broker is evicted wrongly when it lives and its registration was acknowledged before."""
-    broker = Broker(0, HOST, "10.0.0.20", ["10.0.0.1"])
-    probe = Probe(HOST, [broker])
+    broker = RegisteredBroker(0, (HOST, "10.0.0.20"), ["10.0.0.1"])
+    probe = Probe(RocketMQ(), (HOST, HOST.address), [broker])
 
     probe.look({}, 1.0)
     assert (probe.evicted, probe.true_since) == (0, None)
@@ -40,6 +45,39 @@ def test_probe_counts_an_acknowledged_broker_that_vanishes_once() -> None:
     broker.died_at = 7.0
     probe.look({}, 8.0)
     assert (probe.evicted, probe.has_dead) == (1, False)
+
+
+def test_nodes_of_zookeeper_are_brokers() -> None:
+    """A list of nodes arrives in parts; while a broker changes its queues the larger number counts; errors have none."""
+    dialect = ZooKeeper()
+    names = [b"broker-0:8", b"broker-1:8", b"broker-1:9"]
+    body = bytes(16) + len(names).to_bytes(4) + b"".join(len(name).to_bytes(4) + name for name in names)
+    data = len(body).to_bytes(4) + body
+
+    assert [dialect.response_in(data[:end]) for end in (0, 3, len(data) - 1)] == [None] * 3
+    response = dialect.response_in(data)
+    assert response is not None
+    assert dialect.view_of(response) == {"broker-0": 8, "broker-1": 9}
+    assert dialect.view_of(bytes(12) + (-101).to_bytes(4, signed=True)) is None
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_keys_of_etcd_are_brokers(*, is_chunked: bool) -> None:
+    """A range of keys arrives in parts, with its length or in chunks; an error has no brokers."""
+    dialect = Etcd()
+    keys = [base64.b64encode(key).decode() for key in (b"/brokers/broker-0:8", b"/brokers/broker-1:9")]
+    body = json.dumps({"header": {}, "kvs": [{"key": key} for key in keys]}).encode()
+    if is_chunked:
+        chunks = (body[:10], body[10:])
+        body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    head = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(body)
+    data = b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%b" % (head, body)
+
+    assert [dialect.response_in(data[:end]) for end in (0, 20, len(data) - 1)] == [None] * 3
+    response = dialect.response_in(data)
+    assert response is not None
+    assert dialect.view_of(response) == {"broker-0": 8, "broker-1": 9}
+    assert dialect.view_of({"error": "no leader"}) is None
 
 
 def test_best_server_of_a_fault_stands_first() -> None:
