@@ -92,14 +92,21 @@ class Server:
         """Send a signal."""
         os.kill(self.pid, number)
 
+    @property
+    def is_running(self) -> bool:
+        """True until the process ends."""
+        return self._ended() is None
+
+    def _ended(self) -> os.waitid_result | None:
+        # WNOWAIT: the Popen object of the process reaps it later.
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
     def terminated(self, patience_seconds: float) -> tuple[float, int | None]:
         """Send SIGTERM, and return the seconds until the exit and the exit code; None if the process did not exit."""
         began = time.monotonic()
         self.signal(signal.SIGTERM)
         while (waited := time.monotonic() - began) < patience_seconds:
-            # WNOWAIT: the Popen object of the process reaps it later.
-            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is not None:
+            if (ended := self._ended()) is not None:
                 return waited, ended.si_status
             time.sleep(_LOOK_SECONDS)
         return waited, None

@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from benchmarks.torture.load import EXPIRY_SECONDS, REGISTRATION_SECONDS, Broker
@@ -31,6 +31,8 @@ class EnteredBroker(Broker, Generic[R]):
         super().__init__(number, place, servers)
         # one session per server; the first one is in use
         self.sessions = [Session(dialect, place, server, _PATIENCE) for server in servers]
+        # the queues in the entry
+        self._entered = 0
         self._is_paused = False
 
     async def start(self) -> None:
@@ -40,7 +42,13 @@ class EnteredBroker(Broker, Generic[R]):
         self.started(self._keep())
 
     async def _until_entered(self) -> None:
-        await _until_done(self.enter)
+        is_entered = False
+        while not is_entered:
+            with contextlib.suppress(*LOST):
+                is_entered = await self.enter()
+            if not is_entered:
+                await asyncio.sleep(_BETWEEN_SECONDS)
+        self._entered = self.queues
         now = time.monotonic()
         for server in self.servers:
             self.acknowledged.setdefault(server, now)
@@ -51,8 +59,14 @@ class EnteredBroker(Broker, Generic[R]):
             is_kept = True
             with contextlib.suppress(*LOST):
                 is_kept = await self.renew()
+                await self._update()
             if not is_kept:
                 await self._until_entered()
+
+    async def _update(self) -> None:
+        """Replace the entry if the queues have changed. Raises one of LOST."""
+        if self._entered != self.queues and await self.replace():
+            self._entered = self.queues
 
     async def ask(self, frame: bytes) -> R:
         """The response of the server in use, or of the next that has one. Raises one of LOST."""
@@ -75,13 +89,15 @@ class EnteredBroker(Broker, Generic[R]):
         """Replace the entry by one with the present queues; True when done. May be called again."""
 
     async def change(self) -> None:
-        """Change the queues, which are part of the entry."""
+        """Change the queues, which are part of the entry; a failed change is repeated with the next sign of life."""
         self.queues += 1
-        await _until_done(self.replace)
+        with contextlib.suppress(*LOST):
+            await self._update()
 
     async def fall_silent(self) -> None:
         """Keep the entry alive once more, and then never again; the connections stay open."""
-        await _until_done(self.renew)
+        with contextlib.suppress(*LOST):
+            await self.renew()
         self._is_paused = True
         self.rest()
         self.silenced()
@@ -96,15 +112,6 @@ class EnteredBroker(Broker, Generic[R]):
         """Close all connections; the session or lease stays until it expires."""
         for session in self.sessions:
             session.close()
-
-
-async def _until_done(attempt: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat an attempt while it has no response, or fails."""
-    while True:
-        with contextlib.suppress(*LOST):
-            if await attempt():
-                return
-        await asyncio.sleep(_BETWEEN_SECONDS)
 
 
 # -- ZooKeeper --------------------------------------------------------------------------------------------------------

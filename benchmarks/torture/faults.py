@@ -88,20 +88,18 @@ def dropping(*rules: str) -> "Inflict":
 async def disk(world: World) -> None:
     """The disks of all servers are full while one server is killed and started again.
 
-    A server that does not start on a full disk is started once more when the disks have space.
+    When the disks have space, each server that did not start on a full disk, or ended on one, is started again.
     """
     files = [world.fleet.fill_disk(number) for number in range(len(world.probes))]
     await asyncio.to_thread(world.fleet.kill, _SICK)
     await asyncio.gather(_upheaval(world), asyncio.sleep(_RESTART_SECONDS))
-    is_started = True
-    try:
+    with contextlib.suppress(BenchError):
         await world.start_again(_SICK)
-    except BenchError:
-        is_started = False
     for file in files:
         file.unlink()
-    if not is_started:
-        await world.start_again(_SICK)
+    # All at once, since a server of an ensemble responds only together with another one.
+    ended = [number for number in range(len(world.probes)) if not world.fleet.is_running(number)]
+    await asyncio.gather(*(world.start_again(number) for number in ended))
 
 
 async def late_unregister(world: World) -> None:

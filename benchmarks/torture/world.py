@@ -78,6 +78,10 @@ class Fleet:
         """Send a signal to a server."""
         self.servers[number].signal(signal_number)
 
+    def is_running(self, number: int) -> bool:
+        """True if the server was started and has not ended by itself."""
+        return number in self.servers and self.servers[number].is_running
+
     def kill(self, number: int) -> None:
         """Kill a server, and wait for its end."""
         self.note_memory(number)
