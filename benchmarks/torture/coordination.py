@@ -18,6 +18,8 @@ from benchmarks.torture.sessions import LOST, Dialect, Place, Session, View
 
 # longest wait of a broker for a connection and a response together
 _PATIENCE: Final = 1.0
+# An entry that the ensemble has agreed on is in the table of every server that is well after this time.
+_COPIED_SECONDS: Final = 1.0
 # time between two attempts of a broker
 _BETWEEN_SECONDS: Final = 0.2
 
@@ -49,9 +51,8 @@ class EnteredBroker(Broker, Generic[R]):
             if not is_entered:
                 await asyncio.sleep(_BETWEEN_SECONDS)
         self._entered = self.queues
-        now = time.monotonic()
         for server in self.servers:
-            self.acknowledged.setdefault(server, now)
+            self.acknowledged.setdefault(server, time.monotonic() + _COPIED_SECONDS)
 
     async def _keep(self) -> None:
         while not self._is_paused:
