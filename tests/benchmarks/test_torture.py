@@ -48,7 +48,7 @@ def test_probe_counts_an_acknowledged_broker_that_vanishes_once() -> None:
 
 
 def test_nodes_of_zookeeper_are_brokers() -> None:
-    """A list of nodes arrives in parts; while a broker changes its queues the larger number counts; errors have none."""
+    """Nodes arrive in parts; of a broker that changes its queues the larger number counts; errors have none."""
     dialect = ZooKeeper()
     names = [b"broker-0:8", b"broker-1:8", b"broker-1:9"]
     body = bytes(16) + len(names).to_bytes(4) + b"".join(len(name).to_bytes(4) + name for name in names)
