@@ -20,11 +20,13 @@ MAX_ENCODED_HEADER_BYTES: Final = (1 << 24) - 1
 
 LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">II")
+_unpack_head: Final = HEAD.unpack_from
 # The first two bytes of a TLS record: the type (handshake or alert) and the major version.
 _TLS_RECORDS: Final = (0x1603, 0x1503)
 # the first bytes of an HTTP response, "HTTP", read as a length
 _HTTP_RESPONSE: Final = 0x48545450
-_SERIALIZE_TYPES: Final = frozenset(SerializeType)
+# Plain numbers, since comparing a number with a member of an enum is slow.
+_SERIALIZE_TYPES: Final = frozenset(map(int, SerializeType))
 
 
 class Frame(NamedTuple):
@@ -56,12 +58,12 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
     there = len(data) - at
     if there >= 8:
         length: int
-        length, word = HEAD.unpack_from(data, at)
-        if length <= max_frame_bytes - 4 and word >> 24 in _SERIALIZE_TYPES:
-            header_length = word & 0xFFFFFF
-            if header_length <= max_header_bytes and header_length <= length - 4:
-                return 4 + length
-        raise _wrong_head(length, word >> 24, word & 0xFFFFFF, max_frame_bytes, max_header_bytes)
+        length, word = _unpack_head(data, at)
+        header_length = word & 0xFFFFFF
+        fits = header_length + 4 <= length <= max_frame_bytes - 4 and header_length <= max_header_bytes
+        if fits and word >> 24 in _SERIALIZE_TYPES:
+            return 4 + length
+        raise _wrong_head(length, word >> 24, header_length, max_frame_bytes, max_header_bytes)
     if there < 4:
         return 4
     (length,) = LENGTH.unpack_from(data, at)
@@ -153,7 +155,7 @@ class FrameReader:
         with memoryview(self._data) as view:
             while 0 < (size := self.next_size()) <= self.held_bytes:
                 frames.append(cut_frame(view, self._at, self._at + size))
-                self._skip(size)
+                self.skip(size)
         return frames
 
     def next_size(self) -> int:
@@ -185,14 +187,21 @@ class FrameReader:
         if not size or size > most or end > len(data):
             return None
         self._at, self._size = end, 0
-        return bytes(data[begin:end])
+        frame = data[begin:end]
+        # Calling bytes() takes longer than cutting a small frame.
+        return frame if isinstance(frame, bytes) else bytes(frame)
 
     def take(self, most: int) -> bytes:
         """Take the bytes of the next frame, or the received part of it."""
         begin = self._at
-        self._skip(min(most, self.held_bytes))
+        self.skip(min(most, self.held_bytes))
         return bytes(self._data[begin : self._at])
 
-    def _skip(self, size: int) -> None:
+    def unread(self) -> tuple[bytes | bytearray, int]:
+        """The buffer, and the position of the next frame in it."""
+        return self._data, self._at
+
+    def skip(self, size: int) -> None:
+        """Take that many bytes, which end with a frame."""
         self._at += size
         self._size = 0

@@ -28,14 +28,14 @@ from namesrv.net.read_shares import (
     AddressShare,
     ReadShares,
 )
-from namesrv.net.receiver import HeaderReceived, Receiver, State
+from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
 from namesrv.net.requests import HeldRequest, RequestQueue
 from namesrv.net.steps import FairScheduler
 from namesrv_remoting.addresses import host_of, network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_remoting.frames import Frame, cut_frame
+from namesrv_remoting.frames import HEAD, LENGTH, Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
@@ -61,6 +61,9 @@ _EXPIRES_AT: Final = "certificate_expires_at"
 _HAS_UNREAD: Final = "has_unread_records"
 
 
+_unpack_length: Final = LENGTH.unpack_from
+# length, serialize type and length of the header
+_HEAD_BYTES: Final = HEAD.size
 # Looking up a member of an enum is slow in Python 3.11.
 _ENDED: Final = State.ENDED
 
@@ -490,14 +493,7 @@ class ServerConnection(asyncio.Protocol):
             response = owner.fast_path.answer(self, data)
             if response is not None:
                 owner.bytes_received += size
-                # The next lines repeat `_count_fast`, because a call would slow down every route request.
-                share.left -= size if size > FAST_FRAME_COST else FAST_FRAME_COST  # noqa: FURB136 - max() is a call
-                share.uncounted += 1
-                if share.uncounted >= share.count_at:
-                    share.count_requests()
-                peer = self.peer
-                peer.requests += 1
-                peer.serialize_type = data[4]
+                self._count_fast(share, data)
                 if response:
                     self.write(response)
                 return
@@ -522,38 +518,53 @@ class ServerConnection(asyncio.Protocol):
 
     def _handle_events(self) -> None:
         """Handle received frames until this address's share is used up, or the peer has to read responses first."""
-        receiver, share, responses = self._receiver, self.read_share, list[bytes]()
+        receiver, share = self._receiver, self.read_share
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
-        unsent, self._is_behind = 0, False
-        while not self._is_behind and receiver.state is not _ENDED:
-            if share.left <= stop_at:
-                self._is_behind = receiver.held_bytes > 0
-                break
+        self._is_behind = False
+        while share.left > stop_at and not self._is_behind:
+            if self._answer_repeated(stop_at):
+                continue
             event = receiver.next_event()
             if event is None:
                 break
-            if not isinstance(event, bytes):
-                self._send(responses)
-                self._handle(event)
-                continue
-            response = self._answer_fast(event)
-            if response is None:
-                self._send(responses)
-                self._dispatch(cut_frame(event), event)
-            elif response:
-                responses.append(response)
-                unsent += len(response)
-                if unsent > _BATCH_BYTES:
-                    self._send(responses)
-                    # The loop may have to send this batch first; a peer that pipelines much is not a slow reader.
-                    unsent, self._is_behind = 0, self.is_write_paused
-        self._send(responses)
+            self._handle(event)
+        else:
+            self._is_behind = self._is_behind or receiver.held_bytes > 0
         self._end_read()
 
-    def _send(self, responses: list[bytes]) -> None:
-        if responses:
-            self.write(responses[0] if len(responses) == 1 else b"".join(responses))
-            responses.clear()
+    def _answer_repeated(self, stop_at: float) -> bool:
+        """Answer the next requests that the fast path recognises, with one write; True if a limit ended that.
+
+        The fast path recognises only whole and valid frames, so that nothing but the length of a frame is read here.
+        """
+        receiver, share, answer = self._receiver, self.read_share, self._owner.fast_path.answer
+        data, begin = receiver.unread()
+        at, size, unsent = begin, len(data), 0
+        responses: list[bytes] = []
+        while size - at > _HEAD_BYTES and share.left > stop_at and share.may_use_fast_path and unsent <= _BATCH_BYTES:
+            (length,) = _unpack_length(data, at)
+            if not _HEAD_BYTES < 4 + length <= LONGEST_FAST_REQUEST:
+                break
+            frame = data[at : at + 4 + length]
+            if isinstance(frame, bytearray):
+                frame = bytes(frame)
+            response = answer(self, frame)
+            if response is None:
+                break
+            at += len(frame)
+            self._count_fast(share, frame)
+            if response:
+                responses.append(response)
+                unsent += len(response)
+        if at > begin:
+            receiver.skip(at - begin)
+            self._deadlines.frame_ends = NEVER
+            if responses:
+                self.write(b"".join(responses))
+        is_full = unsent > _BATCH_BYTES
+        # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
+        self._is_behind = is_full and self.is_write_paused
+        return is_full or share.left <= stop_at
 
     def _end_read(self) -> None:
         """Charge memory for the input that is left, update the frame deadline, and pause or resume reading."""
@@ -570,20 +581,9 @@ class ServerConnection(asyncio.Protocol):
             self._wait()
         self._throttle()
 
-    def _answer_fast(self, frame: bytes) -> bytes | None:
-        share = self.read_share
-        if not share.may_use_fast_path:
-            share.may_use_fast_path = share.is_only_observed
-            return None
-        response = self._owner.fast_path.answer(self, frame)
-        if response is not None:
-            self._deadlines.frame_ends = NEVER
-            self._count_fast(share, frame)
-        return response
-
     def _count_fast(self, share: AddressShare, frame: bytes) -> None:
         """Count a request that the fast path has answered."""
-        share.left -= max(len(frame), FAST_FRAME_COST)
+        share.left -= FAST_FRAME_COST
         share.uncounted += 1
         if share.uncounted >= share.count_at:
             share.count_requests()
@@ -600,8 +600,12 @@ class ServerConnection(asyncio.Protocol):
             is_one_enough = self._receiver.checks_every_header or len(self._owner.scheduler) > 0
             self._is_behind = (is_one_enough or not self._has_room) and self._receiver.held_bytes > 0
 
-    def _handle(self, event: Frame | HeaderReceived | ProxyHeader | RemoteProtocolError) -> None:
-        if isinstance(event, Frame):
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, bytes):
+            if self.read_share.is_only_observed:
+                self.read_share.may_use_fast_path = True
+            self._dispatch(cut_frame(event), event)
+        elif isinstance(event, Frame):
             self._dispatch(event)
         elif isinstance(event, HeaderReceived):
             self._decide(event)

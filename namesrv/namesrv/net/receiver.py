@@ -182,6 +182,16 @@ class Receiver:
             return self._body_event()
         return self._preamble_event() if state is State.PREAMBLE else None
 
+    def unread(self) -> tuple[bytes | bytearray, int]:
+        """The buffered bytes and the position of the next frame; no bytes while a frame needs a decision."""
+        if self.state is not _FRAMES or self.checks_every_header:
+            return b"", 0
+        return self._reader.unread()
+
+    def skip(self, size: int) -> None:
+        """Take frames of that size, which the caller has cut from `unread`."""
+        self._reader.skip(size)
+
     def accept(self) -> None:
         """Receive the frame of the last header event."""
         header = self._waiting_header()
