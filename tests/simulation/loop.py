@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tests.simulation.disk import ProcessDied
+from tests.simulation.network import SameListener
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
@@ -238,9 +239,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.call_soon(lambda: None if done.done() else settle(), context=contextvars.Context())
 
     async def create_server(  # type: ignore[override]  # what our code passes
-        self, factory: Any, host: Any = None, port: Any = None, **options: Any
+        self, factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, **options: Any
     ) -> Any:
-        return self._network.listen(self, factory, port)
+        return self._network.listen(self, factory, port) if sock is None else SameListener()
 
     async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]  # what our code passes
         end = await self._network.connect(self, host, port)

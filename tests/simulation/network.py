@@ -9,7 +9,7 @@ import errno
 import itertools
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ _DEFAULT_HIGH: Final = 64 * 1024
 
 
 class SimulatedSocket:
-    """The parts of a socket that our code uses: family, options, number and name."""
+    """The parts of a socket that our code uses: family, type, options, number and name."""
 
     family = socket.AF_INET
+    type = socket.SOCK_STREAM
 
     def __init__(self, descriptor: int, name: tuple[str, int]) -> None:
         self._descriptor = descriptor
@@ -65,6 +66,15 @@ class Listener:
 
     def close(self) -> None:
         self._network.listeners.pop(self._name, None)
+
+
+class SameListener:
+    """A further server object for a listening port: a simulated port accepts all connections with its first one."""
+
+    sockets: Sequence[SimulatedSocket] = ()
+
+    def close(self) -> None:
+        """Leave the port to its first server object."""
 
 
 class Network:

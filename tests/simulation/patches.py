@@ -5,6 +5,7 @@ import os
 import random
 import secrets
 import select
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 from namesrv.net import protocol
 from namesrv_runtime import line_archive, line_log
 from tests.simulation.disk import replaced_attributes, simulated_disks
+from tests.simulation.network import SimulatedSocket
 from tests.simulation.threads import Threading
 from tests.simulation.world import World
 
@@ -78,6 +80,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (secrets, "token_bytes", token),
         (os, "getpid", lambda: 1),
         (protocol, "select", _Select(world)),
+        (socket, "fromfd", lambda descriptor, *_: SimulatedSocket(descriptor, ("", 0))),
     ]
     try:
         with replaced_attributes(replaced), tasks_unlisted(), simulated_disks(world):

@@ -1,6 +1,7 @@
 """The listener: it admits connections up to the limits, counts them, and closes them when the server stops."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import socket
@@ -64,6 +65,23 @@ async def test_address_in_use_is_an_error() -> None:
         other.bind(("127.0.0.2", port))
         with pytest.raises(OSError, match="in use"):
             await server.listen(["127.0.0.3", "127.0.0.3"], 0)
+
+
+async def test_several_connections_are_accepted_in_one_iteration() -> None:
+    """A newcomer does not wait for one iteration of the loop for each connection before it."""
+    async with serving() as served:
+        with contextlib.ExitStack() as stack:
+            for _ in range(24):
+                peer = stack.enter_context(socket.socket())
+                peer.setblocking(False)  # noqa: FBT003 - its only parameter
+                peer.connect_ex(served.addresses[0])
+            iterations = 0
+            while len(served.listener.opened) < 24 and iterations < 100:
+                await asyncio.sleep(0)
+                iterations += 1
+
+            # an accepted connection is opened in the next iteration
+            assert iterations <= 24 // 8 + 2
 
 
 async def test_options_of_accepted_sockets() -> None:
