@@ -1,6 +1,5 @@
 """The console's script in a real browser: updates, keys, and many windows."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,10 +59,8 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     assert "seen" in str(opened.find_element(By.CSS_SELECTOR, "[data-last-seen]").get_attribute("aria-label"))
 
     Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
-    registered = time.monotonic()
+    # within half a second: tests/console/test_live.py
     wait.until(lambda page: "broker-b" in page.page_source)
-    # Half a second on an idle machine; with many tests it takes longer.
-    assert time.monotonic() - registered < 5
 
     body = opened.find_element(By.TAG_NAME, "body")
     body.send_keys("p")
