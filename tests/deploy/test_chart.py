@@ -16,8 +16,8 @@ from tests.support.ports import free_port
 from tests.support.printing_process import PrintingProcess
 from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
 
-# helm is built from source first
-pytestmark = pytest.mark.slow
+# helm is built from source first, which takes minutes: by one worker
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chart")]
 
 
 @pytest.fixture(scope="module")
