@@ -42,9 +42,10 @@ screenshots: setup ## take the pictures of the console in docs/images anew (need
 test: setup ## run the quick tests: every capability once, in three minutes
 	@$(PYTEST) -m 'not slow' $(ARGS)
 
+# two workers leave half of two cores idle: many of these tests wait for a browser, a heartbeat or a drain
 .PHONY: test-rest
 test-rest: setup ## run what `make test` leaves out, but for real RocketMQ
-	@$(PYTEST) -m 'slow or hypothesis' --all-loops --hypothesis-profile=full $(ARGS)
+	@$(PYTEST) --numprocesses 3 -m 'slow or hypothesis' --all-loops --hypothesis-profile=full $(ARGS)
 
 .PHONY: test-all
 test-all: test test-rest interop model ## run all tests there are (needs Java, Maven, Go, a browser; docs/testing.md says what for)
