@@ -29,6 +29,9 @@ TLS_RECORD_COST: Final = 512
 # Python raises an exception. The cost is several times as high, since honest peers send such a record once in millions:
 # only the sender of a flood waits for further iterations.
 TLS_RECORD_WITHOUT_DATA_COST: Final = 16 * 1024
+# The callbacks of each address of which no connection waits; never changed. An empty deque for each address would take
+# 760 bytes of memory.
+_NO_CALLBACKS: Final[deque[Callable[[], None]]] = deque()
 # The longest read (the size of uvloop's buffer), and its cost if the bytes are only copied or dropped.
 LONGEST_READ_BYTES: Final = 256 * 1024
 COPIED_READ_COST: Final = 8 * 1024
@@ -130,7 +133,7 @@ class AddressShare:
         self.is_only_observed = False
         self._shares = shares
         # callbacks that continue the waiting connections
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting = _NO_CALLBACKS
 
     def __repr__(self) -> str:
         return f"<AddressShare {self.address} [{self.left} left | {len(self._waiting)} waiting]>"
@@ -160,6 +163,8 @@ class AddressShare:
 
     def wait(self, read_on: Callable[[], None]) -> None:
         """Call `read_on` in the next iteration in which the share is not used up."""
+        if self._waiting is _NO_CALLBACKS:
+            self._waiting = deque()
         self._waiting.append(read_on)
         self._shares.add_waiting(self)
 
@@ -173,3 +178,5 @@ class AddressShare:
             self._waiting.popleft()()
         if self._waiting:
             self._shares.add_waiting(self)
+        else:
+            self._waiting = _NO_CALLBACKS
