@@ -6,10 +6,15 @@ from typing import Self
 
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Wire
+from namesrv_remoting.command import RemotingCommand
 
 
 class Probe:
-    """Notes the longest times until a response; `send` has to be called again and again, by one thread."""
+    """Notes the longest times until a response; `send` has to be called again and again.
+
+    The thread that calls `send` should be the only one of its process that works: another one may hold the interpreter
+    lock while it has no processor, and meanwhile the server goes on with later work.
+    """
 
     def __init__(self, server: Server, frame: bytes) -> None:
         self._server = server
@@ -27,15 +32,16 @@ class Probe:
     def __exit__(self, *_: object) -> None:
         self._wire.close()
 
-    def send(self) -> None:
-        """Send one request, and note the time until its response."""
-        waited, began, computed = _waited_seconds(), time.monotonic(), self._server.loop_seconds()
-        self._wire.request(self._frame)
-        took, computed = time.monotonic() - began, self._server.loop_seconds() - computed
-        waited = _waited_seconds() - waited
+    def send(self) -> RemotingCommand:
+        """Send one request, note the time until its response, and return the response. Raises BenchError."""
+        began, waited, computed = time.monotonic(), _waited_seconds(), self._server.loop_seconds()
+        response = self._wire.request(self._frame)
+        computed, waited = self._server.loop_seconds() - computed, _waited_seconds() - waited
+        took = time.monotonic() - began
         self.longest_ms = max(self.longest_ms, 1000 * took)
         self.longest_busy_ms = max(self.longest_busy_ms, 1000 * busy_seconds(took, waited, computed))
         self.responses += 1
+        return response
 
 
 def busy_seconds(took: float, waited: float, computed: float) -> float:

@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Self
 
+import msgspec
+
 from benchmarks.harness.figures import BenchError, Figure, at_most, compared
 from benchmarks.harness.probe import Probe
-from benchmarks.harness.rounds import Bench, Repeating, until
+from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
-from benchmarks.harness.wire import Broker, Wire, many_brokers, route_request
+from benchmarks.harness.wire import Broker, Wire, many_brokers, native_request, route_request
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.command import RemotingCommand
 
 # topics of each broker, which no other broker has
 _TOPICS: Final = 1_000
@@ -124,23 +128,27 @@ def _stall(bench: Bench, count: int, name: str, what: str) -> Figure:
 
 def _while_silent(bench: Bench, count: int) -> tuple[float, float, int]:
     for scan_seconds in _SCAN_SECONDS:
-        with _silent(bench, count, scan_seconds) as (server, wire, in_time):
+        with _silent(bench, count, scan_seconds) as (server, in_time):
             if not in_time:
                 continue
-            with Probe(server, route_request("nothing")) as probe, Repeating(probe.send):
-                until("all brokers are evicted", lambda: wire.info()["brokers"] == 0, _PATIENCE_SECONDS, 0.05)
+            with Probe(server, native_request(RequestCode.SERVER_INFO)) as probe:
+                until("all brokers are evicted", lambda: _brokers(probe.send()) == 0, _PATIENCE_SECONDS, 0.0)
             return probe.longest_busy_ms, probe.longest_ms, probe.responses
     raise BenchError(f"{count:,} brokers cannot register within {_SCAN_SECONDS[-1] - _EXPIRY_SECONDS:g} s")
 
 
+def _brokers(info: RemotingCommand) -> int:
+    return int(msgspec.msgpack.decode(info.body)["brokers"])
+
+
 @contextmanager
-def _silent(bench: Bench, count: int, scan_seconds: float) -> Iterator[tuple[Server, Wire, bool]]:
-    """A server with silent brokers, another connection, and True if all brokers registered before the next scan."""
+def _silent(bench: Bench, count: int, scan_seconds: float) -> Iterator[tuple[Server, bool]]:
+    """A server with silent brokers, and True if all brokers registered before the next scan."""
     times = ("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(scan_seconds))
     began = time.monotonic()
-    with daemon(bench, *times) as server, Wire(server) as wire, Wire(server) as brokers:
+    with daemon(bench, *times) as server, Wire(server) as brokers:
         register_at_once(brokers, many_brokers(count, "topic-%d", 2))
-        yield server, wire, time.monotonic() - began < scan_seconds - _EXPIRY_SECONDS
+        yield server, time.monotonic() - began < scan_seconds - _EXPIRY_SECONDS
 
 
 def register_at_once(wire: Wire, brokers: Sequence[Broker]) -> None:
