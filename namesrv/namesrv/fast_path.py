@@ -241,7 +241,9 @@ class FastPath:
         if command.code not in _CODES or len(frame) > LONGEST_FAST_REQUEST:
             return
         before, opaque, after = _split(frame)
-        if not opaque:
+        key = before[8:], after
+        # Clients also repeat requests that the dispatcher answers each time, such as those for topics without a route.
+        if not opaque or key in self._remembered:
             return
         rest_bytes = len(frame) - len(opaque) - HEAD.size
         try:
@@ -254,7 +256,7 @@ class FastPath:
         if len(self._remembered) >= MAX_REMEMBERED:
             # This happens rarely, and requests still in use are learnt again.
             self._remembered.clear()
-        self._remembered[before[8:], after] = request
+        self._remembered[key] = request
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
         """Return the encoded response, empty for a one-way request; None if the dispatcher has to answer."""
