@@ -25,6 +25,7 @@ from namesrv.net.read_shares import (
     DISPATCHED_FRAME_COST,
     FAST_FRAME_COST,
     LONGEST_READ_BYTES,
+    READ_COST,
     AddressShare,
     ReadShares,
 )
@@ -489,6 +490,7 @@ class ServerConnection(asyncio.Protocol):
         if not share.is_active:
             share.activate()
         self._deadlines.last_read = owner.clock.monotonic()
+        share.left -= READ_COST
         was_idle, size = self._receiver.is_idle, len(data)
         if was_idle and share.may_use_fast_path and share.left > 0 and 8 < size <= LONGEST_FAST_REQUEST:
             # Nearly every read is exactly one request that the fast path recognises.
@@ -714,6 +716,7 @@ class ServerConnection(asyncio.Protocol):
             self.read_share.spend(FAST_FRAME_COST)
         elif self._has_room:
             self._handle_events()
+            return
         self._throttle()
 
     # -- the dispatcher -----------------------------------------------------------------------------------------------
