@@ -24,6 +24,8 @@ _CONNECTIONS: Final = 50
 # as many idle connections as fit into the memory share of one address
 _IDLE: Final = 2_000
 _HANDSHAKES_PER_SECOND: Final = 300
+# clients that shake hands at the same time, since one of them alone would mostly wait for the server
+_NEWCOMERS: Final = 8
 # A small load during the handshakes, which leaves part of its core to the clients that shake hands.
 _ESTABLISHED: Final = ("--connections", "4", "--depth", "1")
 _PATIENCE_SECONDS: Final = 10.0
@@ -49,9 +51,15 @@ def measure(bench: Bench) -> list[Figure]:
         reached: list[float] = []
 
         def beside_handshakes() -> Load:
-            with Repeating(partial(_shake_hands, server, context), at_most=_HANDSHAKES_PER_SECOND) as newcomers:
+            newcomers = [
+                Repeating(partial(_shake_hands, server, context), at_most=_HANDSHAKES_PER_SECOND / _NEWCOMERS)
+                for _ in range(_NEWCOMERS)
+            ]
+            with ExitStack() as running:
+                for newcomer in newcomers:
+                    running.enter_context(newcomer)
                 load = run(bench, server, PULLS, *_ESTABLISHED)
-            reached.append(newcomers.per_second)
+            reached.append(sum(newcomer.per_second for newcomer in newcomers))
             return load
 
         crowd = bench.in_turn(
