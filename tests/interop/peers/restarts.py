@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,8 @@ class Restarts:
             daemon.listening()
         broker = stack.enter_context(Broker(place / "broker", self.addresses)).booted()
         make_topics(place, broker, self.addresses)
+        for daemon in self._running:
+            until(partial(_has_snapshot, daemon, broker.name))
         # Topics that no producer has used yet.
         self.unused: Iterator[str] = iter(TOPICS)
 
@@ -51,11 +54,9 @@ class Restarts:
 
     def restart_unready(self, number: int) -> None:
         """Kill a server and restart it with an expected broker that never comes back, so that it stays not ready."""
-        snapshot = self._running[number].data_dir / "snapshot.json"
         with Peer(self._running[number].address) as peer:
             Lost(name="lost", addr=f"{HOST}:1", cluster="lost").register(peer)
-            # The first snapshot is written a moment after the registration.
-            until(lambda: snapshot.exists() and '"lost"' in snapshot.read_text(encoding="utf-8"))
+            until(partial(_has_snapshot, self._running[number], "lost"))
             self.kill(number)
         self.start_again(number, "--wait-for-service-seconds", "600")
 
@@ -63,6 +64,12 @@ class Restarts:
         """True if the server answers route requests, and the broker is back."""
         with Peer(self._running[number].address) as peer:
             return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code == ResponseCode.SUCCESS
+
+
+def _has_snapshot(daemon: Daemon, broker_name: str) -> bool:
+    """True if the snapshot of a server has a broker; it is written some seconds after the registration."""
+    snapshot = daemon.data_dir / "snapshot.json"
+    return snapshot.exists() and f'"{broker_name}"' in snapshot.read_text(encoding="utf-8")
 
 
 def make_topics(place: Path, broker: Broker, addresses: Sequence[str]) -> None:
