@@ -73,11 +73,13 @@ def _has_snapshot(daemon: Daemon, broker_name: str) -> bool:
 
 
 def make_topics(place: Path, broker: Broker, addresses: Sequence[str]) -> None:
-    """Create the topics on a broker; return when both NameServers know them.
+    """Create the topics on a broker; return when both NameServers know them, and TBW102 from a full registration.
 
-    They have the number of queues that a client assumes for an unknown topic.
+    They have the number of queues that a client assumes for an unknown topic. If the broker has not registered before,
+    its first registration has only the created topics.
     """
     wanted = {STREAM, *TOPICS}
     with MqAdmin(place / "topics", addresses[0]) as admin:
         admin.make_topics(broker.address, *wanted)
+    wanted.add("TBW102")
     until_equal([wanted] * len(addresses), lambda: [topics_of(address) & wanted for address in addresses])
