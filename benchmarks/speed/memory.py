@@ -24,7 +24,7 @@ BROKERS: Final = 8
 TOPICS: Final = 10_000
 # 36 to 40 characters with the number, as in RocketMQ's own benchmark of this size
 LONG_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdefgh%d"
-_LONGEST_PULLING_SECONDS: Final = 30
+_LONGEST_PULLING_SECONDS: Final = 90
 _CONNECTIONS: Final = 10_000
 # files that the daemon opens besides connections
 _OTHER_FILES: Final = 100
