@@ -34,38 +34,49 @@ _PROBED_SECONDS: Final = 0.2
 
 # -- the parts of its protocol that are used --------------------------------------------------------------------------
 
-_CREATE, _GET_DATA, _SET_DATA, _PING, _CLOSE = 1, 4, 5, 11, -11
-_PING_XID: Final = -2
+CREATE, DELETE, GET_DATA, SET_DATA, CHILDREN, PING, CLOSE = 1, 2, 4, 5, 8, 11, -11
+PERSISTENT, EPHEMERAL = 0, 1
+PING_XID: Final = -2
 # xid, zxid, error code
-_REPLY_HEAD: Final = 16
+REPLY_HEAD: Final = 16
+# number and password of a session that does not exist yet
+NO_SESSION: Final = bytes(8) + (16).to_bytes(4) + bytes(16)
 # the longest session that a server with ticks of 2 s grants
 _SESSION_MS: Final = 40_000
 
 
-def _int(value: int) -> bytes:
+def integer(value: int) -> bytes:
+    """A number of 32 bits."""
     return value.to_bytes(4, signed=True)
 
 
-def _buffer(value: bytes) -> bytes:
-    return _int(len(value)) + value
+def buffer(value: bytes) -> bytes:
+    """Bytes after their number."""
+    return integer(len(value)) + value
 
 
-def _request(kind: int, body: bytes = b"", xid: int = 1) -> bytes:
-    return _buffer(_int(xid) + _int(kind) + body)
+def request(kind: int, body: bytes = b"", xid: int = 1) -> bytes:
+    """A whole request."""
+    return buffer(integer(xid) + integer(kind) + body)
+
+
+def greeting(session_ms: int, session: bytes = NO_SESSION) -> bytes:
+    """Protocol version, last zxid, timeout, and the number and password of the session; it may not be read-only."""
+    return buffer(integer(0) + bytes(8) + integer(session_ms) + session + b"\0")
+
+
+def create(path: bytes, data: bytes = b"", kind: int = PERSISTENT) -> bytes:
+    """A request that creates a node, which every client may change."""
+    every_permission_to_anyone = integer(1) + integer(31) + buffer(b"world") + buffer(b"anyone")
+    return request(CREATE, buffer(path) + buffer(data) + every_permission_to_anyone + integer(kind))
 
 
 def _get(path: bytes, *, watch: bool = False) -> bytes:
-    return _request(_GET_DATA, _buffer(path) + bytes((watch,)))
+    return request(GET_DATA, buffer(path) + bytes((watch,)))
 
 
-def _create(path: bytes, data: bytes) -> bytes:
-    every_permission_to_anyone = _int(1) + _int(31) + _buffer(b"world") + _buffer(b"anyone")
-    return _request(_CREATE, _buffer(path) + _buffer(data) + every_permission_to_anyone + _int(0))
-
-
-# protocol version, last zxid, session time-out, number and password of the session (0: a new one), not read-only
-_GREETING: Final = _buffer(_int(0) + bytes(8) + _int(_SESSION_MS) + bytes(8) + _buffer(bytes(16)) + b"\0")
-_FAREWELL: Final = _request(_CLOSE)
+_GREETING: Final = greeting(_SESSION_MS)
+_FAREWELL: Final = request(CLOSE)
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -108,9 +119,9 @@ def _fill(port: int) -> None:
     nodes = [(b"/topics", b""), *((_path(number), ROUTE) for number in range(PULLED_TOPICS))]
     with _session(port) as (connection, responses):
         for path, data in nodes:
-            connection.sendall(_create(path, data))
+            connection.sendall(create(path, data))
         for path, _ in nodes:
-            if error := int.from_bytes(_response(responses)[12:_REPLY_HEAD], signed=True):
+            if error := int.from_bytes(_response(responses)[12:REPLY_HEAD], signed=True):
                 raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
 
 
@@ -121,17 +132,17 @@ def _pulls() -> Script:
 
 def _heartbeats() -> Script:
     """Pings of the sessions of 200 connections."""
-    return _script([_request(_PING, xid=_PING_XID)])
+    return _script([request(PING, xid=PING_XID)])
 
 
 def _watch() -> Script:
     """Reads with a watch; a notified client reads again, since the notification does not contain the change."""
     read = _get(_path(0), watch=True)
-    change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(ROUTE) + _int(-1))
+    change = request(SET_DATA, buffer(_path(0)) + buffer(ROUTE) + integer(-1))
     return _script([read] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES)
 
 
-def _script(requests: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = _REPLY_HEAD) -> Script:
+def _script(requests: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = REPLY_HEAD) -> Script:
     # The farewell closes the session, which would otherwise expire while another peer is measured.
     return Script(requests, "length", _GREETING, acks, least_bytes, change, _FAREWELL)
 

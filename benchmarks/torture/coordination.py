@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from benchmarks.peers import zookeeper
 from benchmarks.torture.load import EXPIRY_SECONDS, REGISTRATION_SECONDS, Broker
 from benchmarks.torture.sessions import LOST, Dialect, Place, Session, View
 
@@ -117,40 +118,14 @@ class EnteredBroker(Broker, Generic[R]):
 
 # -- ZooKeeper --------------------------------------------------------------------------------------------------------
 
-_CREATE, _DELETE, _PING, _CHILDREN = 1, 2, 11, 8
-_PING_XID: Final = -2
 _NO_NODE, _NODE_EXISTS = -101, -110
-_PERSISTENT, _EPHEMERAL = 0, 1
-# position of the error code in a response, after xid and zxid; and the bytes of the whole head
-_ERROR: Final = slice(12, 16)
-_HEAD: Final = 16
+# position of the error code in a response, after xid and zxid
+_ERROR: Final = slice(12, zookeeper.REPLY_HEAD)
 _ROOT: Final = b"/brokers"
 # position of the session's timeout in the response to a greeting, 0 if it has expired; then its number and password
 _TIMEOUT: Final = slice(4, 8)
 _IDENTITY: Final = slice(8, 36)
-_NO_IDENTITY: Final = bytes(8) + (16).to_bytes(4) + bytes(16)
-
-
-def _int(value: int) -> bytes:
-    return value.to_bytes(4, signed=True)
-
-
-def _buffer(value: bytes) -> bytes:
-    return _int(len(value)) + value
-
-
-def _request(kind: int, body: bytes = b"", xid: int = 1) -> bytes:
-    return _buffer(_int(xid) + _int(kind) + body)
-
-
-def _greeting(identity: bytes) -> bytes:
-    """Protocol version, last zxid, timeout, and the number and password of the session; it may not be read-only."""
-    return _buffer(_int(0) + bytes(8) + _int(round(EXPIRY_SECONDS * 1000)) + identity + b"\0")
-
-
-def _create(path: bytes, kind: int) -> bytes:
-    every_permission_to_anyone = _int(1) + _int(31) + _buffer(b"world") + _buffer(b"anyone")
-    return _request(_CREATE, _buffer(path) + _buffer(b"") + every_permission_to_anyone + _int(kind))
+_SESSION_MS: Final = round(EXPIRY_SECONDS * 1000)
 
 
 def _code(response: bytes) -> int:
@@ -161,9 +136,9 @@ class ZooKeeper(Dialect[bytes]):
     """ZooKeeper's protocol: entries are ephemeral nodes, which are named NAME:QUEUES."""
 
     port = 9876
-    greeting = _greeting(_NO_IDENTITY)
+    greeting = zookeeper.greeting(_SESSION_MS)
     # every server answers from its own table
-    pull = look = _request(_CHILDREN, _buffer(_ROOT) + b"\0")
+    pull = look = zookeeper.request(zookeeper.CHILDREN, zookeeper.buffer(_ROOT) + b"\0")
 
     def response_in(self, data: bytes) -> bytes | None:
         """The response after its length; None while it is incomplete."""
@@ -174,7 +149,7 @@ class ZooKeeper(Dialect[bytes]):
         """The brokers in a list of nodes; None for an error."""
         if _code(response):
             return None
-        names, position = [], _HEAD + 4
+        names, position = [], zookeeper.REPLY_HEAD + 4
         while position < len(response):
             end = position + 4 + int.from_bytes(response[position : position + 4])
             names.append(response[position + 4 : end].decode())
@@ -191,8 +166,8 @@ class ZooKeeperBroker(EnteredBroker[bytes]):
     async def enter(self) -> bool:
         """Begin a session, and create its node."""
         self.close()
-        self._continue_with(_NO_IDENTITY)
-        if _code(await self.ask(_create(_ROOT, _PERSISTENT))) not in {0, _NODE_EXISTS}:
+        self._continue_with(zookeeper.NO_SESSION)
+        if _code(await self.ask(zookeeper.create(_ROOT))) not in {0, _NODE_EXISTS}:
             return False
         self._continue_with((self.sessions[0].welcome or b"")[_IDENTITY])
         return await self._make()
@@ -200,27 +175,29 @@ class ZooKeeperBroker(EnteredBroker[bytes]):
     def _continue_with(self, identity: bytes) -> None:
         """Let further connections, to any server, belong to this session."""
         for session in self.sessions:
-            session.greeting, session.welcome = _greeting(identity), None
+            session.greeting, session.welcome = zookeeper.greeting(_SESSION_MS, identity), None
 
     async def _make(self) -> bool:
         path = self._path(self.queues)
-        code = _code(await self.ask(_create(path, _EPHEMERAL)))
+        code = _code(await self.ask(zookeeper.create(path, kind=zookeeper.EPHEMERAL)))
         if code == _NODE_EXISTS:
             # The node may belong to the session of the broker's last life.
             await self._remove(path)
-            code = _code(await self.ask(_create(path, _EPHEMERAL)))
+            code = _code(await self.ask(zookeeper.create(path, kind=zookeeper.EPHEMERAL)))
         return code == 0
 
     def _path(self, queues: int) -> bytes:
         return b"%b/%b:%d" % (_ROOT, self.name.encode(), queues)
 
     async def _remove(self, path: bytes) -> bool:
-        return _code(await self.ask(_request(_DELETE, _buffer(path) + _int(-1)))) in {0, _NO_NODE}
+        return _code(
+            await self.ask(zookeeper.request(zookeeper.DELETE, zookeeper.buffer(path) + zookeeper.integer(-1)))
+        ) in {0, _NO_NODE}
 
     async def renew(self) -> bool:
         """Send a ping; False if the session has expired."""
         with contextlib.suppress(*LOST):
-            await self.ask(_request(_PING, xid=_PING_XID))
+            await self.ask(zookeeper.request(zookeeper.PING, xid=zookeeper.PING_XID))
         return all(session.welcome is None or any(session.welcome[_TIMEOUT]) for session in self.sessions)
 
     async def replace(self) -> bool:
