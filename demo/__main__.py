@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,12 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from demo.cluster import Cluster, Times
-from demo.screen import Screen, TimeoutInStoryError
+from demo.screen import InterruptedStoryError, Screen, TimeoutInStoryError
 from demo.story import SCENES, play
 
 _EXIT_FAILED: Final = 1
 _EXIT_INTERRUPTED: Final = 130
 _KEEP_SECONDS: Final = 600.0
+# limit of the report, which takes a few seconds
+_REPORT_SECONDS: Final = 600.0
 _CONSOLE: Final = "namesrv-console: "
 
 
@@ -87,17 +88,23 @@ def _report(cluster: Cluster, directory: Path) -> int:
     screen.heading("How long did stale routes last? The staleness report of these logs:")
     flags = ("--out", str(directory), "--poll", f"{times[30]:g}", "--what-if", grid)
     command = [sys.executable, "-m", "namesrv_spark_jobs", *logs, *flags]
-    code = subprocess.run(command, check=False).returncode  # noqa: S603 - our own program
+    # a session of its own: Ctrl-C is for the demo, which ends the report
+    with subprocess.Popen(command, start_new_session=True) as process:  # noqa: S603 - our own program
+        try:
+            screen.until("the report ends", lambda: process.poll() is not None, _REPORT_SECONDS)
+        finally:
+            process.terminate()
+    code = process.returncode
     if not code:
         screen.note(f"Look at it: {(directory / 'report.html').resolve().as_uri()}")
     return code
 
 
 def _keep(url: str, seconds: float, screen: Screen) -> None:
-    """Return after that time, or with Ctrl-C, which is the ordinary end here."""
+    """Return after this time, or with Ctrl-C, which is the ordinary end here."""
     screen.note(f"\nEverything runs on for {seconds / 60:g} min; look around: {url}\nCtrl-C ends it.")
-    with contextlib.suppress(KeyboardInterrupt):
-        time.sleep(seconds)
+    with contextlib.suppress(InterruptedStoryError):
+        screen.pause(seconds)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,12 +130,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="let everything run on at the end, for the console (600 on a terminal, else 0)",
     )  # fmt: skip
     options = parser.parse_args(argv)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     screen = Screen()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, screen.interrupt)
     try:
         return demo(options, screen)
-    except KeyboardInterrupt:
+    except InterruptedStoryError:
         with contextlib.suppress(OSError):
             screen.note("\ninterrupted; everything is stopped")
         return _EXIT_INTERRUPTED

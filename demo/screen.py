@@ -20,8 +20,16 @@ _WIDTH: Final = 9
 _COLUMN: Final = 11
 
 
+# interval at which a wait checks for an interrupt
+_CHECK_SECONDS: Final = 0.1
+
+
 class TimeoutInStoryError(Exception):
     """An event that the demo waited for did not come; the message names it."""
+
+
+class InterruptedStoryError(Exception):
+    """A signal has asked the demo to end."""
 
 
 @dataclass(slots=True)
@@ -43,6 +51,7 @@ class Screen:
         self._is_coloured = out.isatty()
         self._began = time.monotonic()
         self._losses: list[Loss] = []
+        self._is_interrupted = False
         # held while a line is written; notified of every event. Reentrant, because a condition may write a line.
         self._changed = threading.Condition(threading.RLock())
 
@@ -71,10 +80,36 @@ class Screen:
 
         Raises:
             TimeoutInStoryError: it is not true in time.
+            InterruptedStoryError: `interrupt` was called.
         """
+        if not self._wait(condition, seconds):
+            raise TimeoutInStoryError(f"{what}: not within {seconds:g} s")
+
+    def pause(self, seconds: float) -> None:
+        """Wait for this time. Raises InterruptedStoryError if `interrupt` was called."""
+        self._wait(lambda: False, seconds)
+
+    def interrupt(self, *_: object) -> None:
+        """End the present or the next wait; a signal handler.
+
+        An exception of the handler itself could leave the lock taken, because it may run between the taking of a lock
+        and the block that releases it.
+        """
+        self._is_interrupted = True
+
+    def _wait(self, condition: Callable[[], object], seconds: float) -> bool:
+        """True once the condition is true; False after this time. Raises InterruptedStoryError."""
+        end = time.monotonic() + seconds
         with self._changed:
-            if not self._changed.wait_for(condition, seconds):
-                raise TimeoutInStoryError(f"{what}: not within {seconds:g} s")
+            while True:
+                if self._is_interrupted:
+                    raise InterruptedStoryError
+                if condition():
+                    return True
+                left = end - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left, _CHECK_SECONDS))
 
     # -- losses -------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """The story of the demo, scene by scene."""
 
-import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -19,7 +18,7 @@ def kill(cluster: Cluster) -> None:
     cluster.screen.lose("kill broker-b", instance)
     cluster.brokers[instance].kill()
     cluster.gone_everywhere(instance)
-    time.sleep(_LOOK_SECONDS)
+    cluster.screen.pause(_LOOK_SECONDS)
     cluster.screen.line("you", "start broker-b again")
     cluster.start_broker(instance)
     cluster.known_everywhere()
@@ -29,7 +28,7 @@ def pause(cluster: Cluster) -> None:
     """A broker pauses, as in a long garbage collection, but for less than its expiry: no server evicts it."""
     cluster.screen.line("you", "freeze broker-b: it pauses")
     with cluster.brokers["broker-b", 0].frozen():
-        time.sleep(cluster.times[120] * _PAUSE_SHARE)
+        cluster.screen.pause(cluster.times[120] * _PAUSE_SHARE)
         cluster.screen.line("you", "thaw broker-b: it is still known; a shorter expiry would have evicted it")
     cluster.known_everywhere()
 
@@ -40,7 +39,7 @@ def freeze(cluster: Cluster) -> None:
     cluster.screen.lose("freeze broker-c: it hangs, and its connections stay open", instance)
     cluster.brokers[instance].freeze()
     cluster.gone_everywhere(instance)
-    time.sleep(_LOOK_SECONDS)
+    cluster.screen.pause(_LOOK_SECONDS)
     cluster.screen.line("you", "kill broker-c, and start it again")
     cluster.brokers[instance].kill()
     cluster.start_broker(instance)
@@ -53,7 +52,7 @@ def nameserver(cluster: Cluster) -> None:
     name = next((name for name, server in cluster.servers.items() if server.address == chosen), "ns1")
     cluster.screen.line("you", f"stop {name}")
     cluster.stop_server(name)
-    time.sleep(_LOOK_SECONDS)
+    cluster.screen.pause(_LOOK_SECONDS)
     cluster.screen.line("you", f"start {name} again")
     cluster.servers[name].start()
     cluster.known_everywhere()
@@ -65,7 +64,7 @@ def blackout(cluster: Cluster) -> None:
     before = cluster.sent
     for name in cluster.servers:
         cluster.stop_server(name)
-    time.sleep(2 * _LOOK_SECONDS)
+    cluster.screen.pause(2 * _LOOK_SECONDS)
     cluster.screen.line("producer", f"has sent {cluster.sent - before} messages meanwhile")
     cluster.screen.line("you", "start ns1 and ns2 again")
     for name in cluster.servers:
@@ -92,8 +91,8 @@ def play(cluster: Cluster, scenes: list[str]) -> None:
     cluster.known_everywhere()
     cluster.screen.line("producer", "sends 20 messages a second, and watches: it is notified of changes at once")
     cluster.screen.line("consumer", f"polls: it requests its routes every {cluster.times[30]:g} s")
-    time.sleep(_LOOK_SECONDS)
+    cluster.screen.pause(_LOOK_SECONDS)
     for name in scenes:
         cluster.screen.heading((SCENES[name].__doc__ or "").strip())
         SCENES[name](cluster)
-        time.sleep(_LOOK_SECONDS)
+        cluster.screen.pause(_LOOK_SECONDS)
