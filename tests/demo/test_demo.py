@@ -1,16 +1,20 @@
 """The demo shows the failures, ends by itself, and leaves no process behind."""
 
 import contextlib
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from demo.screen import InterruptedStoryError, Screen
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import until
 from tests.support.printing_process import PrintingProcess
 
@@ -112,14 +116,41 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
 @pytest.mark.parametrize("demo", [("--no-report",)], indirect=True)
 def test_interrupted_demo_leaves_nothing(demo: Demo) -> None:
     """A closed terminal ends the demo, also while a broker is frozen; Ctrl-C and SIGTERM have the same handler."""
-    demo.wait_for("freeze broker-c")
+    demo.wait_for("thaw broker-b")
     # the console
     assert len(demo.children()) == 1
+    demo.wait_for("freeze broker-c")
     demo.send_signal(signal.SIGHUP)
 
     assert demo.finished() == 130, demo.lines
     assert demo.lines[-1] == "interrupted; everything is stopped"
     assert demo.lines_matching("Traceback") == []
+
+
+class _InterruptingOutput(io.StringIO):
+    """Output during which a signal arrives: the handler runs while the screen holds its lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.screen = Screen(self)
+
+    def flush(self) -> None:
+        self.screen.interrupt()
+
+
+def test_interrupt_waits_for_the_end_of_a_line() -> None:
+    """A signal neither ends a line nor leaves the lock taken; the next wait raises."""
+    output = _InterruptingOutput()
+    output.screen.note("one")
+    writer = threading.Thread(target=output.screen.note, args=("two",), daemon=True)
+    writer.start()
+    writer.join(GUARD_SECONDS)
+
+    assert output.getvalue() == "one\ntwo\n"
+    with pytest.raises(InterruptedStoryError):
+        output.screen.pause(GUARD_SECONDS)
+    with pytest.raises(InterruptedStoryError):
+        output.screen.until("true", lambda: True)
 
 
 def test_demo_ends_with_the_report(tmp_path: Path) -> None:
