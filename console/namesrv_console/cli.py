@@ -207,10 +207,13 @@ def _run(options: argparse.Namespace) -> int:
         _complain(f"warning: {warning}")
     with _bound(*settings.listen) as listening:
         host, port = listening.getsockname()[:2]
-        # A user needs this one line; a program that starts the console waits for it.
-        sys.stdout.write(f"{PROGRAM}: {settings.access.url(host, port)}\n")
-        sys.stdout.flush()
-        loops.run(lambda: serve(settings, listening, report=_complain))
+
+        def announce() -> None:
+            # A user needs this one line; a program that starts the console waits for it.
+            sys.stdout.write(f"{PROGRAM}: {settings.access.url(host, port)}\n")
+            sys.stdout.flush()
+
+        loops.run(lambda: serve(settings, listening, announce=announce, report=_complain))
     return 0
 
 

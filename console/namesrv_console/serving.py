@@ -30,8 +30,8 @@ class _Server(uvicorn.Server):
         self._pages = pages
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Shut down on either signal.
+    def ending_at_signals(self) -> Iterator[None]:
+        """Context in which either signal shuts the server down, also before it serves.
 
         uvicorn's own handler would raise the signal again afterwards, and the exit code would be a failure's.
         """
@@ -44,14 +44,29 @@ class _Server(uvicorn.Server):
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to `ending_at_signals`."""
+        yield
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then the rest."""
         self._pages.close()
         await super().shutdown(sockets)
 
 
-async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: Callable[[str], None]) -> None:
-    """Serve pages on a listening socket; `report` receives a text for each server that is unreachable at the start."""
+async def serve(
+    settings: ConsoleSettings,
+    listening: socket.socket,
+    *,
+    announce: Callable[[], None],
+    report: Callable[[str], None],
+) -> None:
+    """Serve pages on a listening socket until a signal.
+
+    `announce` is called once signals are handled; `report` receives a text for each server that is unreachable at the
+    start.
+    """
     console = Console(settings)
     app = create_app(console)
     tls = settings.access.tls_context()
@@ -69,6 +84,12 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
         ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = _Server(config, app.state.live)
+    with server.ending_at_signals():
+        announce()
+        await _run(server, console, listening, report)
+
+
+async def _run(server: _Server, console: Console, listening: socket.socket, report: Callable[[str], None]) -> None:
     async with asyncio.TaskGroup() as tasks:
         polling = tasks.create_task(console.run())
         telling = tasks.create_task(_report_unreachable(console, report))

@@ -32,6 +32,36 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     assert line.count(address) == 1
 
 
+# Runs the command, and sends it a signal as soon as its URL is written.
+_ENDED_AT_ONCE = """
+import os, sys
+from namesrv_console.cli import main
+
+class Output:
+    def __getattr__(self, name):
+        return getattr(sys.__stdout__, name)
+
+    def write(self, text):
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
+        os.kill(os.getpid(), int(sys.argv[1]))
+
+sys.stdout = Output()
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGINT])
+def test_signal_right_after_the_url_ends_it(ended_by: signal.Signals) -> None:
+    """A program that has read the URL may end the console at once: the exit code is 0."""
+    words = ("-c", _ENDED_AT_ONCE, str(int(ended_by)), "--listen=127.0.0.1:0", "--server=127.0.0.1:1")
+    with PatternProcess([sys.executable, *words]) as console:
+        code = console.wait()
+
+    assert (code, console.lines_matching("Traceback")) == (0, [])
+    assert console.lines[0].startswith("namesrv-console: http://127.0.0.1:")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
