@@ -152,6 +152,11 @@ def digest(row: Row) -> str:
     return sha256.hexdigest()[:10]
 
 
+def version_of(files: Sequence[str]) -> str:
+    """A digest of files and folders."""
+    return hashlib.sha256(b"".join(_digest(ROOT / name) for name in files)).hexdigest()[:10]
+
+
 def _digest(path: Path) -> bytes:
     sha256 = hashlib.sha256()
     for each in sorted(path.rglob("*")) if path.is_dir() else [path]:

@@ -79,7 +79,7 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
         with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
             report = Path(root) / "report.xml"
             command = ("-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *options, *nodes)
-            done = _run(sys.executable, *command, environ={variable: str(size)} if variable else {})
+            done = run_command(sys.executable, *command, environ={variable: str(size)} if variable else {})
             if not report.exists():
                 raise BenchError(f"pytest {' '.join(nodes)} ended with {done.returncode}: {done.stdout[-1000:]}")
             suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314 - pytest has written it
@@ -104,7 +104,7 @@ def histories(count: int) -> list[Figure]:
 
 def mutation(count: int) -> list[Figure]:
     """The share of `count` mutants of each package that its tests notice."""
-    done = _run("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")
+    done = run_command("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")
     matches = re.findall(r"^(\w+): noticed (\d+) of (\d+)", done.stdout, re.MULTILINE)
     if done.returncode or not matches:
         raise BenchError(f"make mutation ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:]}")
@@ -117,7 +117,8 @@ def mutation(count: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _run(*command: str, environ: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+def run_command(*command: str, environ: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a command in the repository's root, and return its output and exit code. Raises BenchError after an hour."""
     try:
         return subprocess.run(
             command,

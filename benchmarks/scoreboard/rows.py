@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from benchmarks.harness.figures import at_least, at_most
-from benchmarks.scoreboard import crowds, detection, outages, restarts, simulated
+from benchmarks.scoreboard import crowds, detection, fuzzing, outages, restarts, simulated
 from benchmarks.scoreboard.page import Row
 from benchmarks.scoreboard.programs import attack, histories, mutation, passing, speed, together
 from benchmarks.soak.suite import soaked
 from benchmarks.speed.eviction import mass_expiry
+from tests.simulation.simulation import simulate, simulate_removals
 
 # heading -> ids of rows
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -24,7 +25,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
 _CLIENT: Final = (*_SERVER, "client/namesrv_client")
 _ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")
-_SIMULATED: Final = (*_ALL, "tests/simulation")
+_DECODERS: Final = ("remoting/namesrv_remoting", "tests/fuzz/targets.py")
+_SEEDS: Final = (*_ALL, "tests/simulation", "benchmarks/scoreboard/simulated.py")
 _REPORT: Final = ("spark_jobs/namesrv_spark_jobs", "namesrv/namesrv/heartbeat_log")
 
 
@@ -66,11 +68,11 @@ ROWS: Final[Mapping[str, Row]] = {
     "H1": Row(
         "Malformed frames, headers and bodies",
         "no crash, hang or leak in 50 million",
-        "`make fuzz`, {size} examples, to decoders and a whole server",
-        passing(["tests/fuzz"], ["-o", "faulthandler_timeout=0"], variable="NAMESRV_FUZZ_EXAMPLES"),
+        "{size} inputs for the decoders, guided by coverage; `make fuzz`, 20,000 examples for a whole server",
+        together(fuzzing.decoders("H1", _DECODERS), fuzzing.whole_server(20_000)),
         (*_SERVER, "tests/fuzz"),
         full=50_000_000,
-        size=20_000,
+        size=1_000_000,
     ),
     "H2": Row(
         "2,000 peers that send a byte a second",
@@ -155,7 +157,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "0 in 24 hours",
         "simulation of {size} hours, three servers, five brokers, a stop of 30 s every 10 min; times are a tenth",
         simulated.evictions(simulated.stops),
-        (*_SIMULATED, "benchmarks/scoreboard/simulated.py"),
+        _SEEDS,
         full=24,
         short=1,
     ),
@@ -193,7 +195,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no live broker evicted, tables right afterwards",
         "simulation, {size} stops; times are a tenth",
         simulated.evictions(simulated.long_stop),
-        (*_SIMULATED, "benchmarks/scoreboard/simulated.py"),
+        _SEEDS,
         full=200,
         short=5,
     ),
@@ -202,7 +204,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no live broker evicted, no dead one kept",
         "simulation, {size} runs",
         simulated.evictions(simulated.clock_jumps),
-        (*_SIMULATED, "benchmarks/scoreboard/simulated.py"),
+        _SEEDS,
         full=100,
         short=2,
     ),
@@ -278,8 +280,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "Stale removals of a newer registration",
         "0 in a million schedules",
         "simulation, {size} schedules of brokers that leave, die and return",
-        simulated.removals,
-        (*_SIMULATED, "benchmarks/scoreboard/simulated.py"),
+        simulated.seeds("F14", _SEEDS, simulate_removals, "schedules that went wrong", simulated.REMOVALS),
+        _SEEDS,
         full=1_000_000,
         size=2_000,
         short=100,
@@ -335,8 +337,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "The whole system under random faults; watches lose, double, reorder and revert nothing",
         "every invariant in 100,000 runs",
         "`make simulate`: the first {size} seeds",
-        simulated.all_seeds,
-        _SIMULATED,
+        simulated.seeds("M2", _SEEDS, simulate, "seeds that failed"),
+        _SEEDS,
         full=100_000,
         size=2_000,
         short=20,

@@ -6,11 +6,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.harness.figures import Figure, none_of
+from benchmarks.scoreboard.programs import Measure
+from benchmarks.scoreboard.slices import JOURNALS, finished
 from tests.simulation.faults import Fault
-from tests.simulation.simulation import Outcome, simulate, simulate_removals
+from tests.simulation.simulation import Outcome, simulate
 from tests.simulation.sizes import LARGE
 from tests.simulation.world import WALL_START
 
@@ -18,39 +20,52 @@ from tests.simulation.world import WALL_START
 _RUN_SECONDS: Final = 360.0
 _FAULTS_BEGIN: Final = 5.0
 _RUNS_PER_PROCESS: Final = 200
-_REMOVALS: Final = frozenset({"NoRemovalOfNewerRegistration", "NoLiveBrokerEvicted", "TablesEqualTruth"})
+_SEEDS_PER_SLICE: Final = 200
+REMOVALS: Final = frozenset({"NoRemovalOfNewerRegistration", "NoLiveBrokerEvicted", "TablesEqualTruth"})
 
 # Chooses the faults of a run.
 Plan = Callable[[random.Random], list[Fault]]
 
 
-def _on_all_cores(run: Callable[[int], Outcome], count: int) -> list[Outcome]:
+def _on_all_cores(run: Callable[[int], Outcome], chosen: range) -> list[Outcome]:
     # Processes are replaced now and then, because each run leaves some memory behind.
     with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
-        return list(pool.imap_unordered(run, range(count)))
+        return list(pool.imap_unordered(run, chosen))
 
 
-def _broken(name: str, what: str, outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> Figure:
-    """The number of runs that broke one of these invariants, or any; explained by the first five of them."""
-    failed = [each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants)]
-    first = (f"seed {each.seed}: {each.invariant}" for each in failed[:5])
-    return none_of(name, what, len(failed), "; ".join((f"of {len(outcomes):,}", *first)))
+def _descriptions(outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> list[str]:
+    """The runs that broke one of these invariants, or any."""
+    failed = (each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants))
+    return [f"seed {each.seed}: {each.invariant}" for each in failed]
 
 
-def all_seeds(count: int) -> list[Figure]:
-    """Random faults as in `make simulate`, checked against all invariants."""
-    began = time.monotonic()
-    outcomes = _on_all_cores(simulate, count)
-    rate = count / (time.monotonic() - began)
-    return [
-        _broken("failed", "seeds that failed", outcomes),
-        Figure("rate", "seeds a second", "per_second", (rate,)),
-    ]
+def _broken(name: str, what: str, failed: Sequence[str], count: int) -> Figure:
+    """The number of failed runs, with descriptions of the first five."""
+    return none_of(name, what, len(failed), "; ".join((f"of {count:,}", *failed[:5])))
 
 
-def removals(count: int) -> list[Figure]:
-    """Brokers that return while they are being removed, in random schedules."""
-    return [_broken("wrong", "schedules that went wrong", _on_all_cores(simulate_removals, count), _REMOVALS)]
+def seeds(
+    name: str,
+    files: Sequence[str],
+    run: Callable[[int], Outcome],
+    what: str,
+    invariants: frozenset[str] | None = None,
+) -> Measure:
+    """A measure that runs the seeds from 0 on, in slices, and checks these invariants (all, if None)."""
+
+    def run_slice(first: int, left: int) -> dict[str, Any]:
+        began, count = time.monotonic(), min(left, _SEEDS_PER_SLICE)
+        outcomes = _on_all_cores(run, range(first, first + count))
+        seconds = time.monotonic() - began
+        return {"count": count, "seconds": round(seconds, 1), "failed": _descriptions(outcomes, invariants)}
+
+    def measured(total: int) -> list[Figure]:
+        slices = finished(JOURNALS / f"{name}.jsonl", files, total, run_slice)
+        count, failed = sum(each["count"] for each in slices), [seed for each in slices for seed in each["failed"]]
+        rate = count / sum(each["seconds"] for each in slices)
+        return [_broken("failed", what, failed, count), Figure("rate", "seeds a second", "per_second", (rate,))]
+
+    return measured
 
 
 def evictions(plan: Plan) -> Callable[[int], list[Figure]]:
@@ -59,15 +74,15 @@ def evictions(plan: Plan) -> Callable[[int], list[Figure]]:
     def measured(runs: int) -> list[Figure]:
         outcomes, evicted = _outcomes(plan, runs), frozenset({"NoLiveBrokerEvicted"})
         return [
-            _broken("evicted", "runs with an evicted live broker", outcomes, evicted),
-            _broken("failed", "runs with a broken invariant", outcomes),
+            _broken("evicted", "runs with an evicted live broker", _descriptions(outcomes, evicted), runs),
+            _broken("failed", "runs with a broken invariant", _descriptions(outcomes), runs),
         ]
 
     return measured
 
 
 def _outcomes(plan: Plan, count: int) -> list[Outcome]:
-    return _on_all_cores(partial(_planned, plan), count)
+    return _on_all_cores(partial(_planned, plan), range(count))
 
 
 def _planned(plan: Plan, seed: int) -> Outcome:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import Figure, none_of
-from benchmarks.scoreboard import page, suite
+from benchmarks.scoreboard import page, slices, suite
 from benchmarks.scoreboard.page import Record, Row
 from benchmarks.scoreboard.rows import ROWS, SECTIONS
 
@@ -55,6 +55,24 @@ def test_digest_covers_every_file_but_bytecode(monkeypatch: pytest.MonkeyPatch, 
     assert page.digest(row) == before
     (tmp_path / "here" / file).write_text("2")
     assert page.digest(row) != before
+
+
+def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A later run does only what is missing; slices of other files do not count."""
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    (tmp_path / "file").write_text("1")
+
+    def run(first: int, left: int) -> dict[str, Any]:
+        return {"count": min(2, left), "first": first}
+
+    def firsts(total: int) -> list[int]:
+        return [entry["first"] for entry in slices.finished(tmp_path / "X1.jsonl", ["file"], total, run)]
+
+    assert firsts(3) == [0, 2]
+    assert firsts(6) == [0, 2, 3, 5]
+    assert firsts(1) == [0, 2, 3, 5]
+    (tmp_path / "file").write_text("2")
+    assert firsts(1) == [0]
 
 
 def test_page_keeps_all_records() -> None:
