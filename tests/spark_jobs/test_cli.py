@@ -179,3 +179,14 @@ def test_failure_after_an_interruption_is_an_interruption() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run()
+
+
+def test_interrupted_import_has_our_exit_code(log: str, tmp_path: Path) -> None:
+    """Ctrl-C may arrive while a package defines a class from text, as dataclasses do."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "jinja2.py").write_text("exec('import signal; signal.raise_signal(signal.SIGINT)')")
+
+    ended = _run(log, "--out", str(tmp_path / "r"), PYTHONPATH=f"{packages}{os.pathsep}{ROOT / 'spark_jobs'}")
+
+    assert (ended.returncode, ended.stderr) == (130, "namesrv-staleness: interrupted; nothing was written\n")

@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return errors.BUG
     except KeyboardInterrupt:
         sys.stderr.write(f"{PROGRAM}: interrupted; nothing was written\n")
+        # With `python -m`, Python ends by SIGINT and not with our exit code if the interruption arrived in `exec` of a
+        # text, which dataclasses use. The next `exec` of a text resets that.
+        exec("")  # noqa: S102 - an empty text
         return errors.INTERRUPTED
     except BrokenPipeError:
         # the reader of our output has closed the pipe; the report is written
