@@ -2,8 +2,10 @@
 
 import logging
 import socket
+import sys
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -75,6 +77,19 @@ def _instances(route: Route | None) -> set[Instance]:
     return {(group.broker_name, number) for group in route.data.broker_datas for number in group.broker_addrs}
 
 
+@contextmanager
+def _port() -> Iterator[int]:
+    """A free port, which no other process is given until the block ends, even while our server is stopped."""
+    with socket.socket() as holder:
+        # Linux lets a server listen on a port that another socket has bound, as long as only one of them listens.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        if sys.platform != "linux":
+            holder.close()
+        yield port
+
+
 class Cluster:
     """All that runs, until the block ends."""
 
@@ -98,7 +113,8 @@ class Cluster:
         with ExitStack() as stack:
             for name, directory in self.directories.items():
                 self.log.names[str(directory)] = name
-                self.servers[name] = stack.enter_context(self._server(name, directory))
+                port = stack.enter_context(_port())
+                self.servers[name] = stack.enter_context(self._server(name, directory, port))
             for instance in _BROKERS:
                 self.brokers[instance] = stack.enter_context(self._broker(instance))
             servers = list(self.servers.values())
@@ -121,10 +137,7 @@ class Cluster:
         logging.getLogger().removeHandler(self.log)
         self._stack.close()
 
-    def _server(self, name: str, directory: Path) -> TestNameServer:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            # the server keeps its port through the story
-            port = probe.getsockname()[1]
+    def _server(self, name: str, directory: Path, port: int) -> TestNameServer:
         return TestNameServer(
             directory,
             listen_port=port,

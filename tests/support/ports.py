@@ -3,7 +3,7 @@
 import os
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 # Linux assigns ephemeral ports from 32768; ports below it are never assigned by chance.
@@ -34,6 +34,20 @@ def free_port(*, below: int = 0, above: int = 0) -> int:
             _given.update(wanted)
             return port
     raise OSError(f"no free port from {_LOWEST} to {_HIGHEST} in {_TRIES} tries")
+
+
+def hold(host: str, port: int) -> socket.socket:
+    """Keep the port of a server until the socket is closed; the server may stop, and start on the port again.
+
+    Otherwise another test's server may be given the port of a stopped server, whose brokers and clients connect again.
+    On Linux a server may listen on a port that another socket has bound, as long as only one of them listens.
+    """
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # another platform refuses this, and so does a server in another network namespace
+    with suppress(OSError):
+        holder.bind((host, port))
+    return holder
 
 
 def broker_port() -> int:
