@@ -65,7 +65,7 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     assert [*range(1, len(seqs) + 1)] == seqs
     settings = lines[0]["settings"]
     found = [settings.get(name) for name in ("nameserver_name", "listen_port", "admin_enabled", "max_topics")]
-    assert found == ["ns-1", 0, True, None]
+    assert found == ["ns-1", daemon.address[1], True, None]
     assert [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)] == [("start", "ns-1"), ("stop", "ns-1")]
     assert {
         ("REGISTER_BROKER", broker.address),

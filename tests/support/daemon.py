@@ -2,14 +2,14 @@
 
 import json
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
-from tests.support.ports import hold
+from tests.support.ports import held_port
 from tests.support.printing_process import Process
 
 LoopName = Literal["auto", "asyncio"]
@@ -39,10 +39,11 @@ class Daemon(Process):
         self.data_dir = data_dir
         # every line logged so far
         self.log: list[LogLine] = []
-        # keep the ports while the process is stopped or killed
-        self._holders: list[socket.socket] = []
+        # the port is kept until the end, even while the process is stopped or killed
+        self._stack = ExitStack()
+        port = self._stack.enter_context(held_port())
         # without HTTP: its default port is free for only one server
-        place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
+        place = ("--listen-host=127.0.0.1", f"--listen-port={port}", "--http-listen=", "--data-dir", str(data_dir))
         python = (sys.executable, *_python(*_MISSING[loop], *missing_packages))
         super().__init__(
             [*(python if program is None else (program,)), *place, "--drain-seconds=0", "--log-format=json", *flags],
@@ -55,9 +56,6 @@ class Daemon(Process):
             self.log.append(json.loads(line))
         except ValueError:  # of a traceback
             self.log.append({"event": "printed", "line": line})
-            return
-        if self.log[-1].get("event") == "listening":
-            self._holders += (hold(*_host_and_port(address)) for address in self.log[-1]["addresses"])
 
     def wait_for(self, event: str, *, count: int = 1, **fields: object) -> LogLine:
         """The first line (or the `count`th) of an event with these fields, as soon as it is logged.
@@ -93,7 +91,8 @@ class Daemon(Process):
         return self._listens("http")
 
     def _listens(self, name: str) -> tuple[str, int]:
-        return _host_and_port(self.wait_for("listening")[name][0])
+        host, _, port = self.wait_for("listening")[name][0].rpartition(":")
+        return host.strip("[]"), int(port)
 
     def __exit__(self, *raised: object) -> None:
         """Stop the server gracefully so that its coverage is written, or kill it after a failure."""
@@ -104,13 +103,7 @@ class Daemon(Process):
                 self.stop()
         finally:
             super().__exit__(*raised)
-            for holder in self._holders:
-                holder.close()
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
+            self._stack.close()
 
 
 def _python(*missing_packages: str) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 import os
 import random
 import socket
-from contextlib import ExitStack, suppress
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 # Linux assigns ephemeral ports from 32768; ports below it are never assigned by chance.
@@ -36,18 +38,20 @@ def free_port(*, below: int = 0, above: int = 0) -> int:
     raise OSError(f"no free port from {_LOWEST} to {_HIGHEST} in {_TRIES} tries")
 
 
-def hold(host: str, port: int) -> socket.socket:
-    """Keep the port of a server until the socket is closed; the server may stop, and start on the port again.
+@contextmanager
+def held_port(host: str = "127.0.0.1") -> Iterator[int]:
+    """A free port that no other process is given until the block ends, even while its server is stopped.
 
-    Otherwise another test's server may be given the port of a stopped server, whose brokers and clients connect again.
-    On Linux a server may listen on a port that another socket has bound, as long as only one of them listens.
+    Otherwise another test's server may be given the port, to which brokers and clients of this one connect again. Linux
+    lets a server listen on a port that another socket has bound before, as long as only one of them listens.
     """
-    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # another platform refuses this, and so does a server in another network namespace
-    with suppress(OSError):
-        holder.bind((host, port))
-    return holder
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+        port = holder.getsockname()[1]
+        if sys.platform != "linux":
+            holder.close()
+        yield port
 
 
 def broker_port() -> int:

@@ -236,8 +236,9 @@ def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
     write(usual / "audit", "08", "ns-0a-1.jsonl.gz", KV)
     with Daemon(tmp_path / "elsewhere") as daemon, Peer(daemon.listening().address) as peer:
         assert peer.ask(206).code == 0
-        # the file is opened by another thread
-        until(lambda: any((tmp_path / "elsewhere").glob("audit/dt=*/hour=*/*.open")))
+        # another thread opens the file and writes the line
+        files = (tmp_path / "elsewhere").glob
+        until(lambda: any(b"\n" in file.read_bytes() for file in files("audit/dt=*/hour=*/*.open")))
         servers = ["-s", "127.0.0.1:1", "-s", daemon.where]
         found = run("audit", *servers, "--event=start", "-o", "json", env={"XDG_STATE_HOME": str(usual.parent)})
 
