@@ -1,6 +1,7 @@
 """Metrics of a running server."""
 
 import asyncio
+import gc
 import itertools
 import sys
 import time
@@ -370,6 +371,8 @@ async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:
     steps = work.__await__()
     while True:
         calls = itertools.count()
+        # the collector would call finalizers of garbage that is not the work's
+        gc.disable()
         sys.setprofile(lambda _frame, event, _argument: event.endswith("call") and next(calls))  # noqa: B023 - of this step
         try:
             waits_for = next(steps)
@@ -377,6 +380,7 @@ async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:
             return longest, done.value
         finally:
             sys.setprofile(None)
+            gc.enable()
             longest = max(longest, next(calls))
         assert waits_for is None, "the coroutine only yields to the loop"
         await asyncio.sleep(0)
