@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback her
 
 def test_messages_pass_over_ipv6(tmp_path: Path, clients: Driver) -> None:
     """The broker registers with `[::1]`, and messages pass by that address between unmodified Java clients."""
-    with Daemon(tmp_path / "namesrv", "--listen-host=::1") as daemon:
+    with Daemon(tmp_path / "namesrv", "--listen-host=::1", "--listen-port=0") as daemon:
         servers = [daemon.listening().where]
         assert servers == [f"[::1]:{daemon.address[1]}"]
         settings = {"brokerIP1": "[::1]", "brokerIP2": "[::1]", "bindAddress": "::1"}

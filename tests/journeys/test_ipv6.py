@@ -22,7 +22,7 @@ BROKER = "[::1]:10911"
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 def test_route_over_ipv6(start: Start, tmp_path: Path, protocol: Literal["native", "rocketmq"]) -> None:
     """An agent registers an IPv6 address over IPv6; the client's queues and namesrvctl have it in brackets."""
-    daemon = start("--listen-host", "::1", "--http-listen", "[::1]:0")
+    daemon = start("--listen-host", "::1", "--listen-port", "0", "--http-listen", "[::1]:0")
     where = daemon.where
     agent = AgentSettings(
         cluster_name="cluster", broker_name="broker-a", broker_addr=BROKER, name_servers=where, protocol=protocol
