@@ -1,5 +1,6 @@
 """Starts servers on a core of their own, reads their resources from /proc, and stops them."""
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from benchmarks.harness.build import program as built
@@ -141,7 +143,16 @@ def environment() -> dict[str, str]:
 
 def end_in_order() -> None:
     """Exit on SIGTERM through SystemExit, so that every context manager stops its server."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        sys.exit(128 + number)
+    # Raised here, SystemExit could end one task of many, which reports that, or be lost in a finalizer.
+    loop.call_soon_threadsafe(sys.exit, 128 + number)
 
 
 # -- the daemon and the limit server ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -36,6 +36,7 @@ from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.steps import finished
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs need epoll, the harness /proc")
@@ -174,6 +175,46 @@ def test_line_of_load_is_read() -> None:
     for line in ("", "load: done\n", "[]", '{"responses":1}', LINE.replace(":200000,", ":0,")):
         with pytest.raises(BenchError, match="load printed"):
             read_load(line, 1.0)
+
+
+_TERMINATED: Final = """if True:
+    import asyncio, os, signal, sys
+    from benchmarks.harness.servers import end_in_order
+    from namesrv_runtime import loops
+
+    def terminate():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def step():
+        terminate()
+
+    class Finalized:
+        def __del__(self):
+            terminate()
+
+    async def main():
+        never = asyncio.get_running_loop().create_future()
+        if sys.argv[1] == "finalizer":
+            Finalized()
+        else:
+            task = asyncio.create_task(step())
+        await never
+
+    end_in_order()
+    try:
+        loops.run(main)
+    finally:
+        print("in order")
+"""
+
+
+@pytest.mark.parametrize("where", ["task", "finalizer"])
+def test_sigterm_ends_a_suite_in_order(where: str) -> None:
+    """The signal may arrive in any task, or in a finalizer: all contexts end, and nothing else is printed."""
+    command = [sys.executable, "-c", _TERMINATED, where]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (143, "in order\n", "")
 
 
 # -- programs and options ---------------------------------------------------------------------------------------------
