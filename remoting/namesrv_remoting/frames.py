@@ -165,7 +165,8 @@ class FrameReader:
         try:
             needed = needed_bytes(self._data, self._at, self.max_frame_bytes, self.max_header_bytes)
         except RemoteProtocolError as error:
-            self.error = error
+            # The frames of a traceback would keep the connection in memory until a garbage collection.
+            self.error = error.with_traceback(None)
             return 0
         if len(self._data) - self._at >= 8:
             self._size = needed

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -210,7 +210,7 @@ class ServerConnection(asyncio.Protocol):
         self.opened_wall = owner.clock.wall()
         self._deadlines = Deadlines(owner.limits, owner.clock.monotonic())
         self._receiver = Receiver(owner.limits)
-        self._queue = RequestQueue(owner.tasks, self._answer, self._request_ended)
+        self._queue = RequestQueue(owner.tasks, _answer, _request_ended)
 
     def __repr__(self) -> str:
         peer = self.peer
@@ -747,13 +747,15 @@ class ServerConnection(asyncio.Protocol):
             self._queue.add(request, charge)
         return True
 
-    def _request_ended(self, charge: int) -> None:
+    def request_ended(self, charge: int) -> None:
+        """Release the charge of a request that is over, and read further requests."""
         self._memory.release(charge)
         if self._is_refused and not self._queue.is_answering:
             self.close()
         self._throttle()
 
-    async def _answer(self, request: Request, charge: int) -> None:
+    async def answer(self, request: Request, charge: int) -> None:
+        """Answer a request of the queue, and release its charge."""
         owner = self._owner
         may_wait = request.command.code in owner.handler.concurrent
         try:
@@ -792,10 +794,18 @@ class ServerConnection(asyncio.Protocol):
 
     def resume(self, held: HeldRequest, request: Request, pending: Awaitable[Any], began: float) -> None:
         """Answer a request that is held since `began` in a task, which awaits the pending reply."""
-        self._queue.resume(held, self._answer_held(request, pending, began))
+        self._queue.resume(held, request, self._answer_held(request, pending, began))
 
     async def _answer_held(self, request: Request, pending: Awaitable[Any], began: float) -> None:
         self._send_response(await self._owner.handler.respond(request, pending, began), may_wait=True)
+
+
+def _answer(request: Request, charge: int) -> Coroutine[None, None, None]:
+    return request.connection.answer(request, charge)
+
+
+def _request_ended(request: Request, charge: int) -> None:
+    request.connection.request_ended(charge)
 
 
 def _no_memory(size: int) -> str:

@@ -259,7 +259,8 @@ class Receiver:
         try:
             header = read_proxy_header(begin) if begin else None
         except RemoteProtocolError as error:
-            return error
+            # The frames of a traceback would keep the connection in memory until a garbage collection.
+            return error.with_traceback(None)
         if header is None:
             return None
         self._preamble = b""

@@ -29,6 +29,9 @@ class RequestQueue(Generic[R]):
     Requests that may take long run in tasks of their own, and do not delay later requests. A held request waits for its
     response without a task, and is in flight until it is dropped.
 
+    `answer` and `ended` get the request, which names its connection. As methods of the connection they would make a
+    reference cycle, and a closed connection would stay in memory until a full garbage collection, which is rare.
+
     The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
     `ended` is called when that is over; both release the charge that they get. `answer` gets the charge of a request in
     the queue, and `ended` gets 0. For a request with a task of its own `ended` gets the charge, and `answer` gets 0:
@@ -41,7 +44,7 @@ class RequestQueue(Generic[R]):
         self,
         tasks: asyncio.TaskGroup,
         answer: Callable[[R, int], Coroutine[None, None, None]],
-        ended: Callable[[int], None],
+        ended: Callable[[R, int], None],
     ) -> None:
         self._tasks = tasks
         self._answer = answer
@@ -88,7 +91,7 @@ class RequestQueue(Generic[R]):
 
     def add_concurrent(self, request: R, charge: int) -> None:
         """Answer a request in a task of its own."""
-        self._start(self._answer(request, 0), charge)
+        self._start(request, self._answer(request, 0), charge)
 
     def hold(self, held: HeldRequest) -> None:
         """Count a request as in flight until it is dropped."""
@@ -100,17 +103,17 @@ class RequestQueue(Generic[R]):
         if self._held is not None:
             self._held.discard(held)
 
-    def resume(self, held: HeldRequest, answering: Coroutine[None, None, None]) -> None:
+    def resume(self, held: HeldRequest, request: R, answering: Coroutine[None, None, None]) -> None:
         """Drop a held request, and run this coroutine, which answers the request, in a task."""
         self.drop(held)
-        self._start(answering, 0)
+        self._start(request, answering, 0)
 
-    def _start(self, answering: Coroutine[None, None, None], charge: int) -> None:
+    def _start(self, request: R, answering: Coroutine[None, None, None], charge: int) -> None:
         task = self._tasks.create_task(answering)
         self._concurrent = self._concurrent or set()
         self._concurrent.add(task)
         # A done callback, since a task that is cancelled before its first step runs none of its code.
-        task.add_done_callback(partial(self._concurrent_ended, charge))
+        task.add_done_callback(partial(self._concurrent_ended, request, charge))
 
     def cancel_concurrent(self) -> None:
         """Cancel the held requests, and the requests that have tasks of their own."""
@@ -119,10 +122,10 @@ class RequestQueue(Generic[R]):
         while self._held:
             self._held.pop().cancel()
 
-    def _concurrent_ended(self, charge: int, task: "asyncio.Task[None]") -> None:
+    def _concurrent_ended(self, request: R, charge: int, task: "asyncio.Task[None]") -> None:
         if self._concurrent is not None:
             self._concurrent.discard(task)
-        self._ended(charge)
+        self._ended(request, charge)
 
     async def _answer_in_order(self, queue: deque[tuple[R, int]]) -> None:
         answered, ends = 0, time.perf_counter() + _ANSWERING_SECONDS
@@ -134,7 +137,7 @@ class RequestQueue(Generic[R]):
             answered += 1
             if not queue:
                 self._queue = None
-            self._ended(0)
+            self._ended(request, 0)
             if queue and (answered >= _ANSWERED_TOGETHER or time.perf_counter() > ends):
                 # Handlers that never suspend must not block the event loop for thousands of pipelined requests.
                 await asyncio.sleep(0)

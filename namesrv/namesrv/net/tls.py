@@ -9,7 +9,7 @@ from typing import Literal, cast
 from namesrv.net.protocol import ServerConnection, refusal
 from namesrv.net.proxy_header import read_proxy_header
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
+from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemoteProtocolError
 from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
 from namesrv_remoting.serializers import decode_frame
@@ -34,7 +34,7 @@ class ServerTls:
         return f"<ServerTls [{self.mode} | {self.handshakes.total()} handshakes]>"
 
 
-class TlsDetector(asyncio.Protocol):
+class TlsDetector(asyncio.Protocol, HandshakeListener):
     """Protocol for the first bytes of a connection: detects TLS or plain text, and passes the connection on."""
 
     def __init__(

@@ -1,5 +1,6 @@
 """TLS session of one accepted connection, without its socket: received records in, data and records to send out."""
 
+import contextlib
 import ssl
 from typing import Any, Final
 
@@ -141,12 +142,12 @@ class TlsSession:
         self._incoming.write(self._received[:size])
         del self._received[:size]
         self._without_data += size
-        try:
+        data = None
+        with contextlib.suppress(ssl.SSLWantReadError):
             data = self._tls.read(RECORD_BYTES)
-        except ssl.SSLWantReadError:
+        if data is None:
             if self._without_data > _MAX_BYTES_WITHOUT_DATA:
-                what = f"TLS records of {self._without_data} bytes without data"
-                raise RemoteProtocolError(what, reason="tls") from None
+                raise RemoteProtocolError(f"TLS records of {self._without_data} bytes without data", reason="tls")
             return b""
         if not data:
             raise EOFError

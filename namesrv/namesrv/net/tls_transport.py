@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, auto
 from queue import PriorityQueue
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, TypeVar, cast
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
 from namesrv.net.read_shares import (
@@ -34,6 +34,8 @@ _MAX_AHEAD_BYTES: Final = 64 * 1024
 
 # A thread for each processor that this process may use, but no more than four.
 _THREADS: Final = min(4, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
+E = TypeVar("E", bound=Exception)
+
 _Step = Callable[[], None]
 _Done = Callable[[Exception | None], None]
 
@@ -79,11 +81,7 @@ class HandshakeThreads:
     def _take_next(self) -> None:
         # The queue is never empty here: `run` puts one step into it for each submitted call.
         _, number, step, done, loop = self._steps.get_nowait()
-        outcome = None
-        try:
-            step()
-        except Exception as error:  # noqa: BLE001 - raised in the loop unless it is an SSLError
-            outcome = error
+        outcome = _outcome(step)
         # The loop raises RuntimeError once it is closed: a server stops without waiting for handshakes.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._step_taken, number, done, outcome)
@@ -94,14 +92,29 @@ class HandshakeThreads:
         done(outcome)
 
 
+def _outcome(step: _Step) -> Exception | None:
+    try:
+        step()
+    except ssl.SSLError as error:
+        return _without_traceback(error)
+    except Exception as error:  # noqa: BLE001 - raised in the loop
+        return error
+    return None
+
+
+def _without_traceback(error: E) -> E:
+    """Remove the traceback of an error that a variable keeps: its frames, and so the variable, would keep the error."""
+    return error.with_traceback(None)
+
+
 def _give_way() -> None:
     """Lower the priority of this thread below that of the event loop; on Linux each thread has its own niceness."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-class HandshakeListener(Protocol):
-    """Listener of one connection's handshake; called in the event loop."""
+class HandshakeListener:
+    """Listener of one connection's handshake; called in the event loop. By default the methods do nothing."""
 
     def handshake_step_began(self) -> None:
         """A step of the handshake is queued for a thread; the peer cannot continue until the step has ended."""
@@ -114,6 +127,11 @@ class HandshakeListener(Protocol):
 
     def tls_failed(self, error: RemoteProtocolError) -> None:
         """The handshake failed, or a later record was broken; the listener has to close the connection."""
+
+
+# of closed connections
+_NO_PROTOCOL: Final = asyncio.Protocol()
+_NO_LISTENER: Final = HandshakeListener()
 
 
 class _Phase(Enum):
@@ -204,6 +222,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._share is not None:
             self._shares.leave(self._share)
         self._protocol.connection_lost(exc)
+        # Protocol and listener refer to this transport: in a reference cycle, a closed connection would stay in memory
+        # until a full garbage collection, which is rare.
+        self._protocol, self._listener = _NO_PROTOCOL, _NO_LISTENER
 
     def closed_without_tls(self, exc: Exception | None) -> None:
         """Release a connection that closed without a TLS record; no handshake has failed."""
@@ -315,7 +336,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             try:
                 data = self._session.decrypt(size)
             except (EOFError, ssl.SSLError, RemoteProtocolError) as error:
-                end = error
+                end = _without_traceback(error)
             parts.append(data)
             total += len(data)
             share.spend(TLS_RECORD_COST + size if data else TLS_RECORD_WITHOUT_DATA_COST)

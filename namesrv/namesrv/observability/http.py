@@ -18,7 +18,7 @@ from namesrv.context import Namesrv
 from namesrv.net.listener import RemotingServer
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.tls import ServerTls
-from namesrv.net.tls_transport import TLS_HANDSHAKE, TlsTransport
+from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, TlsTransport
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, Discovery
 from namesrv.observability.pages import PAGES, application
 from namesrv_remoting.errors import RemoteProtocolError
@@ -136,7 +136,7 @@ def _counting(app: ASGIApp, paths: Collection[str], counts: Counter[tuple[str, i
     return count
 
 
-class _HttpsDetector(asyncio.Protocol):
+class _HttpsDetector(asyncio.Protocol, HandshakeListener):
     """Checks the first byte of a connection that should be HTTPS; a peer with plain HTTP receives an error message."""
 
     def __init__(
@@ -170,15 +170,6 @@ class _HttpsDetector(asyncio.Protocol):
         self._counts["other", HTTPStatus.BAD_REQUEST] += 1
         self._transport.write(_PLAIN_REFUSED)
         self._transport.close()
-
-    def handshake_step_began(self) -> None:
-        """Let the deadline of the request run on: the handshake threads belong to this port."""
-
-    def handshake_step_ended(self) -> None:
-        """Let the deadline of the request run on."""
-
-    def handshake_completed(self, version: str) -> None:
-        """Do no more: the request comes next."""
 
     def tls_failed(self, error: RemoteProtocolError) -> None:  # noqa: ARG002 - a count is enough
         """Count the failed handshake, and close the connection."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import random
 import re
 import socket
@@ -22,9 +23,9 @@ from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST, AddressShare, ReadShares
-from namesrv.net.tls import ServerTls
+from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv.net.tls_session import TlsSession
-from namesrv.net.tls_transport import HandshakeThreads
+from namesrv.net.tls_transport import HandshakeThreads, TlsTransport
 from namesrv.observability.http import HttpListener
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
@@ -91,6 +92,25 @@ async def test_bodies_of_any_size_pass(ca: Authority, mode: str, size: int) -> N
     body = bytes(range(251)) * (size // 251) + bytes(size % 251)
     async with serving(tls=tls(ca, mode), large_frames={ECHO: 16 * 1024 * 1024}) as served:
         assert body == await echo(client_of(served, ca), body)
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+async def test_closed_connection_is_freed_without_a_garbage_collection(ca: Authority, mode: str) -> None:
+    """Connection, transport and detector refer to each other only while the connection is open."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(tls=tls(ca, mode)) as served:
+            await echo(client_of(served, ca))
+            silent, refused = await served.connect(), await served.connect()
+            refused.send(b"GET / HTTP/1.1\r\n\r\n")
+            silent.close()
+            refused.close()
+            kinds = (ServerConnection, TlsTransport, TlsDetector, TlsSession)
+
+            await until(lambda: not any(isinstance(thing, kinds) for thing in gc.get_objects()))
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
