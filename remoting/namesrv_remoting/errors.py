@@ -4,9 +4,11 @@ A server raises a `ResponseError`; a client raises the same class for the respon
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from namesrv_remoting.codes import ResponseCode
+
+_E = TypeVar("_E", bound=Exception)
 
 NOT_READY_REMARK: Final = "name server not ready"
 TLS_REQUIRED_REMARK: Final = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
@@ -130,3 +132,13 @@ def response_error(code: int, remark: str | None, ext_fields: Mapping[str, str] 
     if code in _BY_CODE:
         return _BY_CODE[code](remark, ext_fields=ext_fields)
     return OtherResponseError(code, remark, ext_fields=ext_fields)
+
+
+def without_traceback(error: _E) -> _E:
+    """Return an error that a variable may keep: without its traceback, cause and context.
+
+    A traceback references stack frames and their variables, with received bytes and the connection. A variable in one
+    of these frames would close a reference cycle, which only the garbage collector frees.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

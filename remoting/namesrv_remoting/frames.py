@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from namesrv_remoting.codes import SerializeType
-from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
+from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError, without_traceback
 
 # 16 MiB, as in NettyDecoder; counts the four length bytes too. An HTTP or TLS client that dials this port decodes as a
 # length far beyond it and is refused after four bytes.
@@ -165,8 +165,7 @@ class FrameReader:
         try:
             needed = needed_bytes(self._data, self._at, self.max_frame_bytes, self.max_header_bytes)
         except RemoteProtocolError as error:
-            # The frames of a traceback would keep the connection in memory until a garbage collection.
-            self.error = error.with_traceback(None)
+            self.error = without_traceback(error)
             return 0
         if len(self._data) - self._at >= 8:
             self._size = needed

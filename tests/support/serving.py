@@ -1,6 +1,7 @@
 """A `RemotingServer` on a free port with a fake clock."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -85,6 +86,11 @@ class Serving:
     def connection_of(self, peer: RawPeer) -> ServerConnection:
         [found] = [one for one in self.server.connections.values() if one.peer.address == peer.address]
         return found
+
+    def connections_in_memory(self) -> list[ServerConnection]:
+        """All connections of this server; objects of other tests' servers may wait for a later garbage collection."""
+        ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
+        return [connection for connection in ours if connection._owner is self.server]
 
 
 # the response to a frame on the fast path, empty when none is due; None leaves the frame to the dispatcher

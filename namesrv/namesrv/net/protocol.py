@@ -35,7 +35,7 @@ from namesrv.net.steps import FairScheduler
 from namesrv_remoting.addresses import host_of, network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, response_type
-from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.errors import RemoteProtocolError, without_traceback
 from namesrv_remoting.frames import HEAD, LENGTH, Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
@@ -726,9 +726,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             command = decode_frame(frame)
         except RemoteProtocolError as error:
-            # The new error has no traceback. A traceback references this stack frame and so the received bytes, which
-            # only the garbage collector could free while a caller holds the error.
-            self.refuse(RemoteProtocolError(str(error), reason=error.reason))
+            self.refuse(without_traceback(error))
             return False
         self.peer.serialize_type = command.serialize_type
         self.peer.requests += 1
@@ -755,7 +753,7 @@ class ServerConnection(asyncio.Protocol):
         self._throttle()
 
     async def answer(self, request: Request, charge: int) -> None:
-        """Answer a request of the queue, and release its charge."""
+        """Answer a request, and release the charge that is passed."""
         owner = self._owner
         may_wait = request.command.code in owner.handler.concurrent
         try:

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from namesrv.net.limits import ServerLimits
 from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
-from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.errors import RemoteProtocolError, without_traceback
 from namesrv_remoting.frames import Frame, FrameReader, cut_frame
 
 # Large bodies up to this size are copied, which takes a millisecond, so that handlers receive bytes.
@@ -259,8 +259,7 @@ class Receiver:
         try:
             header = read_proxy_header(begin) if begin else None
         except RemoteProtocolError as error:
-            # The frames of a traceback would keep the connection in memory until a garbage collection.
-            return error.with_traceback(None)
+            return without_traceback(error)
         if header is None:
             return None
         self._preamble = b""

@@ -29,8 +29,8 @@ class RequestQueue(Generic[R]):
     Requests that may take long run in tasks of their own, and do not delay later requests. A held request waits for its
     response without a task, and is in flight until it is dropped.
 
-    `answer` and `ended` get the request, which names its connection. As methods of the connection they would make a
-    reference cycle, and a closed connection would stay in memory until a full garbage collection, which is rare.
+    `answer` and `ended` find the connection through the request. Bound methods of the connection would form a reference
+    cycle with this queue, and a closed connection would stay in memory until a full garbage collection, which is rare.
 
     The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
     `ended` is called when that is over; both release the charge that they get. `answer` gets the charge of a request in

@@ -1,6 +1,5 @@
 """TLS session of one accepted connection, without its socket: received records in, data and records to send out."""
 
-import contextlib
 import ssl
 from typing import Any, Final
 
@@ -142,9 +141,10 @@ class TlsSession:
         self._incoming.write(self._received[:size])
         del self._received[:size]
         self._without_data += size
-        data = None
-        with contextlib.suppress(ssl.SSLWantReadError):
+        try:
             data = self._tls.read(RECORD_BYTES)
+        except ssl.SSLWantReadError:
+            data = None
         if data is None:
             if self._without_data > _MAX_BYTES_WITHOUT_DATA:
                 raise RemoteProtocolError(f"TLS records of {self._without_data} bytes without data", reason="tls")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, auto
 from queue import PriorityQueue
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
 from namesrv.net.read_shares import (
@@ -24,7 +24,7 @@ from namesrv.net.read_shares import (
 )
 from namesrv.net.tls_session import RECORD_BYTES, TlsSession
 from namesrv_remoting.addresses import network_of
-from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.errors import RemoteProtocolError, without_traceback
 
 # First byte of a client's first TLS record. Read as the first byte of a frame, it would announce a frame of 369 MB.
 TLS_HANDSHAKE: Final = 0x16
@@ -34,8 +34,6 @@ _MAX_AHEAD_BYTES: Final = 64 * 1024
 
 # A thread for each processor that this process may use, but no more than four.
 _THREADS: Final = min(4, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
-E = TypeVar("E", bound=Exception)
-
 _Step = Callable[[], None]
 _Done = Callable[[Exception | None], None]
 
@@ -96,15 +94,10 @@ def _outcome(step: _Step) -> Exception | None:
     try:
         step()
     except ssl.SSLError as error:
-        return _without_traceback(error)
+        return without_traceback(error)
     except Exception as error:  # noqa: BLE001 - raised in the loop
         return error
     return None
-
-
-def _without_traceback(error: E) -> E:
-    """Remove the traceback of an error that a variable keeps: its frames, and so the variable, would keep the error."""
-    return error.with_traceback(None)
 
 
 def _give_way() -> None:
@@ -129,7 +122,7 @@ class HandshakeListener:
         """The handshake failed, or a later record was broken; the listener has to close the connection."""
 
 
-# of closed connections
+# Protocol and listener of a closed transport.
 _NO_PROTOCOL: Final = asyncio.Protocol()
 _NO_LISTENER: Final = HandshakeListener()
 
@@ -222,7 +215,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._share is not None:
             self._shares.leave(self._share)
         self._protocol.connection_lost(exc)
-        # Protocol and listener refer to this transport: in a reference cycle, a closed connection would stay in memory
+        # Protocol and listener reference this transport. In a reference cycle, a closed connection would stay in memory
         # until a full garbage collection, which is rare.
         self._protocol, self._listener = _NO_PROTOCOL, _NO_LISTENER
 
@@ -336,7 +329,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             try:
                 data = self._session.decrypt(size)
             except (EOFError, ssl.SSLError, RemoteProtocolError) as error:
-                end = _without_traceback(error)
+                end = without_traceback(error)
             parts.append(data)
             total += len(data)
             share.spend(TLS_RECORD_COST + size if data else TLS_RECORD_WITHOUT_DATA_COST)

@@ -137,7 +137,10 @@ def _counting(app: ASGIApp, paths: Collection[str], counts: Counter[tuple[str, i
 
 
 class _HttpsDetector(asyncio.Protocol, HandshakeListener):
-    """Checks the first byte of a connection that should be HTTPS; a peer with plain HTTP receives an error message."""
+    """Checks the first byte of a connection that should be HTTPS; a peer with plain HTTP receives an error message.
+
+    The deadline of the request runs on during handshake steps, since the handshake threads belong to this port.
+    """
 
     def __init__(
         self,

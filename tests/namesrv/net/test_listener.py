@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from namesrv.net.dispatcher import Dispatcher, Reply, Request
-from namesrv.net.protocol import ServerConnection
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
@@ -156,7 +155,7 @@ async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCapture
 
         assert tasks == len(asyncio.all_tasks())
         assert served.server.slots._per_network == {"127.0.0.1": 1}
-        assert len(connections_of(served)) == 1
+        assert len(served.connections_in_memory()) == 1
         assert list(range(1, 1002)) == served.listener.opened
         assert list(range(2, 1002)) == sorted(number for number, _ in served.listener.closed)
         assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -174,15 +173,9 @@ async def test_closed_connection_is_freed_without_a_garbage_collection() -> None
             for peer in peers:
                 peer.close()
 
-            await until(lambda: not connections_of(served))
+            await until(lambda: not served.connections_in_memory())
     finally:
         gc.enable()
-
-
-def connections_of(served: Serving) -> list[ServerConnection]:
-    """All connections of this server in memory; objects of other tests' servers may wait for a later collection."""
-    ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
-    return [connection for connection in ours if connection._owner is served.server]
 
 
 async def come_and_go(address: tuple[str, int], batch: int) -> None:
