@@ -88,7 +88,7 @@ def _report(cluster: Cluster, directory: Path) -> int:
     screen.heading("How long did stale routes last? The staleness report of these logs:")
     flags = ("--out", str(directory), "--poll", f"{times[30]:g}", "--what-if", grid)
     command = [sys.executable, "-m", "namesrv_spark_jobs", *logs, *flags]
-    # a session of its own: Ctrl-C is for the demo, which ends the report
+    # a session of its own: Ctrl-C reaches only the demo, which then ends the report
     with subprocess.Popen(command, start_new_session=True) as process:  # noqa: S603 - our own program
         try:
             screen.until("the report ends", lambda: process.poll() is not None, _REPORT_SECONDS)
@@ -131,11 +131,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     options = parser.parse_args(argv)
     screen = Screen()
+
+    def interrupt(*_: object) -> None:
+        screen.interrupt()
+        # A second Ctrl-C ends a demo that is not in a wait.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, screen.interrupt)
+        signal.signal(number, interrupt)
     try:
         return demo(options, screen)
-    except InterruptedStoryError:
+    except (InterruptedStoryError, KeyboardInterrupt):
         with contextlib.suppress(OSError):
             screen.note("\ninterrupted; everything is stopped")
         return _EXIT_INTERRUPTED

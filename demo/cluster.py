@@ -1,11 +1,8 @@
 """The cluster of the demo, made with the test kit: two NameServers, three brokers and a slave, two clients."""
 
 import logging
-import socket
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -14,6 +11,7 @@ from demo.screen import Instance, Screen, ServerLog, called
 from namesrv_client import RouteError
 from namesrv_client.routes.route import Route, RouteChange
 from namesrv_testing import TestBroker, TestClient, TestNameServer
+from namesrv_testing.ports import held_port
 
 TOPIC: Final = "orders"
 _TOPICS: Final = (TOPIC, "payments")
@@ -77,19 +75,6 @@ def _instances(route: Route | None) -> set[Instance]:
     return {(group.broker_name, number) for group in route.data.broker_datas for number in group.broker_addrs}
 
 
-@contextmanager
-def _port() -> Iterator[int]:
-    """A free port, which no other process is given until the block ends, even while our server is stopped."""
-    with socket.socket() as holder:
-        # Linux lets a server listen on a port that another socket has bound, as long as only one of them listens.
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        port = holder.getsockname()[1]
-        if sys.platform != "linux":
-            holder.close()
-        yield port
-
-
 class Cluster:
     """All that runs, until the block ends."""
 
@@ -113,7 +98,7 @@ class Cluster:
         with ExitStack() as stack:
             for name, directory in self.directories.items():
                 self.log.names[str(directory)] = name
-                port = stack.enter_context(_port())
+                port = stack.enter_context(held_port())
                 self.servers[name] = stack.enter_context(self._server(name, directory, port))
             for instance in _BROKERS:
                 self.brokers[instance] = stack.enter_context(self._broker(instance))

@@ -76,7 +76,7 @@ class Screen:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._is_coloured else text
 
     def until(self, what: str, condition: Callable[[], object], seconds: float = 30.0) -> None:
-        """Wait until a condition is true, which is looked at after every line and must not wait for another thread.
+        """Wait until a condition is true, which is checked after every line and every 0.1 s, and must not block.
 
         Raises:
             TimeoutInStoryError: it is not true in time.
@@ -89,11 +89,11 @@ class Screen:
         """Wait for this time. Raises InterruptedStoryError if `interrupt` was called."""
         self._wait(lambda: False, seconds)
 
-    def interrupt(self, *_: object) -> None:
-        """End the present or the next wait; a signal handler.
+    def interrupt(self) -> None:
+        """Let the current wait, or the next one, raise InterruptedStoryError; for signal handlers.
 
-        An exception of the handler itself could leave the lock taken, because it may run between the taking of a lock
-        and the block that releases it.
+        An exception raised in a signal handler could leave the lock held, since the handler may run between acquiring
+        the lock and entering the `with` block.
         """
         self._is_interrupted = True
 

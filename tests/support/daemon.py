@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
-from tests.support.ports import held_port
+from namesrv_testing.ports import held_port
 from tests.support.printing_process import Process
 
 LoopName = Literal["auto", "asyncio"]
@@ -39,16 +39,23 @@ class Daemon(Process):
         self.data_dir = data_dir
         # every line logged so far
         self.log: list[LogLine] = []
-        # the port is kept until the end, even while the process is stopped or killed
-        self._stack = ExitStack()
-        port = self._stack.enter_context(held_port())
-        # without HTTP: its default port is free for only one server
-        place = ("--listen-host=127.0.0.1", f"--listen-port={port}", "--http-listen=", "--data-dir", str(data_dir))
         python = (sys.executable, *_python(*_MISSING[loop], *missing_packages))
-        super().__init__(
-            [*(python if program is None else (program,)), *place, "--drain-seconds=0", "--log-format=json", *flags],
-            environ=environ,
-        )
+        with ExitStack() as stack:
+            port = stack.enter_context(held_port())
+            # without HTTP: its default port is free for only one server
+            place = ("--listen-host=127.0.0.1", f"--listen-port={port}", "--http-listen=", "--data-dir", str(data_dir))
+            super().__init__(
+                [
+                    *(python if program is None else (program,)),
+                    *place,
+                    "--drain-seconds=0",
+                    "--log-format=json",
+                    *flags,
+                ],
+                environ=environ,
+            )
+            # holds the port until the end, even while the process is stopped or killed
+            self._stack = stack.pop_all()
 
     def _note(self, line: str) -> None:
         super()._note(line)
@@ -96,14 +103,14 @@ class Daemon(Process):
 
     def __exit__(self, *raised: object) -> None:
         """Stop the server gracefully so that its coverage is written, or kill it after a failure."""
-        try:
-            if self.is_running and not any(raised):
-                # a process stopped by SIGSTOP would not notice SIGTERM
-                self.send_signal(signal.SIGCONT)
-                self.stop()
-        finally:
-            super().__exit__(*raised)
-            self._stack.close()
+        with self._stack:
+            try:
+                if self.is_running and not any(raised):
+                    # a process stopped by SIGSTOP would not notice SIGTERM
+                    self.send_signal(signal.SIGCONT)
+                    self.stop()
+            finally:
+                super().__exit__(*raised)
 
 
 def _python(*missing_packages: str) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 import os
 import random
 import socket
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Final
 
 # Linux assigns ephemeral ports from 32768; ports below it are never assigned by chance.
@@ -36,22 +34,6 @@ def free_port(*, below: int = 0, above: int = 0) -> int:
             _given.update(wanted)
             return port
     raise OSError(f"no free port from {_LOWEST} to {_HIGHEST} in {_TRIES} tries")
-
-
-@contextmanager
-def held_port(host: str = "127.0.0.1") -> Iterator[int]:
-    """A free port that no other process is given until the block ends, even while its server is stopped.
-
-    Otherwise another test's server may be given the port, to which brokers and clients of this one connect again. Linux
-    lets a server listen on a port that another socket has bound before, as long as only one of them listens.
-    """
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind((host, 0))
-        port = holder.getsockname()[1]
-        if sys.platform != "linux":
-            holder.close()
-        yield port
 
 
 def broker_port() -> int:
