@@ -151,7 +151,7 @@ def _exit(number: int, _: FrameType | None) -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         sys.exit(128 + number)
-    # Raised here, SystemExit could end one task of many, which reports that, or be lost in a finalizer.
+    # Raised here, SystemExit could end a single task, whose error would be logged, or be swallowed by a finalizer.
     loop.call_soon_threadsafe(sys.exit, 128 + number)
 
 

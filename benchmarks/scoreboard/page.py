@@ -146,15 +146,15 @@ def _are_met(figures: str) -> bool:
 
 def digest(row: Row) -> str:
     """A digest of the row's target, and of the files that the row is about."""
-    sha256 = hashlib.sha256(f"{row.target}\0{row.full}".encode())
-    for name in row.files:
+    return version_of(row.files, f"{row.target}\0{row.full}")
+
+
+def version_of(files: Sequence[str], target: str = "") -> str:
+    """A digest of files and folders, and of a target."""
+    sha256 = hashlib.sha256(target.encode())
+    for name in files:
         sha256.update(_digest(ROOT / name))
     return sha256.hexdigest()[:10]
-
-
-def version_of(files: Sequence[str]) -> str:
-    """A digest of files and folders."""
-    return hashlib.sha256(b"".join(_digest(ROOT / name) for name in files)).hexdigest()[:10]
 
 
 def _digest(path: Path) -> bytes:

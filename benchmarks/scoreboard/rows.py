@@ -26,7 +26,7 @@ _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "names
 _CLIENT: Final = (*_SERVER, "client/namesrv_client")
 _ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")
 _DECODERS: Final = ("remoting/namesrv_remoting", "tests/fuzz/targets.py")
-_SEEDS: Final = (*_ALL, "tests/simulation", "benchmarks/scoreboard/simulated.py")
+_SIMULATED: Final = (*_ALL, "tests/simulation", "benchmarks/scoreboard/simulated.py")
 _REPORT: Final = ("spark_jobs/namesrv_spark_jobs", "namesrv/namesrv/heartbeat_log")
 
 
@@ -157,7 +157,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "0 in 24 hours",
         "simulation of {size} hours, three servers, five brokers, a stop of 30 s every 10 min; times are a tenth",
         simulated.evictions(simulated.stops),
-        _SEEDS,
+        _SIMULATED,
         full=24,
         short=1,
     ),
@@ -195,7 +195,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no live broker evicted, tables right afterwards",
         "simulation, {size} stops; times are a tenth",
         simulated.evictions(simulated.long_stop),
-        _SEEDS,
+        _SIMULATED,
         full=200,
         short=5,
     ),
@@ -204,7 +204,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no live broker evicted, no dead one kept",
         "simulation, {size} runs",
         simulated.evictions(simulated.clock_jumps),
-        _SEEDS,
+        _SIMULATED,
         full=100,
         short=2,
     ),
@@ -280,8 +280,10 @@ ROWS: Final[Mapping[str, Row]] = {
         "Stale removals of a newer registration",
         "0 in a million schedules",
         "simulation, {size} schedules of brokers that leave, die and return",
-        simulated.seeds("F14", _SEEDS, simulate_removals, "schedules that went wrong", simulated.REMOVALS),
-        _SEEDS,
+        simulated.seeds(
+            "F14", _SIMULATED, simulate_removals, what="schedules that went wrong", invariants=simulated.REMOVALS
+        ),
+        _SIMULATED,
         full=1_000_000,
         size=2_000,
         short=100,
@@ -337,8 +339,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "The whole system under random faults; watches lose, double, reorder and revert nothing",
         "every invariant in 100,000 runs",
         "`make simulate`: the first {size} seeds",
-        simulated.seeds("M2", _SEEDS, simulate, "seeds that failed"),
-        _SEEDS,
+        simulated.seeds("M2", _SIMULATED, simulate, what="seeds that failed"),
+        _SIMULATED,
         full=100_000,
         size=2_000,
         short=20,

@@ -3,14 +3,15 @@
 import multiprocessing
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from benchmarks.harness.figures import Figure, none_of
+from benchmarks.harness.figures import Figure
 from benchmarks.scoreboard.programs import Measure
-from benchmarks.scoreboard.slices import JOURNALS, finished
+from benchmarks.scoreboard.slices import JOURNALS, count_of, described, failed, finished
 from tests.simulation.faults import Fault
 from tests.simulation.simulation import Outcome, simulate
 from tests.simulation.sizes import LARGE
@@ -19,7 +20,7 @@ from tests.simulation.world import WALL_START
 # virtual seconds of a run: an hour, since times are a tenth of the defaults
 _RUN_SECONDS: Final = 360.0
 _FAULTS_BEGIN: Final = 5.0
-_RUNS_PER_PROCESS: Final = 200
+# Each slice has processes of its own, because each run leaves some memory behind.
 _SEEDS_PER_SLICE: Final = 200
 REMOVALS: Final = frozenset({"NoRemovalOfNewerRegistration", "NoLiveBrokerEvicted", "TablesEqualTruth"})
 
@@ -27,43 +28,42 @@ REMOVALS: Final = frozenset({"NoRemovalOfNewerRegistration", "NoLiveBrokerEvicte
 Plan = Callable[[random.Random], list[Fault]]
 
 
-def _on_all_cores(run: Callable[[int], Outcome], chosen: range) -> list[Outcome]:
-    # Processes are replaced now and then, because each run leaves some memory behind.
-    with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
-        return list(pool.imap_unordered(run, chosen))
+def _on_all_cores(run: Callable[[int], Outcome], seeds: range) -> list[Outcome]:
+    # The handler of the suite would end a simulated task, not the process.
+    ends_at_once = (signal.SIGTERM, signal.SIG_DFL)
+    with multiprocessing.get_context("fork").Pool(os.cpu_count(), signal.signal, ends_at_once) as pool:
+        return list(pool.imap_unordered(run, seeds))
 
 
 def _descriptions(outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> list[str]:
     """The runs that broke one of these invariants, or any."""
-    failed = (each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants))
-    return [f"seed {each.seed}: {each.invariant}" for each in failed]
-
-
-def _broken(name: str, what: str, failed: Sequence[str], count: int) -> Figure:
-    """The number of failed runs, with descriptions of the first five."""
-    return none_of(name, what, len(failed), "; ".join((f"of {count:,}", *failed[:5])))
+    broken = (each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants))
+    return [f"seed {each.seed}: {each.invariant}" for each in broken]
 
 
 def seeds(
     name: str,
     files: Sequence[str],
     run: Callable[[int], Outcome],
+    *,
     what: str,
     invariants: frozenset[str] | None = None,
 ) -> Measure:
-    """A measure that runs the seeds from 0 on, in slices, and checks these invariants (all, if None)."""
+    """A measure that runs the seeds from 0 on, in slices, and checks these invariants (all, if None).
+
+    `what` is the label of the figure for seeds that failed.
+    """
 
     def run_slice(first: int, left: int) -> dict[str, Any]:
         began, count = time.monotonic(), min(left, _SEEDS_PER_SLICE)
         outcomes = _on_all_cores(run, range(first, first + count))
         seconds = time.monotonic() - began
-        return {"count": count, "seconds": round(seconds, 1), "failed": _descriptions(outcomes, invariants)}
+        return {"count": count, "seconds": seconds, "failed": _descriptions(outcomes, invariants)}
 
     def measured(total: int) -> list[Figure]:
         slices = finished(JOURNALS / f"{name}.jsonl", files, total, run_slice)
-        count, failed = sum(each["count"] for each in slices), [seed for each in slices for seed in each["failed"]]
-        rate = count / sum(each["seconds"] for each in slices)
-        return [_broken("failed", what, failed, count), Figure("rate", "seeds a second", "per_second", (rate,))]
+        rate = count_of(slices) / sum(each["seconds"] for each in slices)
+        return [failed("failed", what, slices), Figure("rate", "seeds a second", "per_second", (rate,))]
 
     return measured
 
@@ -74,8 +74,8 @@ def evictions(plan: Plan) -> Callable[[int], list[Figure]]:
     def measured(runs: int) -> list[Figure]:
         outcomes, evicted = _outcomes(plan, runs), frozenset({"NoLiveBrokerEvicted"})
         return [
-            _broken("evicted", "runs with an evicted live broker", _descriptions(outcomes, evicted), runs),
-            _broken("failed", "runs with a broken invariant", _descriptions(outcomes), runs),
+            described("evicted", "runs with an evicted live broker", _descriptions(outcomes, evicted), runs),
+            described("failed", "runs with a broken invariant", _descriptions(outcomes), runs),
         ]
 
     return measured

@@ -63,7 +63,7 @@ def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.Monkey
     (tmp_path / "file").write_text("1")
 
     def run(first: int, left: int) -> dict[str, Any]:
-        return {"count": min(2, left), "first": first}
+        return {"count": min(2, left), "first": first, "failed": ["broken"] * (first == 5)}
 
     def firsts(total: int) -> list[int]:
         return [entry["first"] for entry in slices.finished(tmp_path / "X1.jsonl", ["file"], total, run)]
@@ -71,6 +71,8 @@ def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.Monkey
     assert firsts(3) == [0, 2]
     assert firsts(6) == [0, 2, 3, 5]
     assert firsts(1) == [0, 2, 3, 5]
+    # a failed slice ends the run
+    assert firsts(100) == [0, 2, 3, 5]
     (tmp_path / "file").write_text("2")
     assert firsts(1) == [0]
 

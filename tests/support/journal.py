@@ -24,7 +24,9 @@ class Journal:
         """Add a slice, with the commit that was run, and drop an unfinished line."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(entry) for entry in [*self.entries(), {"commit": _commit(), **figures}]]
-        self._path.write_text("".join(f"{line}\n" for line in lines))
+        written = self._path.with_suffix(".new")
+        written.write_text("".join(f"{line}\n" for line in lines))
+        written.replace(self._path)
 
     def total(self, name: str) -> int:
         """The sum of one figure over all slices."""
