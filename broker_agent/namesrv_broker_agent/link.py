@@ -55,7 +55,7 @@ class ServerLink:
         )
         settings = identity.settings
         self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
-        self._retries = Retries(settings.max_backoff_seconds, random_unit)
+        self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
         self._unsent = UnsentChanges()
         # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None

@@ -11,7 +11,8 @@ _FIRST_BACKOFF_SECONDS: Final = 0.1
 # overloaded server or network, not an absent server. Two thousand agents that retried every second with unchanged
 # timeouts would keep such a server overloaded for ever.
 _SLOW_SECONDS: Final = 1.0
-_SLOW_BACKOFF: Final = Backoff(1.0, 15.0)
+_FIRST_SLOW_BACKOFF_SECONDS: Final = 1.0
+_MAX_SLOW_BACKOFF_SECONDS: Final = 15.0
 # The largest factor by which the timeouts of attempts on an overloaded server grow.
 _MAX_TIMEOUT_FACTOR: Final = 4.0
 
@@ -19,8 +20,13 @@ _MAX_TIMEOUT_FACTOR: Final = 4.0
 class Retries:
     """Counts failed attempts in a row, and derives the next pause and the next timeouts from them."""
 
-    def __init__(self, max_backoff_seconds: float, random_unit: Callable[[], float]) -> None:
+    def __init__(
+        self, max_backoff_seconds: float, heartbeat_seconds: float, random_unit: Callable[[], float]
+    ) -> None:
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, max_backoff_seconds)
+        # A proxy accepts connections while its server is dead, so that the server seems overloaded. With a pause longer
+        # than a few heartbeats, the restarted server would evict the broker, which it has restored from its snapshot.
+        self._slow_backoff = Backoff(_FIRST_SLOW_BACKOFF_SECONDS, min(_MAX_SLOW_BACKOFF_SECONDS, heartbeat_seconds))
         self._random_unit = random_unit
         self._failures = 0
         # consecutive attempts that failed on an overloaded server
@@ -40,7 +46,7 @@ class Retries:
     def pause_seconds(self) -> float:
         """A random pause before the next attempt."""
         if self.is_slow:
-            return _SLOW_BACKOFF.pause_seconds(self._slow_failures, self._random_unit())
+            return self._slow_backoff.pause_seconds(self._slow_failures, self._random_unit())
         return self._backoff.pause_seconds(self._failures, self._random_unit())
 
     def timeout_factor(self) -> float:

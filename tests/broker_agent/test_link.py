@@ -246,14 +246,23 @@ async def test_agent_backs_off_from_an_overloaded_server(unit: float) -> None:
         assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
 
 
-async def test_agent_backs_off_from_a_server_that_closes_connections() -> None:
-    """A server at its connection limit gets attempts with growing delays; one response resets them."""
-    async with agents.played() as it:
+@pytest.mark.parametrize(
+    ("heartbeat_seconds", "delays"), [(30.0, [0.5, 1, 2, 4, 7.5, 7.5]), (2.0, [0.5, 1, 1, 1, 1, 1])]
+)
+async def test_agent_backs_off_from_a_server_that_closes_connections(
+    heartbeat_seconds: float, delays: list[float]
+) -> None:
+    """Delays grow up to a heartbeat interval, and 15 s at most; one response resets them.
+
+    Such a server is at its connection limit, or is dead behind a proxy that accepts connections. An agent that pauses
+    for more than a few heartbeats would be evicted by the server that has restarted.
+    """
+    async with agents.played(heartbeat_seconds=heartbeat_seconds) as it:
         pauses = []
         for more in [lambda number=number: it.server.connections > number for number in range(1, 7)]:
             (await it.server.accept()).close()
             pauses.append(await passing(it.clock, more))
-        assert pytest.approx(pauses, abs=0.2) == [0.5, 1, 2, 4, 7.5, 7.5]
+        assert pauses == pytest.approx(delays, abs=0.2)
 
         (await it.registers()).close()
         assert await passing(it.clock, lambda: it.server.connections == 8) <= 0.2

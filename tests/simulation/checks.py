@@ -337,7 +337,8 @@ class Checks:
         times = self._times
         longest = times.heartbeat + times.response
         if any(broker.is_slow for broker in self._cluster.brokers):
-            longest = max(longest, _MAX_PATIENCE * times.response + _SLOW_BACKOFF_SECONDS)
+            pause = min(times.heartbeat, _SLOW_BACKOFF_SECONDS)
+            longest = max(longest, _MAX_PATIENCE * times.response + pause)
         return longest + _SLACK_SECONDS
 
     def check_settled(self) -> None:
