@@ -54,6 +54,7 @@ from namesrv.settings.running import LiveSettings, RunningSettings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.boot import Boot
+from namesrv.state.disconnected import DisconnectedBrokers
 from namesrv.state.events import EventRing
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
@@ -302,7 +303,7 @@ class NamesrvController:
         encoded_routes = EncodedRoutes(inputs, boot_id)
         views = PeerViews(self._address_views, encoded_routes, connections)
         routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
-        events = EventRing()
+        events, disconnected = EventRing(), DisconnectedBrokers(clock)
         sink = EffectSink(
             clock=clock,
             tables=tables,
@@ -315,6 +316,7 @@ class NamesrvController:
             observers=[
                 counters,
                 routes.lost.observe,
+                disconnected.observe,
                 *(each for each in (log, audit) if each is not None),
                 *(() if guard is None else (guard.observe,)),
             ],
@@ -337,7 +339,7 @@ class NamesrvController:
         return Namesrv(
             settings=RunningSettings(settings, live, limits, self._origins),
             clock=clock,
-            boot=Boot(boot_id, clock, readiness),
+            boot=Boot(boot_id, clock, readiness, disconnected),
             kv=kv,
             manager=manager,
             routes=routes,

@@ -11,6 +11,7 @@ from namesrv.context import Namesrv, Spawn
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import FairScheduler
 from namesrv.routeinfo.liveness import stopped_seconds
+from namesrv.state.disconnected import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import event
@@ -30,9 +31,6 @@ _BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
 # After a stop of at least so long, peers may have timed out and closed their connections.
 _STOP_SECONDS: Final = 1.0
-# Time after which a broker that lost its connection to a stopped server has registered again: agents pause for 15 s at
-# most between two attempts, RocketMQ's brokers register every 30 s.
-RECONNECTION_SECONDS: Final = 35.0
 # Log lines about refused peers per tick; without a limit a hostile peer could fill the disk.
 _REFUSALS_PER_TICK: Final = 20
 # A newcomer that waits longer than this for a step of its TLS handshake is worth a line in the log.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -26,8 +26,9 @@ class Snapshotter:
     def __init__(self, namesrv: Namesrv, path: Path) -> None:
         self._namesrv = namesrv
         self._path = path
-        # The manager's `membership` when the file was written.
-        self._saved = namesrv.manager.membership
+        # The manager's `membership` when the file was written; None if the file names disconnected brokers, which have
+        # to be removed when they do not return.
+        self._saved: int | None = namesrv.manager.membership
         with suppress(FileNotFoundError):
             namesrv.counters.snapshot_bytes = path.stat().st_size
         # One write runs at a time: of two writes, the older could be the last to replace the file.
@@ -43,7 +44,8 @@ class Snapshotter:
             membership = self._namesrv.manager.membership
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
             if membership != self._saved:
-                current, had_failed = await self._current(), counters.snapshot_writes.has_failed
+                disconnected = self._namesrv.boot.disconnected.expected()
+                current, had_failed = await self._current(disconnected), counters.snapshot_writes.has_failed
                 try:
                     counters.snapshot_bytes = await asyncio.to_thread(self._save, current)
                 except OSError as error:
@@ -52,7 +54,7 @@ class Snapshotter:
                     return
                 if had_failed:
                     event(logger, logging.INFO, "snapshot_write_recovered", path=self._path)
-                self._saved = membership
+                self._saved = None if disconnected else membership
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
 
@@ -60,8 +62,8 @@ class Snapshotter:
         with self._namesrv.counters.snapshot_writes.writing():
             return snapshot.save(self._path, current)
 
-    async def _current(self) -> Snapshot:
-        """Return the brokers of this moment: the live ones, and the expected ones that are still missing.
+    async def _current(self, disconnected: Sequence[ExpectedBroker]) -> Snapshot:
+        """Return the brokers of this moment: the live, the disconnected, and the expected ones that are still missing.
 
         A copy of the table takes less than a millisecond; the list of five thousand brokers, which a thread makes from
         the copy, takes ten.
@@ -71,7 +73,7 @@ class Snapshotter:
         live = namesrv.manager.tables.broker_live_table.copy()
         missing = () if namesrv.boot.is_ready() else namesrv.boot.readiness.missing
         wiped = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
-        brokers = await asyncio.to_thread(_expected, live, missing)
+        brokers = await asyncio.to_thread(_expected, live, (*disconnected, *missing))
         return Snapshot(saved_ms=saved_ms, boot_id=namesrv.boot.id, brokers=brokers, wiped=wiped)
 
 

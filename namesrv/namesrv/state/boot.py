@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from namesrv.state.disconnected import DisconnectedBrokers
 from namesrv.state.snapshot import Readiness
 from namesrv_runtime.clock import Clock
 
@@ -14,6 +15,8 @@ class Boot:
     id: str
     clock: Clock
     readiness: Readiness
+    # brokers that the next boot expects, although they are not connected now
+    disconnected: DisconnectedBrokers
     started_wall: float = field(init=False)
     started_monotonic: float = field(init=False)
     # (host, port) of every listening socket; empty until the server listens.

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.server.housekeeping import RECONNECTION_SECONDS, Housekeeping
+from namesrv.server.housekeeping import Housekeeping
+from namesrv.state.disconnected import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process

@@ -1,0 +1,46 @@
+"""Brokers that have lost their connection a moment ago, and are expected back."""
+
+from typing import Final
+
+from namesrv.routeinfo.effects import Effect, Evicted, Registered
+from namesrv.state.snapshot import ExpectedBroker
+from namesrv_runtime.clock import Clock
+
+# Time after which a broker that lost its connection has registered again: agents pause for 15 s at most between two
+# attempts, RocketMQ's brokers register every 30 s.
+RECONNECTION_SECONDS: Final = 35.0
+
+
+class DisconnectedBrokers:
+    """Brokers that were evicted because their connection closed, as an observer of effects; each for 35 s.
+
+    They stay in the snapshot: a server that is killed right after a network failure would otherwise expect no brokers
+    at its next boot, and answer route requests before they are back.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back
+        self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<DisconnectedBrokers [{len(self._expected)}]>"
+
+    def observe(self, effect: Effect) -> None:
+        """Note a broker that was disconnected, or that is back or left for another reason."""
+        match effect:
+            case Evicted() | Registered():
+                broker = ExpectedBroker(
+                    effect.key.cluster_name, effect.live.broker_name, effect.live.broker_id, effect.key.broker_addr
+                )
+                identity = broker.cluster, broker.broker_name, broker.broker_id
+                if isinstance(effect, Evicted) and effect.reason == "disconnected":
+                    self._expected[identity] = broker, self._clock.monotonic() + RECONNECTION_SECONDS
+                else:
+                    self._expected.pop(identity, None)
+
+    def expected(self) -> tuple[ExpectedBroker, ...]:
+        """The brokers that are still expected back; the others are forgotten."""
+        now = self._clock.monotonic()
+        self._expected = {identity: entry for identity, entry in self._expected.items() if entry[1] > now}
+        return tuple(broker for broker, _ in self._expected.values())
