@@ -32,6 +32,10 @@ _BROKERS: Final = 4
 _CLIENTS: Final = 20
 _HEARTBEAT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 3.0
+# As by default, a restarted server serves no routes before its brokers are back: "listening" alone is too early.
+_WAIT: Final = ("--wait-for-service-seconds", "45")
+# longer than the interval at which servers write the snapshot of their brokers, which a killed server needs
+_SNAPSHOT_SECONDS: Final = 6.0
 # age of a route that still counts as fresh: one late poll, and the time to find another server
 _FRESH_SECONDS: Final = 1.1 * _POLL_SECONDS + 6.0
 _PULL_SECONDS: Final = 0.1
@@ -69,7 +73,7 @@ class _World:
 @asynccontextmanager
 async def _world(*, has_proxies: bool = True) -> AsyncIterator[_World]:
     async with AsyncExitStack() as stack:
-        world = _World(stack.enter_context(Fleet(Bench(), *TIMES, count=_SERVERS)))
+        world = _World(stack.enter_context(Fleet(Bench(), *TIMES, *_WAIT, count=_SERVERS)))
         for server in world.fleet.servers if has_proxies else ():
             world.proxies.append(await stack.enter_async_context(TcpProxy(("127.0.0.1", server.port))))
         world.agents += await entered(stack, _agents(world.addresses, _HEARTBEAT_SECONDS), _SERVERS)
@@ -225,6 +229,7 @@ async def chaos(seconds: int) -> list[Figure]:
     chosen, counts = random.Random(1), dict.fromkeys(_FAULTS, 0)
 
     async def outage() -> None:
+        await asyncio.sleep(_SNAPSHOT_SECONDS)
         ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at:
             kind = chosen.choice(_FAULTS)
