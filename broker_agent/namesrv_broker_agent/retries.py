@@ -20,9 +20,7 @@ _MAX_TIMEOUT_FACTOR: Final = 4.0
 class Retries:
     """Counts failed attempts in a row, and derives the next pause and the next timeouts from them."""
 
-    def __init__(
-        self, max_backoff_seconds: float, heartbeat_seconds: float, random_unit: Callable[[], float]
-    ) -> None:
+    def __init__(self, max_backoff_seconds: float, heartbeat_seconds: float, random_unit: Callable[[], float]) -> None:
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, max_backoff_seconds)
         # A proxy accepts connections while its server is dead, so that the server seems overloaded. With a pause longer
         # than a few heartbeats, the restarted server would evict the broker, which it has restored from its snapshot.
