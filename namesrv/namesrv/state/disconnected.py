@@ -3,6 +3,7 @@
 from typing import Final
 
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
+from namesrv.routeinfo.rules import TableLimits
 from namesrv.state.snapshot import ExpectedBroker
 from namesrv_runtime.clock import Clock
 
@@ -15,12 +16,15 @@ class DisconnectedBrokers:
     """Brokers that were evicted because their connection closed, as an observer of effects; each for 35 s.
 
     They stay in the snapshot: a server that is killed right after a network failure would otherwise expect no brokers
-    at its next boot, and answer route requests before they are back.
+    at its next boot, and answer route requests before they are back. They are at most as many as the tables may have;
+    of more, the oldest are forgotten.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limits: TableLimits) -> None:
         self._clock = clock
-        # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back
+        self._limits = limits
+        # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
+        # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
 
     def __repr__(self) -> str:
@@ -34,10 +38,11 @@ class DisconnectedBrokers:
                     effect.key.cluster_name, effect.live.broker_name, effect.live.broker_id, effect.key.broker_addr
                 )
                 identity = broker.cluster, broker.broker_name, broker.broker_id
+                self._expected.pop(identity, None)
                 if isinstance(effect, Evicted) and effect.reason == "disconnected":
                     self._expected[identity] = broker, self._clock.monotonic() + RECONNECTION_SECONDS
-                else:
-                    self._expected.pop(identity, None)
+                    if len(self._expected) > self._limits.max_brokers:
+                        del self._expected[next(iter(self._expected))]
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""

@@ -1,0 +1,52 @@
+"""Brokers that have lost their connection a moment ago."""
+
+import pytest
+
+from namesrv.routeinfo.effects import Evicted, Registered
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason
+from namesrv.routeinfo.rules import TableLimits
+from namesrv.state.disconnected import DisconnectedBrokers
+from tests.support.fake_clock import FakeClock
+
+LIMITS = TableLimits(max_brokers=2, max_topics=1, max_routes=1, max_topics_per_broker=1)
+
+
+def evicted(name: str, reason: Reason = "disconnected") -> Evicted:
+    """The eviction of a broker."""
+    live = BrokerLiveInfo(name, 0, 0.0, 120.0, None, 1, None, 1)
+    return Evicted(BrokerAddrInfo("c", "10.0.0.1:10911"), live, reason, 1.0)
+
+
+@pytest.mark.parametrize("reason", ["silent", "unregistered", "superseded"])
+def test_only_disconnected_brokers_are_expected_back(reason: Reason) -> None:
+    """A broker that left for any other reason is not expected, also if it was disconnected before."""
+    brokers = DisconnectedBrokers(FakeClock(), LIMITS)
+    for effect in (evicted("a"), evicted("b", reason), evicted("a", reason), evicted("c")):
+        brokers.observe(effect)
+
+    assert [broker.broker_name for broker in brokers.expected()] == ["c"]
+
+
+async def test_registration_or_35_seconds_end_the_wait() -> None:
+    """A broker that is disconnected again is expected back for another 35 s."""
+    clock = FakeClock()
+    brokers = DisconnectedBrokers(clock, LIMITS)
+    brokers.observe(evicted("a"))
+    brokers.observe(evicted("b"))
+    await clock.advance(34.9)
+    first = evicted("a")
+    brokers.observe(Registered(first.key, first.live, "full", 1, is_new=True, silent_seconds=0.0))
+    brokers.observe(first)
+    assert [broker.broker_name for broker in brokers.expected()] == ["b", "a"]
+
+    await clock.advance(0.1)
+    assert [broker.broker_name for broker in brokers.expected()] == ["a"]
+
+
+def test_expected_brokers_are_bounded() -> None:
+    """Peers that register ever new names and disconnect displace the oldest: no more than the tables may have."""
+    brokers = DisconnectedBrokers(FakeClock(), LIMITS)
+    for name in "abc":
+        brokers.observe(evicted(name))
+
+    assert [broker.broker_name for broker in brokers.expected()] == ["b", "c"]
