@@ -13,8 +13,8 @@ _FIRST_BACKOFF_SECONDS: Final = 0.1
 _SLOW_SECONDS: Final = 1.0
 _FIRST_SLOW_BACKOFF_SECONDS: Final = 1.0
 _MAX_SLOW_BACKOFF_SECONDS: Final = 15.0
-# The largest factor by which the timeouts of attempts on an overloaded server grow.
-_MAX_TIMEOUT_FACTOR: Final = 4.0
+# Timeouts of attempts on an overloaded server double so often at most, to four times their length.
+_MAX_TIMEOUT_DOUBLINGS: Final = 2
 
 
 class Retries:
@@ -49,5 +49,5 @@ class Retries:
 
     def timeout_factor(self) -> float:
         """The factor on the timeouts of the next attempt; random, so that agents do not fail together again."""
-        longest = min(2.0**self._slow_failures, _MAX_TIMEOUT_FACTOR)
+        longest = 2.0 ** min(self._slow_failures, _MAX_TIMEOUT_DOUBLINGS)
         return 1.0 if longest == 1.0 else 1.0 + (longest - 1.0) * self._random_unit()
