@@ -377,7 +377,7 @@ ROWS: Final[Mapping[str, Row]] = {
         full=480,
         size=60,
         is_long=True,
-        why="glibc's heap keeps memory between used blocks",
+        why="on a busy machine, agents that get no processor are evicted, which the log shows",
     ),
     "S2": Row(
         "Random faults of servers and their network, for an hour",
