@@ -26,9 +26,8 @@ class Snapshotter:
     def __init__(self, namesrv: Namesrv, path: Path) -> None:
         self._namesrv = namesrv
         self._path = path
-        # The manager's `membership` when the file was written; None if the file names disconnected brokers, which have
-        # to be removed when they do not return.
-        self._saved: int | None = namesrv.manager.membership
+        # The manager's `membership` when the file was written, and the disconnected brokers in the file.
+        self._saved: tuple[int, tuple[ExpectedBroker, ...]] = namesrv.manager.membership, ()
         with suppress(FileNotFoundError):
             namesrv.counters.snapshot_bytes = path.stat().st_size
         # One write runs at a time: of two writes, the older could be the last to replace the file.
@@ -41,10 +40,10 @@ class Snapshotter:
     async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
         """Write the snapshot if brokers changed; a full disk costs a warning and a new attempt."""
         async with self._writing:
-            membership = self._namesrv.manager.membership
+            disconnected = self._namesrv.boot.disconnected.expected()
+            contents = self._namesrv.manager.membership, disconnected
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
-            if membership != self._saved:
-                disconnected = self._namesrv.boot.disconnected.expected()
+            if contents != self._saved:
                 current, had_failed = await self._current(disconnected), counters.snapshot_writes.has_failed
                 try:
                     counters.snapshot_bytes = await asyncio.to_thread(self._save, current)
@@ -54,7 +53,7 @@ class Snapshotter:
                     return
                 if had_failed:
                     event(logger, logging.INFO, "snapshot_write_recovered", path=self._path)
-                self._saved = None if disconnected else membership
+                self._saved = contents
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
 
@@ -81,12 +80,8 @@ def _expected(
     live: Mapping[BrokerAddrInfo, BrokerLiveInfo], missing: Collection[ExpectedBroker]
 ) -> tuple[ExpectedBroker, ...]:
     """The brokers that the next boot expects, in the order of their registration; each is in the snapshot once."""
-    brokers = {
-        (key.cluster_name, entry.broker_name, entry.broker_id): ExpectedBroker(
-            key.cluster_name, entry.broker_name, entry.broker_id, key.broker_addr
-        )
-        for key, entry in live.items()
-    }
+    known = (ExpectedBroker.of(key, entry) for key, entry in live.items())
+    brokers = {broker.identity: broker for broker in known}
     for broker in missing:
-        brokers.setdefault((broker.cluster, broker.broker_name, broker.broker_id), broker)
+        brokers.setdefault(broker.identity, broker)
     return tuple(brokers.values())

@@ -33,16 +33,17 @@ class DisconnectedBrokers:
     def observe(self, effect: Effect) -> None:
         """Note a broker that was disconnected, or that is back or left for another reason."""
         match effect:
+            case Evicted(reason="disconnected"):
+                self._add(ExpectedBroker.of(effect.key, effect.live))
             case Evicted() | Registered():
-                broker = ExpectedBroker(
-                    effect.key.cluster_name, effect.live.broker_name, effect.live.broker_id, effect.key.broker_addr
-                )
-                identity = broker.cluster, broker.broker_name, broker.broker_id
-                self._expected.pop(identity, None)
-                if isinstance(effect, Evicted) and effect.reason == "disconnected":
-                    self._expected[identity] = broker, self._clock.monotonic() + RECONNECTION_SECONDS
-                    if len(self._expected) > self._limits.max_brokers:
-                        del self._expected[next(iter(self._expected))]
+                self._expected.pop(ExpectedBroker.of(effect.key, effect.live).identity, None)
+
+    def _add(self, broker: ExpectedBroker) -> None:
+        # A broker that is there already moves to the end.
+        self._expected.pop(broker.identity, None)
+        self._expected[broker.identity] = broker, self._clock.monotonic() + RECONNECTION_SECONDS
+        if len(self._expected) > self._limits.max_brokers:
+            del self._expected[next(iter(self._expected))]
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""

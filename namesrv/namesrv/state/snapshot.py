@@ -9,10 +9,11 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_runtime.durable_file import SealedFileError, remove_leftovers, set_aside, unseal, write_sealed
 from namesrv_runtime.log import event
 
@@ -31,6 +32,16 @@ class ExpectedBroker:
     broker_name: str
     broker_id: int
     broker_addr: str
+
+    @classmethod
+    def of(cls, key: BrokerAddrInfo, live: BrokerLiveInfo) -> Self:
+        """The broker with this live entry."""
+        return cls(key.cluster_name, live.broker_name, live.broker_id, key.broker_addr)
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """Cluster, broker name and broker id: what survives a restart of the broker, unlike its address."""
+        return self.cluster, self.broker_name, self.broker_id
 
     def __str__(self) -> str:
         return f"{self.cluster}/{self.broker_name}/{self.broker_id} at {self.broker_addr}"
@@ -93,8 +104,8 @@ class Readiness:
     ) -> None:
         # True if the snapshot was unreadable: brokers are expected, but their names are unknown
         self._is_lost = is_lost
-        # expected brokers that have not registered yet, by the identity that survives a restart of the broker
-        self._missing = {(broker.cluster, broker.broker_name, broker.broker_id): broker for broker in expected}
+        # expected brokers that have not registered yet, by their identity
+        self._missing = {broker.identity: broker for broker in expected}
         self._expected_count = len(self._missing)
         self._wait_seconds = wait_seconds
         self._ready_at = now + wait_seconds
