@@ -254,8 +254,8 @@ async def test_agent_backs_off_from_a_server_that_closes_connections(
 ) -> None:
     """Delays grow up to a heartbeat interval, and 15 s at most; one response resets them.
 
-    Such a server is at its connection limit, or is dead behind a proxy that accepts connections. An agent that pauses
-    for more than a few heartbeats would be evicted by the server that has restarted.
+    Such a server is at its connection limit, or is dead behind a proxy that accepts connections. The restarted
+    server does not have the broker until the pause ends.
     """
     async with agents.played(heartbeat_seconds=heartbeat_seconds) as it:
         pauses = []
