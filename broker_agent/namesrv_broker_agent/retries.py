@@ -23,7 +23,7 @@ class Retries:
     def __init__(self, max_backoff_seconds: float, heartbeat_seconds: float, random_unit: Callable[[], float]) -> None:
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, max_backoff_seconds)
         # A proxy accepts connections while its server is dead, so that the server seems overloaded. The restarted
-        # server lacks the broker until the pause ends, so a pause is no longer than the interval between two heartbeats.
+        # server lacks the broker until the pause ends, so a pause is no longer than a heartbeat interval.
         self._slow_backoff = Backoff(_FIRST_SLOW_BACKOFF_SECONDS, min(_MAX_SLOW_BACKOFF_SECONDS, heartbeat_seconds))
         self._random_unit = random_unit
         self._failures = 0
