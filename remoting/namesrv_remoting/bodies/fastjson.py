@@ -32,8 +32,8 @@ _INTEGER_KEY: Final = re.compile(rb"(?<=[{,])(-?\d++)(?=:)")
 # Alternatives: blanks; a string; a bare key; another word or number, or a sequence of other characters except quotes.
 _TOKEN: Final = re.compile(
     r"([ \t\n\r\f\b]++)"
-    r'|"((?:[^"\\]++|\\.)*+)"'
-    r"|'((?:[^'\\]++|\\.)*+)'"
+    r'|"((?>(?:[^"\\]++|\\.)*))"'
+    r"|'((?>(?:[^'\\]++|\\.)*))'"
     r"|(-?+(?:0|[1-9][0-9]*+)|[A-Za-z_$][A-Za-z0-9_]*+)(?=[ \t\n\r\f\b]*+:)"
     r"""|([A-Za-z0-9_$.+-]++|[^"'\\ \t\n\r\f\bA-Za-z0-9_$.+-]++)""",
     re.DOTALL,

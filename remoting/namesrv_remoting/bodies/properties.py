@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 # Java's three line ends and three blanks; str.splitlines and str.strip would accept more.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
-_KEY = re.compile(r"(?:[^\\=: \t\f]++|\\.)*+", re.DOTALL)
+_KEY = re.compile(r"(?>(?:[^\\=: \t\f]++|\\.)*)", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

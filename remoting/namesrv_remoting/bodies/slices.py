@@ -58,15 +58,17 @@ class Group(msgspec.Struct, frozen=True):
 _keys: Final = msgspec.json.Decoder(str)
 
 _B: Final = rb"[ \t\n\r]*+"
-_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_PLAIN: Final = rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+)*+'
+# Repeated groups are greedy within an atomic group: before Python 3.11.5 (Debian 12 has 3.11.2), a possessive repeat of
+# a group also takes the part of the text that an incomplete last repetition has matched (python/cpython#106052).
+_STRING: Final = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
+_PLAIN: Final = rb'[^"\[\]{}]*+(?>(?:' + _STRING + rb'[^"\[\]{}]*+)*)'
 _BLANKS: Final = re.compile(_B)
 _KEY: Final = re.compile(b"(" + _STRING + b")" + _B + b":" + _B, re.DOTALL)
 _NEXT: Final = re.compile(_B + b"([,}])" + _B)
 _SCALAR: Final = re.compile(_STRING + rb'|[^\s"\[\]{},:]+', re.DOTALL)
 # text without brackets, and pairs of brackets around such text, as often as possible, and then one bracket
 _BRACKET: Final = re.compile(
-    _PLAIN + rb"(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*+([\[\]{}]?)", re.DOTALL
+    _PLAIN + rb"(?>(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*)([\[\]{}]?)", re.DOTALL
 )
 # the end of an object before a member that is an object, too: nearly always the boundary between two topics
 _LIKELY_CUT: Final = re.compile(rb"\}" + _B + b"," + _B + b"(?=" + _STRING + _B + b":" + _B + rb"\{)", re.DOTALL)
