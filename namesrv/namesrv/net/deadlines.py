@@ -121,9 +121,9 @@ class Deadlines:
         most = self._limits.client_max_age_seconds
         return self._opened + most * self._age_factor - now if most else NEVER
 
-    def is_quiet(self, now: float) -> bool:
-        """True if nothing was received for a moment: a burst of requests is over."""
-        return self.last_read + _QUIET_SECONDS <= now
+    def is_between_bursts(self, now: float) -> bool:
+        """True if a burst of requests is over, or has lasted for one more maximum age since the connection was due."""
+        return self.last_read + _QUIET_SECONDS <= now or self.age_left(now) <= -self._limits.client_max_age_seconds
 
     # -- responses ---------------------------------------------------------------------------------------------------
 

@@ -414,7 +414,7 @@ class ServerConnection(asyncio.Protocol):
             )
             if error is not None and not self._is_input_unread():
                 self.refuse(error)
-            elif error is None and deadlines.is_quiet(now) and self._is_due_to_close():
+            elif error is None and deadlines.is_between_bursts(now) and self._is_due_to_close():
                 self.close()
 
     def _is_input_unread(self) -> bool:

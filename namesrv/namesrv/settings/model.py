@@ -266,8 +266,9 @@ class Settings(BaseModel):
 
     client_connection_max_age: float = Field(default=0.0, ge=0, le=604800)
     """Seconds after which the connection of a client is closed, give or take a fifth, once no request is under way; a
-    watch is answered first. RocketMQ's clients then connect to the next server of their list, so that a server that was
-    added gets its share. Connections of brokers stay. 0 closes none."""
+    watch is answered first. A client that requests all the time is interrupted after as long again. RocketMQ's clients
+    then connect to the next server of their list, so that a server that was added gets its share. Connections of
+    brokers stay. 0 closes none."""
 
     max_memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=1 << 40)
     """Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames being

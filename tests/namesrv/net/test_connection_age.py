@@ -1,5 +1,7 @@
 """Connections of clients are closed at a maximum age, so that clients spread over all servers."""
 
+import asyncio
+
 import pytest
 
 from tests.support.in_process import InProcess
@@ -39,3 +41,20 @@ async def test_burst_of_requests_is_not_interrupted(server: InProcess) -> None:
     assert (await client.call(105, {"topic": "TBW102"})).code == 17
     await server.clock.advance(1.3)
     assert await client.at_end()
+
+
+async def test_connection_that_is_never_quiet_is_closed_after_twice_its_age(server: InProcess) -> None:
+    """The polls of a client may always come shortly before the check, so that no check finds the connection quiet."""
+    client = await server.connect()
+    await server.clock.advance(79.0)
+    for _ in range(1000):
+        assert (await client.call(105, {"topic": "T"})).code == 17
+        await server.clock.advance(0.1)
+
+    async def request_until_closed() -> None:
+        for _ in range(430):
+            await client.call(105, {"topic": "T"})
+            await server.clock.advance(0.1)
+
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await request_until_closed()
