@@ -5,6 +5,7 @@ remembers the meaning of its bytes; from then on the fast path looks these bytes
 that is already encoded. Every other request belongs to the dispatcher, which knows every request code and every error.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -41,9 +42,11 @@ OpenClasses = Callable[[ServerConnection], frozenset[AccessClass]]
 
 _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
-# The bound keeps the memory below 25 MB: a request takes its bytes and about 300 more, and long names are rare.
-MAX_REMEMBERED: Final = 32_768
-
+# The bound keeps the memory below 50 MB: a request takes its bytes and about 300 more, and long names are rare.
+MAX_REMEMBERED: Final = 65_536
+# The share of new requests that are remembered while as many as may be are: requests that are sent in turn must not
+# displace each other before they are repeated.
+_LEARNT_WHEN_FULL: Final = 1 / 16
 
 _CODES: Final = frozenset(
     {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION}
@@ -245,6 +248,9 @@ class FastPath:
         # Clients also repeat requests that the dispatcher answers each time, such as those for topics without a route.
         if not opaque or key in self._remembered:
             return
+        is_full = len(self._remembered) >= MAX_REMEMBERED
+        if is_full and random.random() >= _LEARNT_WHEN_FULL:
+            return
         rest_bytes = len(frame) - len(opaque) - HEAD.size
         try:
             request = _meaning(command, _heads(frame[4], rest_bytes, len(command.body)))
@@ -253,9 +259,9 @@ class FastPath:
         # The second check decodes the frame once more, so it comes last.
         if request is None or not _is_opaque(before, opaque, after, command):
             return
-        if len(self._remembered) >= MAX_REMEMBERED:
-            # This happens rarely, and requests still in use are learnt again.
-            self._remembered.clear()
+        if is_full:
+            oldest = next(iter(self._remembered))
+            del self._remembered[oldest]
         self._remembered[key] = request
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:

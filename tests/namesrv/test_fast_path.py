@@ -1,15 +1,26 @@
 """Requests that the fast path recognizes, and those that it leaves; test_fast_path_agrees compares the responses."""
 
+import random
+
 import msgpack
 import pytest
 
 from namesrv import fast_path
 from namesrv.fast_path import FastPath
+from namesrv.net.protocol import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import POPULATION, Broker, NamesrvPeer, native_registration, populate, request_frame
+from tests.support.namesrv_peer import (
+    POPULATION,
+    Broker,
+    NamesrvPeer,
+    native_registration,
+    populate,
+    registration,
+    request_frame,
+)
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, cut
 
 BROKER, AGENT, VERSIONLESS = POPULATION
@@ -265,13 +276,30 @@ async def test_only_one_whole_frame_is_recognized(server: InProcess, peer: Names
     assert path.answer(connection, data) is not None
 
 
-async def test_number_of_learnt_requests_is_bounded(
-    server: InProcess, peer: NamesrvPeer, monkeypatch: pytest.MonkeyPatch
+def answer_or_learn(path: FastPath, connection: ServerConnection, pulls: list[bytes]) -> int:
+    """Request these routes one after the other; returns how many requests the fast path answered."""
+    answered = 0
+    for pull in pulls:
+        if path.answer(connection, pull) is None:
+            learn(path, pull)
+        else:
+            answered += 1
+    return answered
+
+
+@pytest.mark.parametrize(("times", "least"), [(1, 1.0), (2, 0.4), (8, 1 / 16)])
+async def test_part_of_the_requests_is_recognized_when_more_are_sent_in_turn(
+    server: InProcess, peer: NamesrvPeer, monkeypatch: pytest.MonkeyPatch, times: int, least: float
 ) -> None:
-    """At the limit all learnt requests are dropped, and new ones are learnt."""
-    await populate(peer)
-    monkeypatch.setattr(fast_path, "MAX_REMEMBERED", 2)
-    path = server.namesrv.fast_path
-    for topic in (b"T", b"U", b"V"):
-        learn(path, cut(JSON, AS_JAVA.replace(b'"T"', b'"%b"' % topic) % b"5"))
-    assert "1 remembered" in repr(path)
+    """The number of learnt requests is bounded, and a new one takes the place of one other."""
+    topics = [f"T{number:05}" for number in range(200 * times)]
+    await peer.register(BROKER, registration(*topics))
+    monkeypatch.setattr(fast_path, "MAX_REMEMBERED", 200)
+    random.seed(1)
+    path, connection = server.namesrv.fast_path, server.connection_of(peer)
+    pulls = [cut(JSON, AS_JAVA.replace(b'"T"', b'"%b"' % topic.encode()) % b"5") for topic in topics]
+    answered = 0
+    for _ in range(3):
+        answered = answer_or_learn(path, connection, pulls)
+        assert repr(path).endswith("| 200 remembered]>")
+    assert answered >= least * len(pulls)
