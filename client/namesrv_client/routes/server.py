@@ -231,8 +231,8 @@ class Server:
             routes = {topic: None if route is None else in_zones(route, zones) for topic, route in routes.items()}
         return RouteResponse(
             boot_id=pulled.boot_id,
-            is_complete=identity.is_complete,
-            knows_all_topics=identity.knows_all_topics,
+            is_complete=pulled.ready and identity.is_complete,
+            knows_all_topics=pulled.ready and identity.knows_all_topics,
             topics=topics,
             routes=routes,
             revision=pulled.revision,

@@ -39,7 +39,7 @@ Attempt = Callable[[Server, float], Awaitable[None]]
 
 
 class _UndecidedError(RemotingError):
-    """The server started too recently to know all topics, or refused a topic; another server may have the route."""
+    """The server may not know all topics yet, or refused a topic; another server may have the route."""
 
 
 # the result of a route request by its error; the first row that fits counts
@@ -167,10 +167,11 @@ class ServerSession:
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
             is_refused = await server.full_routes(list(left), received, timeout_seconds)
-            if left and (is_refused or server.identity.knows_all_topics):
+            if left and is_refused:
                 raise _UndecidedError(server.record.error or "refused without a reason")
             if left:
-                raise _UndecidedError(f"has just started and may not know topic {next(iter(left))} yet")
+                topic = next(iter(left))
+                raise _UndecidedError(f"has just started or lost its brokers, and may not know topic {topic} yet")
 
         try:
             await self._call(attempt)

@@ -177,7 +177,9 @@ class ClientProcessor:
     # -- responses ----------------------------------------------------------------------------------------------------
 
     def _encoded(self, revision: int, routes: Mapping[str, msgspec.Raw], *, is_full: bool, zone: str) -> bytes:
-        response = RoutesResponse(self._namesrv.boot.id, revision, ready=True, full=is_full, routes=routes)
+        boot = self._namesrv.boot
+        is_ready = not boot.disconnected.may_lack_live_brokers
+        response = RoutesResponse(boot.id, revision, ready=is_ready, full=is_full, routes=routes)
         if zone:
             response.in_zone = True
         return NATIVE.encode(response)

@@ -1,5 +1,6 @@
 """Brokers that have lost their connection a moment ago, and are expected back."""
 
+from collections.abc import Sized
 from typing import Final
 
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
@@ -18,11 +19,18 @@ class DisconnectedBrokers:
     They stay in the snapshot: a server that is killed right after a network failure would otherwise expect no brokers
     at its next boot, and answer route requests before they are back. They are at most as many as the tables may have;
     of more, the oldest are forgotten.
+
+    A server that loses most of its brokers within 35 s may be cut off itself. When the network is back, clients may
+    reach it before the brokers do.
     """
 
-    def __init__(self, clock: Clock, limits: TableLimits) -> None:
+    def __init__(self, clock: Clock, limits: TableLimits, live: Sized) -> None:
         self._clock = clock
         self._limits = limits
+        # the brokers that are registered now
+        self._live = live
+        # monotonic time until which the server may have been cut off
+        self._cut_off_until = 0.0
         # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
         # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
@@ -39,11 +47,19 @@ class DisconnectedBrokers:
                 self._expected.pop(ExpectedBroker.of(effect.key, effect.live).identity, None)
 
     def _add(self, broker: ExpectedBroker) -> None:
+        until = self._clock.monotonic() + RECONNECTION_SECONDS
         # A broker that is there already moves to the end.
         self._expected.pop(broker.identity, None)
-        self._expected[broker.identity] = broker, self._clock.monotonic() + RECONNECTION_SECONDS
+        self._expected[broker.identity] = broker, until
         if len(self._expected) > self._limits.max_brokers:
             del self._expected[next(iter(self._expected))]
+        if len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live):
+            self._cut_off_until = until
+
+    @property
+    def may_lack_live_brokers(self) -> bool:
+        """True after most brokers were disconnected, until all are back or no longer expected."""
+        return bool(self._expected) and self._clock.monotonic() < self._cut_off_until
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""

@@ -164,6 +164,7 @@ class RoutesResponse(msgspec.Struct):
 
     boot_id: str
     revision: int
+    # False if the routes may lack brokers that lost their connection to the server a moment ago, and are alive
     ready: bool
     full: bool
     routes: Mapping[str, msgspec.Raw]
@@ -177,6 +178,7 @@ class PulledRoutes:
 
     boot_id: str
     revision: int
+    ready: bool
     full: bool
     routes: dict[str, TopicRouteData | None]
     in_zone: bool = False
@@ -393,7 +395,7 @@ def read_routes(body: bytes, known: dict[bytes, TopicRouteData] | None = None) -
         if data not in seen and data != absent:
             seen[data] = NATIVE.read_response(TopicRouteData, data)
         routes[topic] = seen.get(data)
-    return PulledRoutes(raw.boot_id, raw.revision, raw.full, routes, raw.in_zone is True)
+    return PulledRoutes(raw.boot_id, raw.revision, raw.ready, raw.full, routes, raw.in_zone is True)
 
 
 def read_events(body: bytes) -> Events:

@@ -19,7 +19,7 @@ from namesrv_remoting.errors import RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import topic_config
+from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
@@ -35,6 +35,7 @@ from tests.support.scripted_server import ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
 
+BROKER_C = Broker("broker-c", 0, "10.0.0.3:10911")
 MANY = [f"t{number}" for number in range(40)]
 
 
@@ -257,6 +258,36 @@ async def test_server_removed_during_a_call_gets_no_request() -> None:
         assert other.connections == 0
 
 
+@pytest.mark.parametrize(("others", "kept_seconds"), [((), 35.0), ((BROKER_C,), 0.0)])
+async def test_server_that_was_cut_off_removes_no_broker(
+    tmp_path: Path, others: tuple[Broker, ...], kept_seconds: float
+) -> None:
+    """A client changes to a server that has lost half of its brokers, and keeps its route; a third is believed gone."""
+
+    def brokers() -> list[str]:
+        route = scene.cache.get("orders")
+        return [] if route is None else sorted(route.brokers)
+
+    async with native(tmp_path, warm_up_seconds=0.0) as (scene, (one, two), proxy):
+        for server in (one, two):
+            await registered(server, *others)
+        await registered(one, BROKER_B)
+        last = await registered(two, BROKER_B)
+        await scene.changes("orders")
+        all_brokers = brokers()
+        assert len(all_brokers) == 2 + len(others)
+        last.close()
+        await until(lambda: len(two.namesrv.manager.tables.broker_live_table) == 1 + len(others))
+        proxy.cut()
+
+        if kept_seconds:
+            await scene.changes("orders")
+            assert (scene.session.chosen, brokers()) == (two.where, all_brokers)
+            await scene.clock.advance(kept_seconds)
+        await scene.changes("orders")
+        assert (scene.session.chosen, set(all_brokers) - set(brokers())) == (two.where, {"broker-b"})
+
+
 async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
     """A server in its warm-up denies no topic and stays the chosen one; topics that no server knows get a reason."""
     async with native(tmp_path, 1, protocol="auto") as (scene, _, proxy), ApacheServer() as two:
@@ -265,7 +296,10 @@ async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
         reasons = await scene.session.routes(["orders", "elsewhere", "none", "bad"], scene.take)
 
         assert list(reasons) == ["bad"]
-        assert f"{proxy.address}: has just started and may not know topic elsewhere yet" in reasons["bad"]
+        assert (
+            f"{proxy.address}: has just started or lost its brokers, and may not know topic elsewhere yet"
+            in reasons["bad"]
+        )
         assert f"{two.address}: topic bad: a bug" in reasons["bad"]
         assert (["bad", "elsewhere", "none"], proxy.address) == (sorted(two.topics_asked), scene.session.chosen)
         known = {topic: scene.cache.get(topic) for topic in ("orders", "elsewhere")}

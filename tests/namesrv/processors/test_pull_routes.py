@@ -59,6 +59,19 @@ async def test_first_pull_gets_all_its_routes(server: InProcess, peer: NamesrvPe
     assert [queues["broker_name"] for queues in routes["V"]["queue_datas"]] == ["broker-b"]
 
 
+async def test_server_that_lost_its_brokers_is_not_ready(server: InProcess, peer: NamesrvPeer) -> None:
+    """The routes of a server whose brokers have lost their connections may lack live brokers, until all are back."""
+    broker = await server.connect()
+    await broker.register(MASTER)
+    broker.close()
+    await until(lambda: server.namesrv.boot.disconnected.expected() != ())
+    lost = await pull(peer, "T")
+    await peer.register(MASTER)
+    back = await pull(peer, "T")
+
+    assert [(found["ready"], found["routes"]["T"] is None) for found in (lost, back)] == [(False, True), (True, False)]
+
+
 async def test_next_pull_gets_the_changed_routes(peer: NamesrvPeer) -> None:
     """A conditional pull gets the changed routes of its topics, nil for a removed one, or all after another boot."""
     await peer.register(MASTER, registration("T", "U", "V"))

@@ -20,7 +20,7 @@ def evicted(name: str, reason: Reason = "disconnected") -> Evicted:
 @pytest.mark.parametrize("reason", ["silent", "unregistered", "superseded"])
 def test_only_disconnected_brokers_are_expected_back(reason: Reason) -> None:
     """A broker that left for any other reason is not expected, also if it was disconnected before."""
-    brokers = DisconnectedBrokers(FakeClock(), LIMITS)
+    brokers = DisconnectedBrokers(FakeClock(), LIMITS, ())
     for effect in (evicted("a"), evicted("b", reason), evicted("a", reason), evicted("c")):
         brokers.observe(effect)
 
@@ -30,7 +30,7 @@ def test_only_disconnected_brokers_are_expected_back(reason: Reason) -> None:
 async def test_registration_or_35_seconds_end_the_wait() -> None:
     """A broker that is disconnected again is expected back for another 35 s."""
     clock = FakeClock()
-    brokers = DisconnectedBrokers(clock, LIMITS)
+    brokers = DisconnectedBrokers(clock, LIMITS, ())
     brokers.observe(evicted("a"))
     brokers.observe(evicted("b"))
     await clock.advance(34.9)
@@ -45,8 +45,33 @@ async def test_registration_or_35_seconds_end_the_wait() -> None:
 
 def test_expected_brokers_are_bounded() -> None:
     """Peers that register ever new names and disconnect displace the oldest: no more than the tables may have."""
-    brokers = DisconnectedBrokers(FakeClock(), LIMITS)
+    brokers = DisconnectedBrokers(FakeClock(), LIMITS, ())
     for name in "abc":
         brokers.observe(evicted(name))
 
     assert [broker.broker_name for broker in brokers.expected()] == ["b", "c"]
+
+
+async def test_server_that_lost_most_brokers_may_lack_live_ones() -> None:
+    """It does so until all of them are back, or for 35 s; one broker that dies among many says nothing."""
+    clock, live = FakeClock(), set("abcd")
+    brokers = DisconnectedBrokers(clock, LIMITS, live)
+    found = []
+    for name in "ab":
+        live.remove(name)
+        brokers.observe(evicted(name))
+        found.append(brokers.may_lack_live_brokers)
+    for name in "ab":
+        live.add(name)
+        back = evicted(name)
+        brokers.observe(Registered(back.key, back.live, "full", 1, is_new=True, silent_seconds=0.0))
+        found.append(brokers.may_lack_live_brokers)
+    assert found == [False, True, True, False]
+
+    for name in "cd":
+        live.remove(name)
+        brokers.observe(evicted(name))
+    await clock.advance(34.9)
+    assert brokers.may_lack_live_brokers
+    await clock.advance(0.1)
+    assert not brokers.may_lack_live_brokers
