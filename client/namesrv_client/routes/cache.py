@@ -139,10 +139,11 @@ def _broker_key(data: BrokerData) -> object:
 
 
 class RouteCache:
-    """The known routes by topic. A failing server drops none, and one that has just started or was cut off shortens none.
+    """The known routes by topic.
 
-    A server whose brokers may not all have registered yet can add brokers to a known route. The server can remove a
-    broker only if the server itself had sent that broker before: then the broker is gone, and not about to register.
+    A failing server drops no route, and a server that has just started, or was cut off, shortens none. A server whose
+    brokers may not all have registered yet can add brokers to a known route. The server can remove a broker only if the
+    server itself had sent that broker before: then the broker is gone, and not about to register.
     """
 
     def __init__(self, clock: Clock) -> None:
