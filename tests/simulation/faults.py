@@ -164,6 +164,11 @@ class Injector:
         self._cluster = cluster
         self._world = cluster.world
         self._network = cluster.world.network
+        self._is_over = False
+
+    def end(self) -> None:
+        """Start no process again, not even one that is still leaving."""
+        self._is_over = True
 
     def schedule(self, fault: Fault) -> None:
         self._world.at(fault.at, lambda: self._inject(fault))
@@ -210,8 +215,8 @@ class Injector:
         return lambda: self._up(node)
 
     def _up(self, node: Node) -> None:
-        if node.is_wanted:
-            # the end of another fault has started the process
+        if node.is_wanted or self._is_over:
+            # the end of another fault has started the process, or all processes are stopped
             return
         if node.is_running:
             # its supervisor waits until the process has ended

@@ -110,6 +110,7 @@ def _run(world: World, cluster: Cluster, faults: Sequence[Fault]) -> None:
     world.run(last)
     _run_until(cluster, last + checks.settle_seconds(), checks.check_tables)
     _run_until(cluster, world.now + times.poll + _CALL_SECONDS, checks.check_settled)
+    injector.end()
     for node in cluster.nodes:
         world.at(world.now + chosen.uniform(0.0, times.start), node.stop)
     _run_until(cluster, world.now + _LEAVE_SECONDS, checks.check_gone)
