@@ -47,14 +47,18 @@ class DisconnectedBrokers:
                 self._expected.pop(ExpectedBroker.of(effect.key, effect.live).identity, None)
 
     def _add(self, broker: ExpectedBroker) -> None:
-        until = self._clock.monotonic() + RECONNECTION_SECONDS
+        until, was_cut_off = self._clock.monotonic() + RECONNECTION_SECONDS, self.may_lack_live_brokers
         # A broker that is there already moves to the end.
         self._expected.pop(broker.identity, None)
         self._expected[broker.identity] = broker, until
         if len(self._expected) > self._limits.max_brokers:
             del self._expected[next(iter(self._expected))]
-        if len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live):
+        # Brokers that are no longer expected are counted out only once, since thousands may be disconnected together.
+        if was_cut_off or (len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live)):
             self._cut_off_until = until
+        else:
+            # All brokers had come back since the server was last cut off.
+            self._cut_off_until = 0.0
 
     @property
     def may_lack_live_brokers(self) -> bool:
