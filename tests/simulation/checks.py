@@ -196,17 +196,10 @@ class Checks:
     def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
         """The arrival of the last sign of life that the server has to know of.
 
-        A busy server reads its sockets, computes and then evicts, so it cannot know of signs that arrive in between.
+        A server reads its sockets and then evicts, so it cannot know of signs that arrive in between.
         """
         for sign in reversed(self._signs[broker.name, server.name]):
-            is_slow = any(
-                (fault.kind, *fault.where) == ("busy", server.name)
-                and fault.at <= self._world.now
-                and sign.at <= fault.until + fault.value
-                for fault in self._faults
-            )
-            # the current iteration is too late for it
-            if not is_slow or server.machine.iterations > sign.counts_after:
+            if server.machine.iterations > sign.counts_after:
                 return sign.at
         return -1e9
 
