@@ -403,8 +403,9 @@ def _strip_rows(span: Span, binned: Sequence[Row], lived: Sequence[Row]) -> list
     usual = _usual_intervals(lived)
     strips: dict[tuple[Broker, str], dict[int, StripBin]] = defaultdict(dict)
     for row in binned:
-        of, key = strips[_broker(row), row["nameserver"] or ""], (row["key"], _broker(row))
-        of[row["bin"]] = _worse(of.get(row["bin"]), _strip_bin(row, usual[key]))
+        of = strips[_broker(row), row["nameserver"] or ""]
+        # An address without a registration period under this name has the interval of a period without heartbeats.
+        of[row["bin"]] = _worse(of.get(row["bin"]), _strip_bin(row, usual.get(row["key"], (row["expiry"] or 0) // 4)))
     for row in lived:
         if row["evict_seq"] is None or row["reason"] == "unregistered" or whole_ms(row["ended"]) not in span:
             continue
@@ -418,15 +419,18 @@ def _strip_rows(span: Span, binned: Sequence[Row], lived: Sequence[Row]) -> list
     ]
 
 
-def _usual_intervals(lived: Sequence[Row]) -> dict[tuple[int, Broker], int]:
-    """The usual interval of a broker in each boot of a server; after few heartbeats, its longest one in any boot."""
-    last: dict[tuple[int, Broker], Row] = {}
-    longest: dict[Broker, int] = defaultdict(int)
+def _usual_intervals(lived: Sequence[Row]) -> dict[int, int]:
+    """The usual interval at an address in each boot of a server; after few heartbeats, its longest one in any boot.
+
+    A registration period names the last broker at its address only: a slave that is elected master changes its id.
+    """
+    last: dict[int, Row] = {}
+    longest: dict[str, int] = defaultdict(int)
     for row in sorted(lived, key=lambda row: row["last_ok"]):
-        last[row["key"], _broker(row)] = row
-        longest[_broker(row)] = max(longest[_broker(row)], row["usual_interval"])
+        last[row["key"]] = row
+        longest[row["broker_addr"]] = max(longest[row["broker_addr"]], row["usual_interval"])
     return {
-        key: row["usual_interval"] if (row["heartbeats"] or 0) > _FEW_HEARTBEATS else longest[key[1]]
+        key: row["usual_interval"] if (row["heartbeats"] or 0) > _FEW_HEARTBEATS else longest[row["broker_addr"]]
         for key, row in last.items()
     }
 

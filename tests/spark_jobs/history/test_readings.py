@@ -252,3 +252,19 @@ def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None
     write_plain(tmp_path / "bad", "ns-1-boot-1-1.jsonl", [json.dumps({"v": 1})])
     with Readings(str(tmp_path), [str(tmp_path / "bad")]) as bad, pytest.raises(LogsError, match="no line of a log"):
         bad.result(TimelineRequest(span=FIVE_MINUTES))
+
+
+def test_strip_of_a_slave_that_became_master(tmp_path: Path) -> None:
+    """A slave that is elected master registers with id 0 over its address; each id has a row of its own."""
+    lines = HeartbeatLines().start().heartbeats(1_000, 31_000, of=broker("broker-a", 1, broker_addr="10.0.0.1:1"))
+    lines.heartbeats(61_000, 91_000, of=broker("broker-a", 0, broker_addr="10.0.0.1:1"))
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        found = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip)
+
+    assert [(str(row.broker), [(one.number, one.kind) for one in row.bins]) for row in found.rows] == [
+        ("c1/broker-a/0", [(6, "regular"), (9, "regular")]),
+        ("c1/broker-a/1", [(0, "regular"), (3, "regular")]),
+    ]
