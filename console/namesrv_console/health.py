@@ -2,10 +2,20 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from namesrv_client.health import Affected, Gone, Problem, names_to_weigh, problems, removals, weighed, write_shares
+from namesrv_client.health import (
+    Affected,
+    Gone,
+    InstanceKey,
+    Problem,
+    instance_of,
+    names_to_weigh,
+    problems,
+    weighed,
+    write_shares,
+)
 from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
 from namesrv_console.poller import Observed
@@ -17,6 +27,7 @@ from namesrv_console.views.problems import (
     reports_brokers,
     verdict,
 )
+from namesrv_remoting.bodies.extensions import Event
 from namesrv_remoting.health import Kind
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
@@ -49,6 +60,25 @@ class Report:
         return self.since[problem.key]
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A broker that a server removed, with what shows the reason of the removal and the broker's return."""
+
+    gone: Gone
+    # Its last address, and the number of instances of its group before the removal.
+    address: str
+    instances: int
+    # The server that removed it, the server's boot, and a number below that of the removal's event.
+    server: str
+    boot_id: str | None
+    since_seq: int
+
+    def is_back(self, view: ServerView, groups: Mapping[tuple[str, str], Collection[str]]) -> bool:
+        """True if a server has the broker, or has it under another id and no fewer instances of its group."""
+        addresses = groups.get(self.gone.group, ())
+        return self.gone.key in view.brokers or (self.address in addresses and len(addresses) >= self.instances)
+
+
 class Health:
     """Keeps the report on the observed cluster up to date."""
 
@@ -62,7 +92,7 @@ class Health:
         # The servers that reported their brokers at the last look, as they were then.
         self._reporting: Sequence[ServerView] = ()
         # Brokers that a server removed, and that are not registered with every server again.
-        self._left: dict[BrokerKey, Gone] = {}
+        self._left: dict[BrokerKey, _Left] = {}
         # Those of them that no reporting server has.
         self._gone: Sequence[Gone] = ()
         # Address -> routes of a server, and the write queues in them of broker groups with a problem, by broker name.
@@ -158,28 +188,54 @@ class Health:
         # A server that waits for its brokers after a start says nothing about brokers that it lacks.
         if not any(view.info is None or view.info.ready for view in reporting):
             return
-        present = [view.brokers.keys() for view in reporting]
-        for key in [key for key in self._left if all(key in brokers for brokers in present)]:
+        addresses = [(view, _addresses(view)) for view in reporting if self._left]
+        for key in [key for key, one in self._left.items() if all(one.is_back(*it) for it in addresses)]:
             del self._left[key]
         # A broker whose servers have all become unreachable may still be there.
         views = {view.address: view for view in reporting}
-        for view in (before for before in self._reporting if before.address in views):
-            for key in sorted(view.brokers.keys() - views[view.address].brokers.keys()):
-                affected = write_shares(view.routes.items(), [key.broker_name]).get(key.broker_name)
-                topics = view.brokers[key].live.topics or 0
-                self._left[key] = Gone(key, now, _reason(cluster, key), topics, affected)
-        self._left = {key: one for key, one in self._left.items() if now - one.left_at < _GONE_SECONDS}
+        for before in (before for before in self._reporting if before.address in views):
+            for key in sorted(before.brokers.keys() - views[before.address].brokers.keys()):
+                self._left[key] = self._removed(key, before, now)
+        removed = {view.address: _removals(view) for view in reporting if self._left}
+        self._left = {
+            key: _with_reason(one, views, removed)
+            for key, one in self._left.items()
+            if now - one.gone.left_at < _GONE_SECONDS
+        }
         while len(self._left) > _MAX_GONE:
             del self._left[next(iter(self._left))]
-        self._gone = [one for key, one in self._left.items() if not any(key in brokers for brokers in present)]
+        addresses = [(view, _addresses(view)) for view in reporting if self._left]
+        self._gone = [one.gone for one in self._left.values() if not any(one.is_back(*it) for it in addresses)]
         self._reporting = reporting
 
+    def _removed(self, key: BrokerKey, before: ServerView, now: float) -> _Left:
+        """A broker that a server has removed since this view of it; another server's removal may show the reason."""
+        known = self._left.get(key)
+        affected = write_shares(before.routes.items(), [key.broker_name]).get(key.broker_name)
+        live = before.brokers[key].live
+        gone = Gone(key, now, "" if known is None else known.gone.reason, live.topics or 0, affected)
+        instances = sum(other[:2] == key[:2] for other in before.brokers)
+        return _Left(gone, live.broker_addr, instances, before.address, before.boot_id, before.brokers_seq)
 
-def _reason(cluster: Cluster, key: BrokerKey) -> str:
-    """The reason in the last eviction event of a broker; empty if no server has such an event."""
-    found = [
-        removal
-        for view in cluster.servers
-        if view.info is not None and (removal := removals(view.events, view.info).get(key)) is not None
-    ]
-    return min(found, key=lambda removal: removal.seconds_ago).reason if found else ""
+
+def _addresses(view: ServerView) -> dict[tuple[str, str], list[str]]:
+    """The addresses of the instances of each broker group on a server."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for key, seen in view.brokers.items():
+        groups.setdefault(key[:2], []).append(seen.live.broker_addr)
+    return groups
+
+
+def _removals(view: ServerView) -> dict[InstanceKey, Event]:
+    """The last known event of each broker's removal by a server."""
+    return {key: one for one in view.events if one.event == "evict" and (key := instance_of(one)) is not None}
+
+
+def _with_reason(
+    one: _Left, views: Mapping[str, ServerView], removed: Mapping[str, Mapping[InstanceKey, Event]]
+) -> _Left:
+    """The broker with the reason of its removal, once the server that removed it has reported the event."""
+    view, found = views.get(one.server), removed.get(one.server, {}).get(one.gone.key)
+    if view is None or view.boot_id != one.boot_id or found is None or found.seq <= one.since_seq:
+        return one
+    return replace(one, gone=replace(one.gone, reason=str(found.fields.get("reason") or "")))

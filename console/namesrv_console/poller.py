@@ -184,7 +184,9 @@ class _Asking:
         view, found = await self._response(view, "brokers", self.server.brokers, seconds)
         # The server made its response between the request and now.
         asked_at = (began + self.clock.monotonic()) / 2
-        return view if found is None else replace(view, brokers=seen_brokers(view.brokers, found, asked_at))
+        if found is None:
+            return view
+        return replace(view, brokers=seen_brokers(view.brokers, found, asked_at), brokers_seq=view.last_seq)
 
     async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:
         changed = changed_topics(view.events, view.routes_revision, info.revision)

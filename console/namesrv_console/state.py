@@ -61,6 +61,8 @@ class ServerView:
     answered_at: float | None = field(default=None, compare=False)
     info: ServerInfo | None = field(default=None, compare=False)
     brokers: Mapping[BrokerKey, BrokerSeen] = field(default_factory=dict)
+    # Number of the last event that was known before the brokers were requested; later events may have removed some.
+    brokers_seq: int = field(default=0, compare=False)
     # Names of all topics of the server.
     topics: frozenset[str] = frozenset()
     # Topic -> route; Apache's server is asked for all routes only if there are few.
@@ -98,7 +100,14 @@ class ServerView:
         view = self
         if self.boot_id != (None if info is None else info.boot_id):
             view = replace(
-                self, topics=frozenset(), routes={}, routes_revision=0, events=(), brokers={}, connections=None
+                self,
+                topics=frozenset(),
+                routes={},
+                routes_revision=0,
+                events=(),
+                brokers={},
+                brokers_seq=0,
+                connections=None,
             )
         since = view.since if view.is_reachable else now
         return replace(

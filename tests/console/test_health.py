@@ -1,10 +1,18 @@
 """The verdict over time: brokers that leave and return, masters that fall silent, servers that stop."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from namesrv_console.health import Report
+from namesrv_console.acknowledged import Acknowledgements
+from namesrv_console.compared import Compared
+from namesrv_console.health import Health, Report
+from namesrv_console.poller import Observed
+from namesrv_console.state import ServerView, seen_brokers
+from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 from tests.support.console import Shown, console
-from tests.support.fake_clock import passing
+from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, SLAVE, registration
 from tests.support.tcp_proxy import TcpProxy
@@ -137,3 +145,64 @@ async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_
         await (await two.connect()).register(MASTER, registration("T", "U"))
         await passing(one.clock, lambda: report(shown).verdict.agrees)
         assert "1 broker, 2 topics, 2 servers agree" in await shown.text("/")
+
+
+def judge(name: str = "s1") -> Callable[..., Report]:
+    """A function that returns the report after a response of a server: its brokers by id, and its events.
+
+    `late` has the events that the server reported after its brokers.
+    """
+    clock, observed = FakeClock(), Observed([name])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+
+    def judged(brokers: dict[int, str], *events: Event, late: Sequence[Event] = ()) -> Report:
+        live = [LiveBroker("c1", "a", number, address) for number, address in brokers.items()]
+        info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+        view = ServerView(name).answered(clock.monotonic(), info=info)
+        view = replace(view, brokers=seen_brokers({}, live, clock.monotonic()), events=events)
+        observed.put(replace(view, events=(*events, *late), brokers_seq=view.last_seq))
+        return health.report(observed.cluster)
+
+    return judged
+
+
+def event(seq: int, name: str, **fields: Any) -> Event:
+    """An event about the master of the group."""
+    return Event(seq, name, 0, {"cluster": "c1", "broker_name": "a", "broker_id": 0, **fields})
+
+
+def test_reason_of_a_removal_may_arrive_after_the_brokers() -> None:
+    """Events and brokers are two responses; the removal of an earlier registration says nothing about this one."""
+    judged = judge()
+    old = event(1, "register"), event(2, "evict", reason="unregistered"), event(3, "register")
+
+    assert judged({0: "h:1"}, *old).problems == []
+    crashed = judged({}, *old)
+    assert [(one.kind, one.why) for one in crashed.problems] == [("group_gone", "")]
+    crashed = judged({}, *old, event(4, "evict", reason="disconnected"))
+    assert [(one.kind, one.why) for one in crashed.problems] == [("group_gone", "disconnected")]
+
+    again, stop = event(5, "register"), event(6, "evict", reason="unregistered")
+    assert judged({0: "h:1"}, again).problems == []
+    assert [one.kind for one in judged({}, again).problems] == ["group_gone"]
+    stopped = judged({}, again, stop)
+    assert ([one.reason for one in stopped.gone], stopped.problems) == (["unregistered"], [])
+
+
+def test_reason_of_a_removal_may_arrive_before_the_brokers() -> None:
+    """The server reported the removal, and then, a moment later, that it does not have the broker."""
+    judged = judge()
+    judged({0: "h:1"}, event(1, "register"), late=[event(2, "evict", reason="unregistered")])
+
+    stopped = judged({}, event(1, "register"), event(2, "evict", reason="unregistered"))
+    assert ([one.reason for one in stopped.gone], stopped.problems) == (["unregistered"], [])
+
+
+def test_broker_with_a_new_id_is_not_gone() -> None:
+    """After a failover the group lacks an instance until the former master is back, as a slave with another id."""
+    judged = judge()
+    judged({0: "h:1", 2: "h:2"})
+
+    assert [(one.kind, one.subject) for one in judged({0: "h:2"}).problems] == [("broker_gone", "c1/a/2")]
+    back = judged({0: "h:2", 1: "h:1"})
+    assert (list(back.gone), back.problems) == ([], [])
