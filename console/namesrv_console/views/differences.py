@@ -32,7 +32,7 @@ class Disagreement:
     since: float | None
     # None: the disagreement is unexpected.
     reason: Reason | None = None
-    # The servers to which the reason applies.
+    # The servers to which the reason applies; without a reason, those that are starting.
     blamed: frozenset[str] = frozenset()
 
     @property
@@ -82,14 +82,15 @@ def disagreements(
         lacking = _lacking(one)
         having = one.values.keys() - lacking
         starting = frozenset(server for server in lacking if _is_starting(cluster.server(server), now))
-        if starting:
+        # A server that starts does not excuse a disagreement of the other servers.
+        if starting and len({value for server, value in one.values.items() if server not in starting}) <= 1:
             found.append(Disagreement(one, since, "starting", starting))
         elif lacking and brokers and all((server, broker) in late for server in having for broker in brokers):
             found.append(Disagreement(one, since, "leaving", frozenset(having)))
         elif lacking and since is not None and now - since < REGISTERING_SECONDS:
             found.append(Disagreement(one, since, "registering", lacking))
         else:
-            found.append(Disagreement(one, since))
+            found.append(Disagreement(one, since, blamed=starting))
     return found
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from namesrv_client.ctl.comparison import PRESENT
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
@@ -79,11 +78,13 @@ def report_of(view: ServerView, now: float) -> Server:
 
 def missing_among(disagreements: Iterable[Disagreement], cluster: Cluster) -> tuple[list[Missing], int]:
     """The brokers that a server lacks unexpectedly, and the number of all other unexpected disagreements."""
-    unexpected = [one.difference for one in disagreements if one.reason is None]
+    unexpected = [one for one in disagreements if one.reason is None]
     lacking = {
-        one.name: tuple(server for server, value in one.values.items() if not value)
+        one.difference.name: tuple(
+            server for server, value in one.difference.values.items() if not value and server not in one.blamed
+        )
         for one in unexpected
-        if one.kind == "broker" and one.fact == PRESENT
+        if one.is_about_a_broker
     }
     keys = {"/".join(map(str, key)): key for key in cluster.broker_keys} if lacking else {}
     missing = [Missing(keys[name], servers, topics_of(keys[name], cluster)) for name, servers in lacking.items()]

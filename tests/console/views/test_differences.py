@@ -9,6 +9,7 @@ import pytest
 from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_console.views.differences import Disagreement, Group, among, disagreements
+from namesrv_console.views.problems import missing_among
 from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
@@ -125,10 +126,13 @@ def test_some_servers_can_be_compared() -> None:
 
 def test_reason_applies_to_its_own_server_only() -> None:
     """One server has just started; a disagreement of the other two stays unexpected."""
-    differing = found(server("s1", live("a")), server("s2"), server("s3", uptime=5.0))
+    servers = server("s1", live("a")), server("s2"), server("s3", uptime=5.0)
+    differing = found(*servers)
 
-    assert [one.reason for one in differing] == ["starting"]
+    assert [(one.reason, one.blamed) for one in differing] == [(None, frozenset({"s3"}))]
     assert [one.reason for one in among(differing, {"s1", "s2"})] == [None]
+    missing, others = missing_among(differing, Cluster(1, servers))
+    assert ([one.servers for one in missing], others) == ([("s2",)], 0)
 
 
 def test_removed_write_permission_is_unexpected() -> None:

@@ -85,3 +85,14 @@ def test_expected_absence_is_shown_as_awaited(reason: Reason | None, heat: Heat)
 
     cells = found[KEY.cluster][KEY.broker_name][KEY.broker_id]
     assert [cell.heat for cell in cells] == ["in_time", heat]
+
+
+def test_broker_is_awaited_on_the_starting_server_only() -> None:
+    """A server that has started does not excuse another one that lacks the broker, too."""
+    views = view("s1", {KEY: (0.0, 120.0)}), view("s2", {}), view("s3", {})
+    difference = Difference("broker", "/".join(map(str, KEY)), PRESENT, {"s1": True, "s2": False, "s3": False})
+
+    found = heat_map(Cluster(1, views), [], [Disagreement(difference, None, None, frozenset({"s3"}))], 0.0)
+
+    cells = found[KEY.cluster][KEY.broker_name][KEY.broker_id]
+    assert [cell.heat for cell in cells] == ["in_time", "missing", "awaited"]
