@@ -63,7 +63,7 @@ def _cell(key: BrokerKey, view: ServerView, now: float | None, *, is_expected: b
         knows = view.state in ("ready", "answers", "draining") and reports_brokers(view)
         return HeatCell(view, "unknown" if not knows else "awaited" if is_expected else "missing", None)
     if seen.last_seen_at is None or seen.evicted_at is None:
-        return HeatCell(view, "ageless", seen)
+        return HeatCell(view, "ageless" if reports_brokers(view) else "unknown", seen)
     if not reports_brokers(view):
         return HeatCell(view, "frozen", seen)
     return HeatCell(view, "in_time" if now is None else _heat(seen.last_seen_at, seen.evicted_at, now), seen)

@@ -56,9 +56,10 @@ def test_each_server_has_a_cell_of_its_own() -> None:
         replace(absent, info=ServerInfo("boot", ready=False)),
     )
 
-    found = heats(here, absent, lost, ServerView("s3"), refusing, not_ready, view("apache", {KEY: None}))
+    apache = view("apache", {KEY: None})
+    found = heats(here, absent, lost, ServerView("s3"), refusing, not_ready, apache, apache.lost("timeout", 5.0))
 
-    assert found == ["in_time", "missing", "frozen", "unknown", "unknown", "unknown", "ageless"]
+    assert found == ["in_time", "missing", "frozen", "unknown", "unknown", "unknown", "ageless", "unknown"]
 
 
 def test_brokers_are_blocks_by_cluster_and_group() -> None:
