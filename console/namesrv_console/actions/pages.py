@@ -21,7 +21,7 @@ from namesrv_console.access.users import User
 from namesrv_console.actions.kinds import ACTIONS, Action, Difference, Fields, command
 from namesrv_console.console import Content, Page, Visit
 from namesrv_remoting.aio.tls import TlsClientSettings
-from namesrv_remoting.errors import RemotingError, ResponseError
+from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, ResponseError
 from namesrv_runtime.log import event, printable
 
 logger: Final = logging.getLogger(__name__)
@@ -45,6 +45,10 @@ class Done:
     """The result of an action on a server: its changes; None if the server denied reading them beforehand."""
 
     differences: list[Difference] | None
+
+
+class UnansweredError(RemotingError):
+    """A server has not answered an action; it may have carried it out, or may still do so."""
 
 
 class ActionPages:
@@ -124,6 +128,7 @@ class ActionPages:
             "command": command(action, self._servers, fields, options=self._options),
             "reason": reason,
             "is_error": _is_error,
+            "is_unanswered": _is_unanswered,
         }
 
     async def _outcomes_of(self, request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
@@ -145,7 +150,8 @@ class ActionPages:
         if self._trail is None:
             return
         address = self._address_of(request)
-        if not outcomes.given:
+        errors = _errors(outcomes)
+        if not outcomes.given and not any(_is_unanswered(error) for _, error in errors):
             self._trail.refused(user.name, address, action.request.name, "failed", "; ".join(failed))
             return
         changes: list[Mapping[str, Any]] = [
@@ -153,9 +159,7 @@ class ActionPages:
             for server, done in outcomes.given.items()
             for before, after in _changes(done)
         ]
-        changes += [
-            {"what": "not_done", "server": server, "error": reason(error)} for server, error in _errors(outcomes)
-        ]
+        changes += [{"what": "not_done", "server": server, "error": _audited(error)} for server, error in errors]
         self._trail.changed(user, address, action.request.name, line, changes)
 
 
@@ -166,7 +170,10 @@ async def _perform(action: Action, server: NameServer, fields: Fields, operator:
     except ResponseError:
         # The server denies reading the value, and may still accept the change.
         before = None
-    await action.perform(server, fields, operator)
+    try:
+        await action.perform(server, fields, operator)
+    except (ConnectionClosedError, RequestTimeoutError) as error:
+        raise UnansweredError(reason(error)) from error
     return Done(before)
 
 
@@ -191,6 +198,15 @@ def _errors(outcomes: Responses[T]) -> list[tuple[str, RemotingError]]:
 
 def _is_error(outcome: object) -> bool:
     return isinstance(outcome, RemotingError)
+
+
+def _is_unanswered(outcome: object) -> bool:
+    return isinstance(outcome, UnansweredError)
+
+
+def _audited(error: RemotingError) -> str:
+    why = reason(error)
+    return f"{why}; the server may have done it all the same" if _is_unanswered(error) else why
 
 
 def _is_too_long(fields: Fields) -> bool:

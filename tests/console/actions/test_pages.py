@@ -1,6 +1,7 @@
 """Actions on real servers: previewed, confirmed by name, done on each server, and audited with the user's name."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from namesrv.routeinfo.rows import queues_of
 from namesrv_console.access.settings import AccessSettings
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_remoting.codes import RequestCode, ResponseCode
 from namesrv_runtime.log import printable
 from tests.support.certificates import Authority
 from tests.support.console import Shown, console
@@ -24,6 +26,7 @@ from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import MASTER, registration, topic_config
+from tests.support.scripted_server import ScriptedServer
 
 T = TypeVar("T")
 
@@ -152,6 +155,37 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         assert f"not done on {console.down}: no connection" in changed[-1]
         # Each server's log has the user, too.
         assert [it["request_fields"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
+
+
+async def test_lost_response_leaves_open_whether_the_action_was_done(tmp_path: Path) -> None:
+    """The server took the request and its connection broke: neither page nor trail claims that nothing was done."""
+
+    async def play(server: ScriptedServer) -> None:
+        while True:
+            peer = await server.accept()
+            while (asked := await peer.receive()).code != RequestCode.PUT_KV_CONFIG:
+                peer.answer(asked.opaque, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+            peer.close()
+
+    clock = FakeClock()
+    access = AccessSettings(users=write_users(tmp_path / "users"), audit_log_dir=tmp_path / "trail", actions=True)
+    async with ScriptedServer() as server, console(clock, server.address, access=access) as shown:
+        played = shown.tasks.create_task(play(server))
+        form = fields(await shown.text("/login")) | {"name": "olga", "password": f"{PASSWORD} of olga"}
+        assert (await shown.http.post("/login", data=form)).status_code == 303
+        seen = await shown.text("/actions/kv-put?namespace=N&key=k&value=v")
+        form = {**fields(seen.split('<h2 id="confirm-title"')[1]), "confirm": "k"}
+        done = (await shown.http.post("/actions/kv-put", data=form)).text
+        played.cancel()
+    found = (tmp_path / "trail").glob("dt=*/hour=*/console-*")
+    lines = [line for path in found for line in (gzip.open if path.suffix == ".gz" else open)(path, "rt")]
+    [line] = [json.loads(line) for line in lines if "KV" in line]
+
+    assert "Carried out on 0 of 1 server." in done
+    assert "not done" not in done
+    assert "unknown whether done:" in done
+    assert (line["event"], line["account"], len(line["changes"])) == ("change", "olga", 1)
+    assert line["changes"][0]["error"].endswith("closed by the peer; the server may have done it all the same")
 
 
 @pytest.mark.parametrize(
