@@ -21,8 +21,10 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
     """
     from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415 - with the report only
 
-    last = last_hour(logs)
-    at_ms = moment_ms(at) if at is not None else last.to_ms if last is not None else round(time.time() * 1000)
+    last, now_ms = last_hour(logs), round(time.time() * 1000)
+    # The last hour of a running server is not over: no server runs at its end yet.
+    end_ms = now_ms if last is None else min(now_ms, last.to_ms)
+    at_ms = end_ms if at is None else moment_ms(at)
     request = RouteRequest(span=Span(at_ms - MOST_MS, at_ms), topic=topic)
     with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:
         try:

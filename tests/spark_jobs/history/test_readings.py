@@ -1,7 +1,9 @@
 """Results from logs written by hand, compared with expected values and with the report on the same logs."""
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,8 +27,9 @@ from namesrv_spark_jobs.history.model import (
 )
 from namesrv_spark_jobs.history.readings import Readings
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span
+from namesrv_spark_jobs.history.topic import topic_past
 from namesrv_spark_jobs.options import Options, WhatIf
-from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker
+from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, member
 from tests.support.spark_logs import write_log, write_plain
 
 A = TypeVar("A")
@@ -151,6 +154,21 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
     # the client was gone by then
     assert past.clients == []
     assert [(one.change and one.change.revision, one.is_old) for one in before.clients] == [(3, True)]
+
+
+def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
+    """The last hour of the logs is not over: the server runs, and its client has the current route."""
+    now_ms = round(time.time() * 1000)
+    lines = HeartbeatLines(wall_ms=now_ms - 60_000).start().heartbeats(1_000, 31_000)
+    lines.route(1_500, 1, member("broker-a")).served(2_000, 1).scan(59_000, 1)
+    hour = f"{datetime.fromtimestamp(now_ms / 1000, UTC):dt=%Y-%m-%d/hour=%H}"
+    (tmp_path / hour).mkdir(parents=True)
+    (tmp_path / hour / "ns-1-boot-1-1.jsonl").write_text("".join(f"{line}\n" for line in lines.lines))
+
+    past = topic_past([str(tmp_path)], "t", None)
+
+    assert [(one["nameserver"], one["is_up"]) for one in past["servers"]] == [("ns-1", True)]
+    assert [(one["client"], one["is_old"]) for one in past["clients"]] == [("k#1", False)]
 
 
 @pytest.mark.slow
