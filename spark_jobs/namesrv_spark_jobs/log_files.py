@@ -20,7 +20,8 @@ SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
 # A directory with this file is a report of this program: it may be replaced, and is not searched for input.
 RUN_FILE: Final = "run.json"
 # The directories of a daemon's heartbeat log and, beside it, of its audit trail, whose files have the same suffixes.
-_HEARTBEATS, _AUDIT = "heartbeats", "audit"
+HEARTBEATS: Final = "heartbeats"
+AUDIT: Final = "audit"
 # characters that Spark would take as parts of a pattern
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # at least two letters before the colon: one letter would be a drive
@@ -85,7 +86,7 @@ def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
             for name in folders
             # a report contains Parquet, too, and is not input
             if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
-            if not (name == _AUDIT and _HEARTBEATS in folders)
+            if not (name == AUDIT and HEARTBEATS in folders)
         ]
         for name in (*names, *whole):
             path = Path(root, name)

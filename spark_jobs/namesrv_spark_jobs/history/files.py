@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
+from namesrv_spark_jobs.log_files import AUDIT, HEARTBEATS
 
 # suffixes of log files: closed, plain, being written, and compacted
 SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".open", ".parquet")
@@ -42,7 +43,13 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
     """The sizes of the files by path."""
     sizes: dict[str, int] = {}
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")) and _is_near(root, name, span))
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(("_", "."))
+            and _is_near(root, name, span)
+            and not (name == AUDIT and HEARTBEATS in folders)
+        )
         for name in names:
             if name.endswith(SUFFIXES) and not name.startswith(("_", ".")):
                 path = Path(root, name)
@@ -87,7 +94,7 @@ def all_hours(folders: Iterable[str]) -> Span | None:
     starts = [
         day_ms + int(hour[1]) * HOUR_MS
         for folder in folders
-        for path in Path(folder).glob("dt=*/hour=*")
+        for path in (*Path(folder).glob("dt=*/hour=*"), *Path(folder).glob(f"{HEARTBEATS}/dt=*/hour=*"))
         if (day_ms := _day_ms(path.parent.name)) is not None and (hour := _HOUR.fullmatch(path.name))
     ]
     return Span(min(starts), max(starts) + HOUR_MS) if starts else None

@@ -94,6 +94,18 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
     assert hours.from_ms < MIDNIGHT_MS + 3 * HOUR_MS
 
 
+def test_data_directory_is_read_without_its_audit_trail(tmp_path: Path) -> None:
+    """The hours are those of the heartbeat log; the audit trail beside it has the same suffixes."""
+    log_of_hours(tmp_path / "heartbeats", "dt=2026-03-01/hour=02")
+    log_of_hours(tmp_path / "audit", "dt=2026-03-01/hour=02", "dt=2026-03-01/hour=03")
+    hour = Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS)
+
+    found = [str(Path(file).relative_to(tmp_path.resolve())) for file in files_of([str(tmp_path)], hour)]
+
+    assert found == ["heartbeats/dt=2026-03-01/hour=02/ns-1-b-1.jsonl.gz"]
+    assert all_hours([str(tmp_path)]) == hour
+
+
 def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
     """No file is opened before; a missing directory is an error, too."""
     log_of_hours(tmp_path, "dt=2026-03-01/hour=00")
