@@ -108,6 +108,7 @@ class ServerView:
                 brokers={},
                 brokers_seq=0,
                 connections=None,
+                refused={},
             )
         since = view.since if view.is_reachable else now
         return replace(

@@ -1,6 +1,7 @@
 """The reported state of a server, on the console's clock."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -74,3 +75,11 @@ def test_server_has_its_own_name_unless_another_has_it_too() -> None:
     lost = renamed.with_view(renamed.server("10.0.0.1:9876").lost("refused", 2.0))
     assert lost.name("10.0.0.1:9876") == "ns1"
     assert lost.name("cluster-a/broker-a") == "cluster-a/broker-a"
+
+
+def test_refusals_end_with_the_boot() -> None:
+    """Another server at the address is not asked for everything that the former one refused."""
+    view = replace(ServerView("ns1:9876").answered(1.0, info=ServerInfo("b1")), refused={"connections": "denied"})
+
+    assert view.answered(2.0, info=ServerInfo("b1")).refused == {"connections": "denied"}
+    assert view.answered(2.0, info=None).refused == {}
