@@ -14,6 +14,8 @@ from namesrv_runtime.clock import Clock
 
 # The interval of comparisons, since expected disagreements also depend on the time.
 COMPARISON_SECONDS: Final = 1.0
+# The wall clock was set, or the machine was suspended, if the two clocks differ by more than this from before.
+_WALL_STEP_SECONDS: Final = 1.0
 
 
 class Compared:
@@ -27,7 +29,8 @@ class Compared:
         self._table = TopicTable()
         self._found: Sequence[Disagreement] = ()
         self._looked_at = -COMPARISON_SECONDS
-        # Offset of the wall clock to the monotonic clock; read once, so that times on a screen do not move.
+        # Offset of the wall clock to the monotonic clock; kept while it changes little, so that times on a screen do not
+        # move.
         self._wall_seconds = clock.wall() - clock.monotonic()
         # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
         # start.
@@ -72,6 +75,9 @@ class Compared:
 
     def moment_ms(self, moment: float) -> int:
         """A moment of the console's clock in milliseconds since 1970."""
+        wall_seconds = self._clock.wall() - self._clock.monotonic()
+        if abs(wall_seconds - self._wall_seconds) > _WALL_STEP_SECONDS:
+            self._wall_seconds = wall_seconds
         return round((moment + self._wall_seconds) * 1000)
 
     def _look(self, cluster: Cluster) -> None:
