@@ -74,6 +74,7 @@ def create_app(console: Console) -> Starlette:
             trail=console.trail,
             render=served.render,
             address_of=access.identity.address_of,
+            acted=console.acted,
         ).routes()
     routes += AttendingPages(console, served.render, access.identity.address_of).routes()
     app = Starlette(

@@ -29,8 +29,7 @@ class Compared:
         self._table = TopicTable()
         self._found: Sequence[Disagreement] = ()
         self._looked_at = -COMPARISON_SECONDS
-        # Offset of the wall clock to the monotonic clock; kept while it changes little, so that times on a screen do not
-        # move.
+        # Offset of the wall clock to the monotonic clock, kept while it changes little: times on a screen do not move.
         self._wall_seconds = clock.wall() - clock.monotonic()
         # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
         # start.

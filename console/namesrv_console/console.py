@@ -49,6 +49,11 @@ class Console:
     def __repr__(self) -> str:
         return f"<Console [{self.observed}]>"
 
+    def acted(self) -> None:
+        """Have open pages show the values after an action."""
+        self.responses.forget()
+        self.observed.renew()
+
     async def run(self) -> None:
         """Poll the servers until cancelled."""
         if self.trail is not None:

@@ -36,6 +36,10 @@ class SharedResponses:
     def __repr__(self) -> str:
         return f"<SharedResponses [{len(self._kept)} requests]>"
 
+    def forget(self) -> None:
+        """Forget all responses, since an action has changed what servers respond."""
+        self._kept.clear()
+
     async def of(
         self, what: Hashable, servers: Sequence[str], request: Callable[[NameServer], Awaitable[T]]
     ) -> Responses[T]:

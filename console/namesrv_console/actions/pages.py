@@ -54,7 +54,7 @@ class UnansweredError(RemotingError):
 class ActionPages:
     """The pages of each action, for operators."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         servers: Mapping[str, NameServer],
         tls: TlsClientSettings,
@@ -62,6 +62,7 @@ class ActionPages:
         trail: Trail | None,
         render: Render,
         address_of: Callable[[Request], str],
+        acted: Callable[[], None],
     ) -> None:
         self._servers = servers
         self._options = ["--tls"] if tls.tls else []
@@ -69,6 +70,8 @@ class ActionPages:
         self._render = render
         # Returns the client's address of a request.
         self._address_of = address_of
+        # Called after an action, on whichever servers it was done.
+        self._acted = acted
 
     def routes(self) -> list[Route]:
         """The routes of these pages, in addition to those of the other pages."""
@@ -100,6 +103,7 @@ class ActionPages:
                 return await self._preview(request, action, given, status=400, error="not_confirmed")
             outcomes = await self._outcomes_of(lambda server: _perform(action, server, fields, request.user.name))
             self._write_down(request, action, fields, outcomes)
+            self._acted()
             return self._render(request, "action_done", self._values(action, fields) | {"outcomes": outcomes}, 200)
 
         return perform

@@ -157,6 +157,19 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         assert [it["request_fields"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
 
 
+async def test_pages_show_the_values_after_an_action(tmp_path: Path) -> None:
+    """Pages share responses for some seconds; those from before an action are not shown after it."""
+    async with acting(tmp_path) as console:
+        await console.first.namesrv.kv.put("N", "k", "former value")
+        await until(lambda: console.shown.console.observed.cluster.servers[0].is_reachable)
+        assert "former value" in await console.shown.text("/kv?namespace=N")
+
+        await console.act("kv-put", "k", namespace="N", key="k", value="new value")
+        page = await console.shown.text("/kv?namespace=N")
+
+        assert ("former value" in page, "new value" in page) == (False, True)
+
+
 async def test_lost_response_leaves_open_whether_the_action_was_done(tmp_path: Path) -> None:
     """The server took the request and its connection broke: neither page nor trail claims that nothing was done."""
 
