@@ -10,6 +10,7 @@ from namesrv_client.ctl.comparison import perm_text
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_remoting.bodies.properties import format_properties
 from namesrv_remoting.codes import Permission, RequestCode
+from namesrv_remoting.errors import LocalProtocolError
 
 T = TypeVar("T")
 Fields = Mapping[str, str]
@@ -96,7 +97,11 @@ async def _without_key(server: NameServer, fields: Fields) -> list[Difference]:
 
 
 async def _set(server: NameServer, fields: Fields) -> list[Difference]:
-    return [Difference(fields["key"], (await server.config()).get(fields["key"]), fields["value"])]
+    values, key = await server.config(), fields["key"]
+    if key not in values:
+        # A server ignores such a key, and reports success.
+        raise LocalProtocolError(f"no setting {key}")
+    return [Difference(key, values[key], fields["value"])]
 
 
 ACTIONS: Final[Mapping[str, Action]] = {

@@ -157,6 +157,15 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         assert [it["request_fields"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
 
 
+async def test_misspelt_setting_is_not_set(tmp_path: Path) -> None:
+    """A server ignores a setting that it does not have, and reports success."""
+    async with acting(tmp_path, admin_enabled=True) as console:
+        done = (await console.act("config-set", "orderMesageEnable", key="orderMesageEnable", value="true")).text
+
+        assert "Carried out on 0 of 3 servers." in done
+        assert done.count("no setting orderMesageEnable") == 2
+
+
 async def test_pages_show_the_values_after_an_action(tmp_path: Path) -> None:
     """Pages share responses for some seconds; those from before an action are not shown after it."""
     async with acting(tmp_path) as console:
