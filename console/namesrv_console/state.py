@@ -3,7 +3,6 @@
 The module has no clock and no I/O: times are monotonic seconds of the console's own clock, passed as arguments.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,8 @@ from namesrv_remoting.bodies.route import TopicRouteData
 # A response travels for a few milliseconds, and each for another few: only a last-seen time that is later by more than
 # this is a new heartbeat.
 _JITTER_SECONDS: Final = 0.25
+# 300 years: no time on our clock is farther away.
+_FARTHEST_SECONDS: Final = 1e10
 # Number of events of RECENT_EVENTS that are kept, as many as pages show.
 KEPT_EVENTS: Final = 200
 
@@ -212,8 +213,8 @@ def seen_brokers(
 
 
 def _moment(seconds: float) -> float | None:
-    """The time if it is finite, else None, since a server may send any number."""
-    return seconds if math.isfinite(seconds) else None
+    """The time if there can be one, else None, since a server may send any number."""
+    return seconds if abs(seconds) < _FARTHEST_SECONDS else None
 
 
 def _kept(old: float | None, new: float | None) -> float | None:

@@ -5,6 +5,7 @@ appear as escapes, since every client of a NameServer can register any name.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -91,6 +92,9 @@ def link(path: str, /, **query: object) -> str:
 
 def lasting(seconds: float) -> str:
     """A duration as pages show it: 14.9 s, 1 m 45 s, 2 h 5 m, 4 d 1 h. static/console.js does the same."""
+    if not math.isfinite(seconds):
+        # A server may send any number.
+        return str(seconds)
     whole = int(abs(seconds))
     for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if whole >= unit:
@@ -104,6 +108,14 @@ def moment(ts_ms: float) -> str:
         return f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
         # A server may send any number.
+        return str(ts_ms)
+
+
+def utc(ts_ms: int) -> str:
+    """A time in UTC, as form fields have it."""
+    try:
+        return written(ts_ms)
+    except (ValueError, OverflowError, OSError):
         return str(ts_ms)
 
 
@@ -134,7 +146,7 @@ def _environment(words: Catalogue) -> Environment:
         version=_static_version(),
     )
     environment.filters.update(
-        lasting=lasting, moment=moment, what=what, sentence=sentence, utc=written, seconds=to_the_second
+        lasting=lasting, moment=moment, what=what, sentence=sentence, utc=utc, seconds=to_the_second
     )
     environment.globals["ui"] = environment.get_template("ui.html").module
     return environment
