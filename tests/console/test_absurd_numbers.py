@@ -23,7 +23,13 @@ def absurd(view: ServerView, number: float, whole: int, clock: FakeClock) -> Ser
     info = ServerInfo("boot", ready=True, revision=1, started_ms=whole, uptime_seconds=number, traffic=traffic)
     times: dict[str, Any] = dict.fromkeys(("age_seconds", "expires_in_seconds", "expiry_seconds"), number)
     brokers = [LiveBroker("c1", "a", of, "h:1", topics=whole, **times) for of in (0, 1)]
-    about = {"cluster": "c1", "broker_name": "a", "broker_id": 0, "reason": "silent", "silent_ms": whole}
+    about: dict[str, Any] = {
+        "cluster": "c1",
+        "broker_name": "a",
+        "broker_id": 0,
+        "reason": "silent",
+        "silent_ms": whole,
+    }
     now_ms = round(clock.wall() * 1000)
     return replace(
         view.answered(clock.monotonic(), info=info),
