@@ -20,7 +20,6 @@ async def show(visit: Visit) -> Content:
     return {
         "wanted": wanted,
         "found": client_page(visit.cluster, wanted, own),
-        "silent": [view.name for view in visit.cluster.servers if view.connections is None],
         "kept": {name: value for name, value in query.items() if name != "page" and value},
     }
 

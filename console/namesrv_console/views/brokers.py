@@ -172,7 +172,7 @@ def connections_of(rows: Iterable[BrokerRow]) -> list[tuple[BrokerKey, ServerVie
         (row.key, cell.view, connection)
         for row in rows
         for cell in row.cells
-        if cell.seen is not None
+        if cell.seen is not None and cell.view.is_reachable
         for connection in cell.view.connections or ()
         if connection.id == cell.seen.live.connection
     ]

@@ -43,6 +43,8 @@ class ClientPage:
     pages: int
     roles: Mapping[str, int]
     protocols: Mapping[str, int]
+    # Names of the servers whose connections are unknown.
+    unknown: Sequence[str]
 
 
 PAGE_ROWS: Final = 100
@@ -81,7 +83,9 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
         KeyError: the sort is unknown.
     """
     key, wanted = _SORTS[query.sort], query.text.strip().casefold()
-    every = [(view, one) for view in cluster.servers for one in view.connections or ()]
+    # A server that no longer responds may have closed its connections.
+    knowing = [view for view in cluster.servers if view.is_reachable and view.connections is not None]
+    every = [(view, one) for view in knowing for one in view.connections or ()]
     found = [
         (view, one)
         for view, one in every
@@ -100,6 +104,7 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
         pages,
         dict(sorted(Counter(one.role or SILENT for _, one in every).items())),
         dict(sorted(Counter(one.protocol or "" for _, one in every).items())),
+        [view.name for view in cluster.servers if view not in knowing],
     )
 
 

@@ -87,6 +87,14 @@ def test_connection_ages_use_the_servers_clock(connected: Cluster) -> None:
     assert (page.roles, page.protocols) == ({"broker": 1, "silent": 1}, {"": 1, "json": 1})
 
 
+def test_server_that_no_longer_responds_has_no_known_connections(connected: Cluster) -> None:
+    """The connections that a dead server had are not among the current ones."""
+    dead = connected.with_view(connected.servers[0].lost("timeout", 60.0))
+
+    assert (client_page(connected, ClientQuery()).unknown, client_page(connected, ClientQuery()).count) == (["s2"], 2)
+    assert (client_page(dead, ClientQuery()).unknown, client_page(dead, ClientQuery()).count) == (["s1", "s2"], 0)
+
+
 @pytest.mark.parametrize(
     ("wanted", "peers"),
     [(ClientQuery(role="broker"), [1]), (ClientQuery(protocol="json"), [1]), (ClientQuery(text="ann"), [2])],
