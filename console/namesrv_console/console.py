@@ -97,6 +97,15 @@ class Visit:
         return [view.address for view in self.cluster.servers if view.is_reachable]
 
     @property
+    def unreachable(self) -> list[str]:
+        """A line about each server that is not reachable, so that a page names what it does not show."""
+        return [
+            f"{view.name}: {view.error or self.t(f'state.{view.state}')}"
+            for view in self.cluster.servers
+            if not view.is_reachable
+        ]
+
+    @property
     def native(self) -> list[str]:
         """Addresses of the reachable servers that speak our protocol."""
         return [view.address for view in self.cluster.servers if view.is_reachable and view.is_native]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.console import Shown, console
+from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, registration
@@ -30,8 +31,8 @@ class Scene(NamedTuple):
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, **of_other: Any) -> AsyncIterator[Scene]:
-    """Broker a is on both servers; b, and the topic U, are on the first alone."""
+async def scene(tmp_path: Path, *others: str, **of_other: Any) -> AsyncIterator[Scene]:
+    """Broker a is on both servers; b, and the topic U, are on the first alone; `others` are further addresses."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(namesrv_in_process(tmp_path / "1", clock=clock))
@@ -39,8 +40,8 @@ async def scene(tmp_path: Path, **of_other: Any) -> AsyncIterator[Scene]:
         await (await one.connect()).register(MASTER, registration("T", "U", "TBW102"))
         await (await one.connect()).register(OTHER, registration("T", HOSTILE))
         await (await other.connect()).register(MASTER, registration("T", "TBW102"))
-        shown = await stack.enter_async_context(console(clock, one.where, other.where))
-        await passing(clock, lambda: all(view.topics for view in shown.console.observed.cluster.servers))
+        shown = await stack.enter_async_context(console(clock, one.where, other.where, *others))
+        await passing(clock, lambda: all(view.topics for view in shown.console.observed.cluster.servers[:2]))
         yield Scene(one, other, shown)
 
 
@@ -122,6 +123,18 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
     assert "T differs broker-a:8 none" in keys
     assert "Namespaces ORDER_TOPIC_CONFIG" in elsewhere
     assert "No server has keys in this namespace." in elsewhere
+
+
+async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> None:
+    """Settings and keys of two servers say nothing about a third one, which the pages name."""
+    with refusing_address() as down:
+        async with scene(tmp_path, down) as it:
+            await passing(it.one.clock, lambda: it.shown.console.observed.cluster.server(down).is_reachable is False)
+            settings, keys = await it.page("/settings"), await it.page("/kv")
+
+    assert f"no connection to {down}" in settings
+    assert f"no connection to {down}" in keys
+    assert "All settings have the same values" not in settings
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:

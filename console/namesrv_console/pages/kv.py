@@ -18,7 +18,7 @@ async def show(visit: Visit) -> Content:
         "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
         "rows": rows,
         "views": [visit.cluster.server(address) for address in answers.given],
-        "problems": [*answers.problems(), *namespaces.problems()],
+        "problems": [*visit.unreachable, *answers.problems(), *namespaces.problems()],
     }
 
 

@@ -35,7 +35,7 @@ async def show(visit: Visit) -> Content:
         "changed_by": {
             key: one.changed_by for found in reported.values() for key, one in found.items() if one.changed_by
         },
-        "problems": answers.problems(),
+        "problems": [*visit.unreachable, *answers.problems()],
     }
 
 
