@@ -65,8 +65,12 @@ def _removal(period: RegistrationPeriod) -> str:
 def downtimes(runs: Iterable[Run], nameserver: str, span: Span) -> list[Bar]:
     """The stretches in which a server logged nothing: before, between and after its boots."""
     up = sorted((run.from_ms, run.to_ms) for run in runs if run.nameserver == nameserver)
-    edges = [span.from_ms, *(edge for pair in up for edge in pair), span.to_ms]
-    down = [("down", began, ended) for began, ended in zip(edges[::2], edges[1::2], strict=True) if began < ended]
+    down, known = [], span.from_ms
+    for began, ended in [*up, (span.to_ms, span.to_ms)]:
+        if known < began:
+            down.append(("down", known, began))
+        # A clock that was set back makes boots overlap.
+        known = max(known, ended)
     return _merged(_placed(down, span))
 
 

@@ -98,6 +98,18 @@ def test_a_server_is_down_around_its_runs() -> None:
     assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(0, 10), (50, 10), (80, 20)]
 
 
+def test_overlapping_runs_are_one() -> None:
+    """The clock was set back before a restart: a shorter boot lies within the time of the one before."""
+
+    def run(began: int, ended: int) -> Run:
+        settings = {"version": None, "scan_ms": None, "expiry_ms": None}
+        return Run(nameserver="ns", boot_id=f"b{began}", from_ms=began, to_ms=ended, **settings)
+
+    runs = [run(1_000, 81_000), run(31_000, 51_000)]
+
+    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(80, 20)]
+
+
 def test_strip_has_a_cell_for_every_bin() -> None:
     """A bin without heartbeat and removal is an empty cell."""
     bins = [
