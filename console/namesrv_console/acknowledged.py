@@ -29,6 +29,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     why: str
     # Seconds since 1970.
     until: float
+    # The most differences that are acknowledged, since all differences are one problem; None for another problem.
+    most: int | None = None
 
     @property
     def key(self) -> tuple[Kind, str]:

@@ -62,7 +62,8 @@ class AttendingPages:
         wall, health = self._console.clock.wall(), self._console.health
         before = health.report(self._console.observed.cluster).acknowledged.get(problem.key)
         until = wall + int(hours) * 3600
-        after = None if hours == "0" else Acknowledgement(*problem.key, request.user.name, why, until)
+        most = problem.count if problem.kind == "disagreement" else None
+        after = None if hours == "0" else Acknowledgement(*problem.key, request.user.name, why, until, most)
         try:
             await health.acknowledge(problem, after)
         except OSError as error:

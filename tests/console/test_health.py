@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from namesrv_console.acknowledged import Acknowledgements
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
 from namesrv_console.health import Health, Report
 from namesrv_console.poller import Observed
 from namesrv_console.state import ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import Shown, console
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
@@ -206,3 +207,28 @@ def test_broker_with_a_new_id_is_not_gone() -> None:
     assert [(one.kind, one.subject) for one in judged({0: "h:2"}).problems] == [("broker_gone", "c1/a/2")]
     back = judged({0: "h:2", 1: "h:1"})
     assert (list(back.gone), back.problems) == ([], [])
+
+
+async def test_acknowledged_differences_are_no_more_than_there_were() -> None:
+    """All differences are one problem: those that are added after its acknowledgement are an alarm again."""
+    clock, observed = FakeClock(), Observed(["s1", "s2"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+
+    def differing(*topics: str) -> Report:
+        info = ServerInfo("boot", ready=True, revision=1, uptime_seconds=500.0)
+        for address, queues in (("s1", 8), ("s2", 4)):
+            route = TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", queues, queues, 6)])
+            view = ServerView(address).answered(clock.monotonic(), info=info)
+            routes = dict.fromkeys(topics, route)
+            observed.put(replace(view, topics=frozenset(topics), routes=routes, routes_revision=1))
+        return health.report(observed.cluster)
+
+    [problem] = differing("T", "U").problems
+    acknowledgement = Acknowledgement(*problem.key, "olga", "known", clock.wall() + 3600, problem.count)
+    await health.acknowledge(problem, acknowledgement)
+
+    assert [differing(*topics).verdict.level for topics in ("TU", "T", "TUV")] == [
+        "acknowledged",
+        "acknowledged",
+        "warning",
+    ]
