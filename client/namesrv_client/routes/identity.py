@@ -68,6 +68,10 @@ class ServerIdentity:
         self.is_native = False
         self._rocketmq_connections += 1
         self.boot_id = f"{self._address}#{next(_connection_numbers)}"
+        self.begin_warm_up()
+
+    def begin_warm_up(self) -> None:
+        """Count the warm-up of a RocketMQ server from now."""
         now = self._clock.monotonic()
         self._complete_at = now + self._settings.warm_up_seconds
         self._knows_topics_at = now if self._rocketmq_connections == 1 else self._complete_at

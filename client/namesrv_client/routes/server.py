@@ -152,6 +152,9 @@ class Server:
         self.identity.note_boot_id(info.boot_id, info.uptime_seconds)
 
     def _note_response(self) -> None:
+        if self.identity.is_native is False and not self.record.is_connected:
+            # Attempts to connect may have failed since the protocol was noted, until the server was started.
+            self.identity.begin_warm_up()
         no_watches = self._settings.watch and self.identity.is_native is False
         remark = ", which does not support watches" if no_watches else ""
         self.record.note_response(is_open=self._client.connected, remark=remark)

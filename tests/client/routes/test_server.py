@@ -15,8 +15,17 @@ from namesrv_remoting.errors import ConnectError, ConnectionClosedError, Remotin
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import BROKER_A, INFO, NO_CALLBACKS, PULL, client_settings, request_count
-from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer
+from tests.support.route_clients import (
+    BROKER_A,
+    INFO,
+    NO_CALLBACKS,
+    PULL,
+    broker_names,
+    client_settings,
+    request_count,
+    route_client,
+)
+from tests.support.scripted_server import HOST, Peer, ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
 
@@ -328,3 +337,27 @@ async def test_server_filters_zones_natively(tmp_path: Path) -> None:
 
             assert answer.routes["T"] is not None
             assert (answer.routes["T"].broker_datas, answer.routes["none"]) == ([], None)
+
+
+async def test_apache_server_that_was_down_is_incomplete_for_45_s_after_its_return() -> None:
+    """Failed attempts to connect do not count as the warm-up of a server that starts after them."""
+    clock = FakeClock()
+    async with ApacheServer() as apache, TcpProxy((HOST, apache.port)) as proxy:
+        apache.routes["orders"] = apache_route("broker-a", "broker-b")
+        async with route_client(clock, proxy.address, protocol="rocketmq", poll_seconds=1000.0) as client:
+            await client.route("orders")
+            await clock.advance(45.0)
+            proxy.cut()
+            await until(lambda: client.status().servers[0].state == "disconnected")
+            assert not await client.refresh()
+            await clock.advance(60.0)
+
+            # The server has started again, and broker-b has not registered yet.
+            apache.routes["orders"] = apache_route("broker-a")
+            await proxy.heal()
+            assert await client.refresh()
+
+            assert broker_names(client) == ["broker-a", "broker-b"]
+            await clock.advance(45.0)
+            assert await client.refresh()
+            assert broker_names(client) == ["broker-a"]
