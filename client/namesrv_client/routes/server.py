@@ -97,6 +97,9 @@ class Server:
 
         For a server that is known to be native, this does not wait: SERVER_INFO is sent along with the first request.
         """
+        if self.identity.is_native and self._identifying is None and not self._client.connected:
+            # The attempt to connect failed, so that SERVER_INFO was never sent.
+            self.identity.is_native = None
         if self.identity.is_native is not None:
             return
         protocol = self._settings.protocol

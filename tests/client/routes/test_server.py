@@ -13,6 +13,7 @@ from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError
 from tests.support.apache_server import ApacheServer, apache_route
+from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.route_clients import (
@@ -361,3 +362,25 @@ async def test_apache_server_that_was_down_is_incomplete_for_45_s_after_its_retu
             await clock.advance(45.0)
             assert await client.refresh()
             assert broker_names(client) == ["broker-a"]
+
+
+async def test_native_server_is_identified_after_a_failed_connect() -> None:
+    """The first connection that succeeds asks for the uptime: a server that is up for long denies topics at once."""
+    clock = FakeClock()
+    with refusing_port() as bound:
+        address = f"{HOST}:{bound.getsockname()[1]}"
+        async with server_at(address, clock, protocol="native") as server:
+            await server.identify(1.0)
+            with pytest.raises(ConnectError):
+                await server.pull(["t"], 1.0)
+            await clock.advance(10.0)
+            async with ScriptedServer(bound=bound) as script:
+                await server.identify(1.0)
+                pulling = asyncio.ensure_future(server.pull(["t"], 1.0))
+                peer = await script.accept()
+                first = await peer.receive()
+                assert first.code == INFO
+                peer.send(native_response(first, {"boot_id": "b2", "uptime_seconds": 1000.0}))
+                peer.send(native_response(await peer.receive(), PULLED))
+
+                assert (await pulling).knows_all_topics
