@@ -20,7 +20,7 @@ from namesrv_client.routes.status import ClientStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
-from namesrv_runtime.clock import Clock, SystemClock
+from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
 from namesrv_runtime.server_events import ServerEvents
 
@@ -95,12 +95,14 @@ class RouteClient:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
 
     async def __aenter__(self) -> Self:
-        """Read the snapshot and the list of servers, and start without waiting for any server."""
+        """Read the snapshot and the list of servers, and start without waiting for any server.
+
+        A list that cannot be read within `call_timeout_seconds` is used once it is known.
+        """
         self._stage = "started"
         self._events.open()
         if self._snapshot is not None:
             await self._snapshot.restore()
-        await self._name_servers.refresh()
         works: list[Coroutine[Any, Any, None]] = [self._name_servers.run(), *self._keeper.works()]
         if self._log is not None:
             self._log.start()
@@ -112,6 +114,15 @@ class RouteClient:
         self._tasks = [asyncio.create_task(work) for work in works]
         for task in self._tasks:
             task.add_done_callback(_report_bug)
+        try:
+            # A hanging name or URL delays the start by no more than this; servers are used once they are known.
+            async with timeout_on(self._clock, self.settings.call_timeout_seconds):
+                await self._name_servers.looked.wait()
+        except TimeoutError:
+            logger.warning("name servers from %s: no answer yet", self._name_servers.source)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

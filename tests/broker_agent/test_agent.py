@@ -1,12 +1,10 @@
 """The agent and its NameServers: topics, lists of servers, start, stop and drain."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
@@ -29,7 +27,8 @@ from tests.support.agents import (
     sockets,
     versions,
 )
-from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
+from tests.support.fake_clock import FakeClock, passing, settle, until
+from tests.support.hanging_list import opened_by_reader
 from tests.support.in_process import InProcess
 from tests.support.tcp_proxy import TcpProxy
 
@@ -131,21 +130,6 @@ async def test_connection_to_a_hanging_removed_server_is_closed(tmp_path: Path) 
             await passing(clock, lambda: len(sockets(agent)) == 1, at_most=3)
             await proxy.heal()
             await until(lambda: not brokers(servers[1]))
-
-
-async def opened_by_reader(pipe: Path) -> TextIO:
-    """Return once the agent reads the pipe; the agent waits for its content and its end."""
-
-    def opened() -> bool:
-        # opening a pipe for writing fails without a reader
-        with contextlib.suppress(OSError):
-            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-        return bool(found)
-
-    found: list[int] = []
-    async with asyncio.timeout(GUARD_SECONDS):
-        await until(opened)
-    return os.fdopen(found[0], "w")
 
 
 async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,8 @@
 """The route client: cached routes, requests for missing ones, and errors without a route."""
 
+import asyncio
 import gc
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -9,17 +11,20 @@ import pytest
 from namesrv_client import (
     BrokerAddress,
     MessageQueue,
+    RouteClient,
     RouteUnavailableError,
     TopicNotFoundError,
 )
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
+from tests.support.hanging_list import opened_by_reader
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
     INFO,
+    client_settings,
     register,
     registered,
     route_client,
@@ -64,6 +69,28 @@ async def test_client_starts_without_a_server() -> None:
     async with route_client(FakeClock(), "127.0.0.1:1") as client:
         with pytest.raises(RouteUnavailableError, match=r"no NameServer could answer: 127\.0\.0\.1:1: no connection"):
             await client.route("orders")
+
+
+async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After three seconds the client starts with the routes of its snapshot; servers are used once they are known."""
+    snapshot, pipe = tmp_path / "routes.json", tmp_path / "servers"
+    os.mkfifo(pipe)
+    async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
+        await scene.client.route("orders")
+        await scene.client.__aexit__(None, None, None)
+        settings = client_settings(f"file:{pipe}", snapshot_file=snapshot)
+        client = RouteClient(settings, clock=scene.clock, random_unit=lambda: 0.5)
+        starting = asyncio.create_task(client.__aenter__())
+        with await opened_by_reader(pipe) as silent:
+            await passing(scene.clock, starting.done, at_most=3.0)
+            assert f"name servers from file:{pipe}: no answer yet" in caplog.messages
+            assert (await client.route("orders")).source == "disk"
+            with pytest.raises(RouteUnavailableError, match="no NameServer is known"):
+                await client.route("bills")
+            silent.write(scene.server.where)
+        await until(lambda: client.chosen_server)
+        assert (await client.route("bills")).source == "pull"
+        await client.__aexit__(None, None, None)
 
 
 async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
