@@ -7,7 +7,7 @@ until a topic changes.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -163,6 +163,10 @@ class RouteKeeper:
             fetch.exception()
 
     def _apply(self, source: Source, response: RouteResponse, *, is_sync: bool = True) -> None:
+        if is_sync and not self.in_use.issuperset(response.topics):
+            # The application has forgotten some topics since the request was sent.
+            routes = {topic: route for topic, route in response.routes.items() if topic in self.in_use}
+            response = replace(response, topics=sorted(self.in_use.intersection(response.topics)), routes=routes)
         unconfirmed = len(self.cache.unconfirmed)
         for change in self.cache.apply(response, source, is_sync=is_sync):
             self.changed(change)

@@ -350,3 +350,47 @@ async def test_failed_sends_cause_one_request_per_second(tmp_path: Path) -> None
 
         await scene.clock.advance(10.0)
         assert scene.request_count() == 3
+
+
+async def test_watch_brings_no_forgotten_topic_back(tmp_path: Path) -> None:
+    """A forgotten topic is requested when it is used again, although a watch has reported a change of it meanwhile."""
+    async with route_scene(tmp_path, **WATCH) as scene:
+        for topic in ("orders", "bills"):
+            await scene.client.route(topic)
+        await passing(scene.clock, lambda: len(scene.server.namesrv.routes.watchers) == 2)
+        scene.client.forget("orders")
+
+        for change, expected in ((register, ["broker-a", "broker-b"]), (unregister, ["broker-a"])):
+            await change(scene.peers[0], BROKER_B)
+            await scene.shows(*expected, topic="bills")
+            assert scene.client.cached("orders") is None
+            await scene.clock.advance(25.0)
+            await scene.watched()
+
+        assert list((await scene.client.route("orders")).brokers) == ["broker-a"]
+
+
+async def test_topic_forgotten_during_a_poll_does_not_make_watches_spin(tmp_path: Path) -> None:
+    """Watches that do not name every topic of the sync point would return the same change again and again."""
+    async with route_scene(tmp_path, **WATCH) as scene:
+        for topic in ("orders", "bills"):
+            await scene.client.route(topic)
+        await scene.watched()
+        scene.client._cache.point.retain(())
+        scene.proxy.stall()
+        refreshing = asyncio.ensure_future(scene.client.refresh())
+        await settle()
+        scene.client.forget("orders")
+        await scene.proxy.heal()
+        assert await refreshing
+        await scene.clock.advance(25.0)
+        await scene.watched()
+        before = scene.request_count()
+
+        await register(scene.peers[0], BROKER_B)
+        await scene.shows("broker-a", "broker-b", topic="bills")
+        for _ in range(40):
+            await settle()
+
+        assert before + 1 == scene.request_count()
+        await scene.watched()
