@@ -107,14 +107,15 @@ class AdminProcessor:
 
     async def topics_of_cluster(self, request: Request, header: ClusterRequestHeader) -> Reply:
         """Handle GET_TOPICS_BY_CLUSTER (224)."""
-        cluster = header.cluster
-        members = self._tables.cluster_addr_table.get(cluster)
+        cluster, members = header.cluster, self._tables.cluster_addr_table
         # Unknown clusters share one cached list, since a peer can request any number of them.
-        if members is None:
+        if cluster not in members:
             return await self._list(request, "none", lambda _: False)
-        brokers = frozenset(members)
+        # The members are looked up while the list is built: the list may wait for others before.
         return await self._list(
-            request, ("cluster", cluster), lambda row: any(queues.broker_name in brokers for queues in row)
+            request,
+            ("cluster", cluster),
+            lambda row: any(queues.broker_name in members.get(cluster, ()) for queues in row),
         )
 
     def topics_flagged(self, *, among: int, wanted: int) -> Handler:

@@ -1,5 +1,6 @@
 """Responses to operators' tools in every serialization (106, 205, 206, 216, 217, 224, 304, 311 to 313, 327)."""
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -180,6 +181,20 @@ async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, p
     await server.hang_up(other)
     await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
     assert only_t == (await peer.call(206)).java_value
+
+
+async def test_list_that_waited_has_the_new_brokers_of_its_cluster(server: InProcess, peer: NamesrvPeer) -> None:
+    """A list waits while another one is built; the topics of a broker that joins the cluster meanwhile are in it."""
+    others, joining = await server.connect(), await server.connect()
+    names = [f"topic-{at}" for at in range(100_000)]
+    await others.register(ELSEWHERE, native_registration(*names), spelling="native")
+    await others.register(MASTER)
+
+    await asyncio.gather(
+        others.call(206), peer.call(224, {"cluster": "cluster-1"}), joining.register(OTHER, registration("new", "T"))
+    )
+
+    assert (await peer.call(224, {"cluster": "cluster-1"})).java_value == {"topicList": ["T", "U", "new"]}
 
 
 async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InProcess, peer: NamesrvPeer) -> None:
