@@ -358,13 +358,15 @@ class RouteInfoManager:
     async def connection_closed(self, connection_id: int) -> None:
         """Evict all brokers of a closed connection for which no other open connection is noted."""
         self.leave_connection(connection_id)
-        while connection_id in self.tables.connections.brokers_on:
+        brokers_on = self.tables.connections.brokers_on
+        # No further broker moves to a closed connection.
+        for some in parts(sorted(brokers_on.get(connection_id, ())), REMOVALS_AT_ONCE):
             async with self._changing() as section:
-                for key in sorted(self.tables.connections.brokers_on.get(connection_id, ()))[:REMOVALS_AT_ONCE]:
+                for key in [key for key in some if key in brokers_on.get(connection_id, ())]:
                     # A broker may have moved to another connection while an earlier one was removed.
                     removal = Removal(key, "disconnected", "connection_id", connection_id)
                     await run_in_steps(remove(section, removal))
-            if connection_id in self.tables.connections.brokers_on:
+            if connection_id in brokers_on:
                 await asyncio.sleep(0)
 
     def stop_waiting_for_brokers(self, *, is_any_missing: bool) -> None:

@@ -141,6 +141,29 @@ async def test_many_brokers_are_removed_in_batches(way: str) -> None:
     assert most <= REMOVALS_AT_ONCE + 1
 
 
+class Address(str):
+    """A broker's address that counts how often it is compared to find an order."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __lt__(self, other: str) -> bool:
+        Address.compared += 1
+        return str.__lt__(self, other)
+
+
+async def test_brokers_of_a_closed_connection_are_sorted_once() -> None:
+    """The cost of removing a thousand brokers of one connection is in proportion to their number, or nearly."""
+    scene, count = RouteScene(), 1_000
+    await scene.register(*(registration(f"b{n}", 0, Address(f"m:{n}"), connection_id=1) for n in range(count)))
+    Address.compared = 0
+
+    await scene.close(1)
+
+    assert scene.tables.broker_live_table == {}
+    assert Address.compared <= 10 * count
+
+
 @pytest.mark.parametrize(
     ("spelling", "kinds", "blocks_per_topic"),
     [("json", 1, 3), ("native", MANY, 12)],
