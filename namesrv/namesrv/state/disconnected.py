@@ -5,6 +5,7 @@ from typing import Final
 
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
 from namesrv.routeinfo.rules import TableLimits
+from namesrv.routeinfo.tables import NEVER
 from namesrv.state.snapshot import ExpectedBroker
 from namesrv_runtime.clock import Clock
 
@@ -20,8 +21,9 @@ class DisconnectedBrokers:
     at its next boot, and answer route requests before they are back. They are at most as many as the tables may have;
     of more, the oldest are forgotten.
 
-    A server that loses most of its brokers within 35 s may be cut off itself. When the network is back, clients may
-    reach it before the brokers do.
+    A server that loses most of its brokers within 35 s may be cut off itself, and so may one whose last broker became
+    silent: a network that drops packets closes no connection. When the network is back, clients may reach the server
+    before the brokers do.
     """
 
     def __init__(self, clock: Clock, limits: TableLimits, live: Sized) -> None:
@@ -31,6 +33,8 @@ class DisconnectedBrokers:
         self._live = live
         # monotonic time until which the server may have been cut off
         self._cut_off_until = 0.0
+        # The same after the last broker became silent: NEVER until a broker registers, then for 35 s.
+        self._deserted_until = 0.0
         # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
         # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
@@ -45,6 +49,14 @@ class DisconnectedBrokers:
                 self._add(ExpectedBroker.of(effect.key, effect.live))
             case Evicted() | Registered():
                 self._expected.pop(ExpectedBroker.of(effect.key, effect.live).identity, None)
+                self._note_desertion(effect)
+
+    def _note_desertion(self, effect: Evicted | Registered) -> None:
+        if isinstance(effect, Evicted):
+            if effect.reason == "silent" and not self._live:
+                self._deserted_until = NEVER
+        elif self._deserted_until == NEVER:
+            self._deserted_until = self._clock.monotonic() + RECONNECTION_SECONDS
 
     def _add(self, broker: ExpectedBroker) -> None:
         until, was_cut_off = self._clock.monotonic() + RECONNECTION_SECONDS, self.may_lack_live_brokers
@@ -62,8 +74,9 @@ class DisconnectedBrokers:
 
     @property
     def may_lack_live_brokers(self) -> bool:
-        """True after most brokers were disconnected, until all are back or no longer expected."""
-        return bool(self._expected) and self._clock.monotonic() < self._cut_off_until
+        """True after most brokers were disconnected, or all became silent, until they are back or had time to be."""
+        now = self._clock.monotonic()
+        return now < self._deserted_until or (bool(self._expected) and now < self._cut_off_until)
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""

@@ -288,6 +288,35 @@ async def test_server_that_was_cut_off_removes_no_broker(
         assert (scene.session.chosen, set(all_brokers) - set(brokers())) == (two.where, {"broker-b"})
 
 
+async def test_server_that_was_cut_off_for_minutes_removes_no_broker(tmp_path: Path) -> None:
+    """All brokers became silent there; a client that changes to it keeps its route until 35 s after the first is back.
+
+    Connections that a network drops without a word are not closed: the brokers leave the tables by their expiry.
+    """
+    async with native(tmp_path, warm_up_seconds=0.0) as (scene, (one, two), proxy):
+        await registered(two, BROKER_B)
+        await scene.clock.advance(100.0)
+        await registered(one, BROKER_A, BROKER_B)
+        await scene.clock.advance(31.0)
+        assert two.namesrv.manager.tables.broker_live_table == {}
+        await scene.changes("orders")
+        proxy.cut()
+
+        async def brokers() -> list[str]:
+            await scene.changes("orders")
+            route = scene.cache.get("orders")
+            assert route is not None
+            assert scene.session.chosen == two.where
+            return sorted(route.brokers)
+
+        await registered(two, BROKER_A)
+        found = [await brokers()]
+        for seconds in (34.9, 0.1):
+            await scene.clock.advance(seconds)
+            found.append(await brokers())
+        assert found == [["broker-a", "broker-b"], ["broker-a", "broker-b"], ["broker-a"]]
+
+
 async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
     """A server in its warm-up denies no topic and stays the chosen one; topics that no server knows get a reason."""
     async with native(tmp_path, 1, protocol="auto") as (scene, _, proxy), ApacheServer() as two:
