@@ -59,7 +59,7 @@ class DisconnectedBrokers:
             self._deserted_until = self._clock.monotonic() + RECONNECTION_SECONDS
 
     def _add(self, broker: ExpectedBroker) -> None:
-        until, was_cut_off = self._clock.monotonic() + RECONNECTION_SECONDS, self.may_lack_live_brokers
+        until, was_cut_off = self._clock.monotonic() + RECONNECTION_SECONDS, self._is_cut_off
         # A broker that is there already moves to the end.
         self._expected.pop(broker.identity, None)
         self._expected[broker.identity] = broker, until
@@ -75,8 +75,11 @@ class DisconnectedBrokers:
     @property
     def may_lack_live_brokers(self) -> bool:
         """True after most brokers were disconnected, or all became silent, until they are back or had time to be."""
-        now = self._clock.monotonic()
-        return now < self._deserted_until or (bool(self._expected) and now < self._cut_off_until)
+        return self._is_cut_off or self._clock.monotonic() < self._deserted_until
+
+    @property
+    def _is_cut_off(self) -> bool:
+        return bool(self._expected) and self._clock.monotonic() < self._cut_off_until
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""
