@@ -16,7 +16,7 @@ from namesrv_remoting.serializers import decode_frame
 from tests.simulation.cluster import CLUSTER, BrokerNode, ClientNode, Cluster, Node, ServerNode
 from tests.simulation.faults import Fault
 from tests.simulation.network import End
-from tests.simulation.world import Violation
+from tests.simulation.world import Machine, Violation
 
 # requests that count as a sign of life of a broker
 _SIGNS_OF_LIFE: Final = frozenset(
@@ -39,6 +39,8 @@ _SLACK_SECONDS: Final = 0.3
 _DRIFT: Final = 0.002
 _TICK_SECONDS: Final = 1.0
 _MAX_CREDIT_SECONDS: Final = 600.0
+# the longest time from a failed call of the disk to the end of the process
+_FAILING_SECONDS: Final = 2.0
 # pause of an agent after slow failures, and the factor by which its timeouts grow
 _SLOW_BACKOFF_SECONDS: Final = 15.0
 _MAX_PATIENCE: Final = 4.0
@@ -141,6 +143,7 @@ class Checks:
     def _arrived(self, end: End, data: bytes) -> None:
         if end.there.kind != "broker":
             return
+        is_alive = end.peer is not None and end.peer.loop is end.there.loop
         link = (end.there.name, end.machine.name)
         for frame in FrameReader(1 << 20).receive_data(data):
             code = decode_frame(frame).code
@@ -148,7 +151,9 @@ class Checks:
                 self._last_arrivals[link] = self._world.now
                 readable = self._readable.setdefault(end, end.machine.iterations + _ACCEPTING_ITERATIONS)
                 counts_after = max(readable, end.machine.iterations) + _READING_ITERATIONS
-                self._signs[link].append(_Sign(self._world.now, counts_after))
+                if is_alive:
+                    # A server may ignore what a killed process has sent before.
+                    self._signs[link].append(_Sign(self._world.now, counts_after))
             if code == RequestCode.REGISTER_BROKER:
                 self._registered[link][end] = self._world.now
 
@@ -181,7 +186,7 @@ class Checks:
             silent = self._world.now - last_seen
             if silent < effect.live.expiry_seconds * (1 - _DRIFT) - 0.01:
                 self._fail("NoLiveBrokerEvicted", f"{where} was evicted, last seen {silent:.3f} s ago")
-        elif effect.reason == "disconnected" and not server.machine.iteration_seconds:
+        elif effect.reason == "disconnected" and not self._was_busy(server.machine):
             assert server.controller is not None
             connection = server.controller.namesrv.slots.connections.get(effect.live.connection_id)
             if connection is not None and connection.is_open:
@@ -192,6 +197,10 @@ class Checks:
                     self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
         elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by an earlier life")
+
+    def _was_busy(self, machine: Machine) -> bool:
+        """Return true while connections may wait to be accepted, or their first requests to be handled."""
+        return bool(machine.iteration_seconds) or self._world.now < machine.was_busy_until + _SLACK_SECONDS
 
     def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
         """The arrival of the last sign of life that the server has to know of.
@@ -286,7 +295,7 @@ class Checks:
             or machine.iteration_seconds
         ):
             return
-        stopped = max((end for _, end in (*machine.freezes[-1:], *machine.hogs[-1:])), default=0.0)
+        stopped = max(machine.was_busy_until, *(end for _, end in (*machine.freezes[-1:], *machine.hogs[-1:])), 0.0)
         if now < stopped + self._times.scan + _TICK_SECONDS + _SLACK_SECONDS:
             return
         self._check_kv(server)
@@ -307,7 +316,7 @@ class Checks:
 
     def _ended(self, node: Node, left: list[str]) -> None:
         disk = node.machine.disk
-        if disk is not None and disk.error and not left:
+        if disk is not None and disk.failed_at > self._world.now - _FAILING_SECONDS and not left:
             # the process ended because of its disk, and its supervisor starts it again
             node.machine.problems.clear()
             if node.is_wanted:

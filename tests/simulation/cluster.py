@@ -203,9 +203,14 @@ class BrokerNode(Node):
         """Return true if the agent pauses for longer because of slow failures."""
         return self.agent is not None and any(link._retries.is_slow for link in self.agent._links)
 
+    @property
+    def can_change_topics(self) -> bool:
+        """Return true while the broker runs and stays."""
+        return self.machine.loop is not None and self.agent is not None and not self.is_leaving
+
     def change_topic(self, topic: str, queues: int | None) -> None:
         """Make the broker create, change or (None) delete a topic."""
-        if self.machine.loop is None or self.agent is None or self.is_leaving:
+        if not self.can_change_topics or self.agent is None or self.machine.loop is None:
             return
         if queues is None and self.settings.protocol == "rocketmq":
             # a registration in RocketMQ's protocol removes no topic, unless servers are set to

@@ -33,6 +33,8 @@ class Disk:
         self._names: dict[str, dict[str, int]] = {}
         # errno of writes during a fault, or 0
         self.error = 0
+        # time of the last failed call
+        self.failed_at = float("-inf")
         # number of changing calls until a power cut, or None
         self.calls_left: int | None = None
         self.on_torn: Callable[[], None] = lambda: None
@@ -54,8 +56,9 @@ class Disk:
                 self.on_torn()
                 raise ProcessDied
 
-    def check(self) -> None:
+    def check(self, now: float) -> None:
         if self.error:
+            self.failed_at = now
             raise OSError(self.error, os.strerror(self.error))
 
     def synced(self, descriptor: int) -> None:
@@ -116,7 +119,7 @@ class _Calls:
         disk = self._disk()
         if disk is not None and flags & os.O_CREAT:
             disk.changes()
-            disk.check()
+            disk.check(self._world.now)
         descriptor = self._open(path, flags, mode, dir_fd=dir_fd)
         if disk is not None:
             disk.open.add(descriptor)
@@ -143,14 +146,14 @@ class _Calls:
                 # a full disk takes a part of the data, and then no more
                 data = data[: len(data) // 2] if disk.error == errno.ENOSPC else b""
                 if not data:
-                    disk.check()
+                    disk.check(self._world.now)
         return self._write(descriptor, data)
 
     def sync(self, descriptor: int) -> None:
         disk = self._disk()
         if disk is not None:
             disk.changes()
-            disk.check()
+            disk.check(self._world.now)
             disk.synced(descriptor)
 
     def change(self, name: str, *errors: int) -> Callable[..., Any]:
@@ -162,7 +165,7 @@ class _Calls:
             if disk is not None:
                 disk.changes()
                 if disk.error in errors:
-                    disk.check()
+                    disk.check(self._world.now)
             return real(*args, **options)
 
         return call

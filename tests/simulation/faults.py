@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv_remoting.codes import MASTER_ID
 from tests.simulation.cluster import BrokerNode, Cluster, Node, OperatorNode
 from tests.simulation.disk import Disk
 from tests.simulation.sizes import TOPICS, Size
@@ -282,7 +283,7 @@ class Injector:
         machine.iteration_seconds = fault.value
 
         def over() -> None:
-            machine.iteration_seconds = 0.0
+            machine.iteration_seconds, machine.was_busy_until = 0.0, self._world.now
 
         return over
 
@@ -327,10 +328,11 @@ class Injector:
     def _topic(self, fault: Fault) -> None:
         node = self._cluster.node(fault.where[0])
         assert isinstance(node, BrokerNode)
-        # all brokers of a group have the same topics
+        # all brokers of a group have the same topics, which slaves copy from their master
         topic, queues = fault.value
-        for each in self._cluster.brokers:
-            if each.broker_name == node.broker_name:
+        group = [each for each in self._cluster.brokers if each.broker_name == node.broker_name]
+        if all(each.can_change_topics for each in group if each.broker_id == MASTER_ID):
+            for each in group:
                 each.change_topic(topic, queues)
 
 

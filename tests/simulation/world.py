@@ -145,6 +145,8 @@ class Machine(LoopClock):
         self.frozen_until = 0.0
         # additional seconds of each iteration
         self.iteration_seconds = 0.0
+        # end of the last time in which each iteration took longer
+        self.was_busy_until = 0.0
         self._free_at = 0.0
         # time of its next iteration
         self.next_at = _NEVER
