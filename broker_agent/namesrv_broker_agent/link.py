@@ -163,7 +163,6 @@ class ServerLink:
         response_seconds = self._identity.settings.response_timeout_seconds
         dialect = await connections.choose_dialect(client, response_seconds * timeout_factor)
         await self._register(client, dialect)
-        await connections.close_former()
         # The first heartbeat comes at a random moment of the interval, so that links do not send at the same time.
         due = self._clock.monotonic() + self._interval() * self._random_unit()
         while True:
@@ -207,6 +206,7 @@ class ServerLink:
             self.settled.set()
         self.master = registered.master
         self._on_registered()
+        await self._connections.close_former()
 
     async def _send_heartbeat(self, client: RemotingClient, dialect: Dialect) -> None:
         try:

@@ -214,6 +214,26 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
         assert it.proxy.accepted == 2
 
 
+async def test_refused_registration_keeps_the_former_connection() -> None:
+    """A busy server would evict the broker with the connection over which it has the broker's registration."""
+    async with agents.played() as it:
+        former = await it.registers()
+        await it.clock.advance(14.25)
+        assert (await former.receive()).code == HEARTBEAT
+        await passing(it.clock, lambda: it.server.connections == 2)
+        current = await it.server.accept()
+        busy = agents.native_response(await current.receive(), 2, remark="too many requests; try again later")
+        current.send(busy)
+        await until(lambda: it.state.refusals)
+        await settle()
+        assert len(agents.sockets(it.agent)) == 2
+
+        await it.clock.advance(14.25)
+        await it.registered_over(current)
+        await former.gone()
+        assert len(agents.sockets(it.agent)) == 1
+
+
 @pytest.mark.parametrize("unit", [0.25, 1.0])
 async def test_reconnect_delays_are_random_and_below_a_second(unit: float) -> None:
     """Full jitter: any delay up to a bound that doubles from 0.1 s to 0.8 s."""
