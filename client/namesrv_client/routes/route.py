@@ -159,6 +159,7 @@ class RouteListeners:
         self._callbacks: list[Callable[[RouteChange], None]] = []
         # iterators that the application still holds
         self._iterators: weakref.WeakSet[RouteChanges] = weakref.WeakSet()
+        self._is_ended = False
         # number of changes so far
         self.notified = 0
 
@@ -178,6 +179,8 @@ class RouteListeners:
     def iterator(self) -> RouteChanges:
         """An iterator over all changes from now on."""
         changes = RouteChanges()
+        if self._is_ended:
+            changes.put(None)
         self._iterators.add(changes)
         return changes
 
@@ -193,6 +196,7 @@ class RouteListeners:
             changes.put(change)
 
     def end(self) -> None:
-        """End all iterators, once the reader has taken what they hold."""
+        """End all iterators, once the reader has taken what they hold; later iterators end at once."""
+        self._is_ended = True
         for changes in tuple(self._iterators):
             changes.put(None)

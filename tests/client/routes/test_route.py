@@ -133,6 +133,18 @@ async def test_iterator_returns_every_change_until_the_end() -> None:
     assert [await waiting, await all_of(late)] == [["t", "u"]] * 2
 
 
+async def test_iterator_of_an_ended_client_ends_at_once() -> None:
+    """A reader that begins after the client was closed does not wait for ever."""
+    listeners = RouteListeners()
+    listeners.end()
+
+    reading = asyncio.ensure_future(all_of(listeners.iterator()))
+    await settle()
+
+    assert reading.done()
+    assert reading.result() == []
+
+
 async def test_slow_iterator_loses_the_oldest_changes() -> None:
     """An iterator keeps 10,000 changes."""
     listeners = RouteListeners()
