@@ -2,18 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.commands.following import missed_between
+from namesrv_client.ctl.commands.following import _Events, missed_after
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.output import Output
+from namesrv_client.ctl.servers import Servers
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.bodies.extensions import Event, Events
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, at, ctl, one_server, refusing_address
 from tests.support.daemon import Daemon
-from tests.support.fake_clock import until
+from tests.support.fake_clock import passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, native_registration
 from tests.support.peer import Broker as SyncBroker
@@ -83,14 +88,31 @@ async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
             assert (await ctl(*at(absent), *command))[:2] == (2, "")
 
 
-@pytest.mark.parametrize(
-    ("known", "found", "missed"), [((6,), (7, 8), 0), ((6,), (), 0), ((6,), (10,), 3), ((), (3,), 2)]
-)
-def test_overwritten_events_are_counted(known: Sequence[int], found: Sequence[int], missed: int) -> None:
+@pytest.mark.parametrize(("known", "found", "missed"), [(6, (7, 8), 0), (6, (), 0), (6, (10,), 3), (0, (3,), 2)])
+def test_overwritten_events_are_counted(known: int, found: Sequence[int], missed: int) -> None:
     """Events beyond the server's ring of 1,000 are lost between two requests and counted."""
-    before, after = (Events("boot", [Event(number, "route", None, {}) for number in it]) for it in (known, found))
+    after = Events("boot", [Event(number, "route", None, {}) for number in found])
 
-    assert missed == missed_between(before, after)
+    assert missed == missed_after(known, after)
+
+
+async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that continues with `--since` gets only later events, also if there is none at first."""
+    async with one_server(tmp_path) as (server, where), servers_at(where) as servers:
+        peer = await server.connect()
+        await peer.register(MASTER, native_registration("T"), spelling="native")
+        output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
+        servers.clock = server.clock
+        following = _Events(servers.all[0], servers, output, lambda server: server.events(2, 50), 50, frozenset(), 2)
+        for number in range(3):
+            if number == 2:
+                await peer.call(104, MASTER.ext)
+            asking = asyncio.ensure_future(following.ask())
+            await passing(server.clock, asking.done)
+            (await asking)()
+
+    printed = capsys.readouterr()
+    assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
 
 
 @pytest.mark.slow
@@ -121,6 +143,13 @@ def test_events_are_followed_across_a_restart(tmp_path: Path) -> None:
     assert [where, other] == list(dict.fromkeys(event["server"] for event in printed))
     assert [event["event"] for event in printed if event["server"] == where][:3] == ["evict", "route", "register"]
     assert [event["event"] for event in printed if event["server"] == other][:2] == ["route", "register"]
+
+
+@asynccontextmanager
+async def servers_at(where: str) -> AsyncIterator[Servers]:
+    """The servers of a command line that names one."""
+    async with Servers([where], timeout_seconds=3.0, signing=SigningSettings(), tls=None) as servers:
+        yield servers
 
 
 def request_count(server: InProcess) -> int:

@@ -131,7 +131,7 @@ def events(
         return await server.events(since, _MAX_EVENTS if kinds else limit)
 
     if follows:
-        _follow(options, lambda server, servers, output: _Events(server, servers, output, ask, limit, kinds).ask)
+        _follow(options, lambda server, servers, output: _Events(server, servers, output, ask, limit, kinds, since).ask)
     show_list(
         options,
         ask,
@@ -154,46 +154,45 @@ class _Events:
     first: Request[Events]
     limit: int
     kinds: frozenset[str]
-    # The last events of the server.
-    known: Events | None = None
+    # The number of the last known event.
+    last: int
+    # Boot id of the last response.
+    boot_id: str | None = None
 
     async def ask(self) -> Callable[[], None]:
         """Request the events since the last known one."""
-        if self.known is None:
+        if self.boot_id is None:
             received = await self.first(self.server)
         else:
             await self.servers.clock.sleep(_EVENTS_SECONDS)
-            received = await self.server.events(last_number(self.known), _MAX_EVENTS)
-            if received.boot_id != self.known.boot_id:
+            received = await self.server.events(self.last, _MAX_EVENTS)
+            if received.boot_id != self.boot_id:
                 # All events of another boot are new.
                 received = await self.server.events(0, _MAX_EVENTS)
         return lambda: self._print(received)
 
     def _print(self, received: Events) -> None:
-        known, events = self.known, _chosen(received, self.kinds)
-        if known is None:
+        events = _chosen(received, self.kinds)
+        if self.boot_id is None:
             events = events[-self.limit :]
-        elif received.boot_id != known.boot_id:
+        elif received.boot_id != self.boot_id:
             complain([f"{self.server.address}: restarted"])
-            known = None
-        elif missed := missed_between(known, received):
+            self.last = 0
+        elif missed := missed_after(self.last, received):
             complain([f"{self.server.address}: {counted(missed, 'event')} missed"])
         for event in events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
             # Members come from the server, and must not replace our member "server".
             self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(printable(line)))
-        self.known = Events(received.boot_id, received.events or ([] if known is None else known.events[-1:]))
+        self.boot_id = received.boot_id
+        if received.events:
+            self.last = received.events[-1].seq
 
 
-def last_number(known: Events) -> int:
-    """The number of the last event."""
-    return known.events[-1].seq if known.events else 0
-
-
-def missed_between(known: Events, received: Events) -> int:
-    """The number of events that the server has forgotten between two requests."""
-    return max(0, received.events[0].seq - last_number(known) - 1) if received.events else 0
+def missed_after(last: int, received: Events) -> int:
+    """The number of events that the server has forgotten since the last known event."""
+    return max(0, received.events[0].seq - last - 1) if received.events else 0
 
 
 def watch(
