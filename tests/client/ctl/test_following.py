@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.commands.following import _Events, missed_after
+from namesrv_client.ctl.commands.following import _Events, _keep_asking, _Routes, missed_after
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output
 from namesrv_client.ctl.servers import Servers
@@ -18,7 +19,7 @@ from namesrv_remoting.bodies.extensions import Event, Events
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, at, ctl, one_server, refusing_address
 from tests.support.daemon import Daemon
-from tests.support.fake_clock import passing, until
+from tests.support.fake_clock import passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, native_registration
 from tests.support.peer import Broker as SyncBroker
@@ -113,6 +114,29 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
 
     printed = capsys.readouterr()
     assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
+
+
+async def test_watch_of_a_draining_server_pauses(tmp_path: Path) -> None:
+    """A draining server answers watches at once."""
+    async with one_server(tmp_path) as (server, where), servers_at(where) as servers:
+        servers.clock = server.clock
+        output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
+        watching = asyncio.create_task(
+            _keep_asking(where, _Routes(servers.all[0], servers, output, ["T"], repeat(1)).ask, server.clock)
+        )
+        await until(lambda: len(server.namesrv.routes.watchers) == 1)
+        server.namesrv.boot.is_draining = True
+        server.namesrv.routes.watchers.wake(None)
+        before = request_count(server)
+        for _ in range(20):
+            await settle()
+        assert request_count(server) <= before + 1
+
+        await server.clock.advance(3.0)
+        await until(lambda: request_count(server) >= before + 2)
+        watching.cancel()
+        await asyncio.wait([watching])
+        server.namesrv.boot.is_draining = False
 
 
 @pytest.mark.slow

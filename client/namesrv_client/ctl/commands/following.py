@@ -233,11 +233,15 @@ class _Routes:
                 await self.servers.clock.sleep(_ROUTES_SECONDS)
             routes: Routes = await self.server.routes(self.topics)
         else:
-            wait_seconds = 0.0 if self.boot_id is None else _WAIT_SECONDS
+            clock, wait_seconds = self.servers.clock, 0.0 if self.boot_id is None else _WAIT_SECONDS
+            began = clock.monotonic()
             pulled = await self.server.pull_routes(
                 self.topics, boot_id=self.boot_id, since=self.revision, wait_seconds=wait_seconds
             )
             self.boot_id, self.revision, routes = pulled.boot_id, pulled.revision, pulled.routes
+            if wait_seconds and not routes and clock.monotonic() - began < _RETRY_SECONDS:
+                # A server that is shutting down holds no watch.
+                await clock.sleep(_RETRY_SECONDS)
 
         def print_news() -> None:
             for topic in self.topics:
