@@ -88,6 +88,7 @@ class BrokerAgent:
             clock=self._clock,
             on_change=self._links.follow,
             refresh_seconds=settings.refresh_seconds,
+            is_unreachable=self._links.has_unreachable,
         )
         self._watch: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None

@@ -62,6 +62,10 @@ class ServerLinks:
         """Number of servers with which the broker is registered."""
         return len(self.registered())
 
+    def has_unreachable(self) -> bool:
+        """True if a server is unreachable."""
+        return any(link.state.status == "unreachable" for link in self)
+
     # -- the list of servers ------------------------------------------------------------------------------------------
 
     def follow(self, addresses: tuple[str, ...]) -> None:

@@ -73,7 +73,11 @@ class RouteClient:
         )
         self._session = ServerSession(settings, clock, cache.point, protocols=protocols, shuffle=shuffle, events=events)
         self._name_servers = NameServerList(
-            settings.name_servers, clock=clock, on_change=self._session.use, refresh_seconds=settings.refresh_seconds
+            settings.name_servers,
+            clock=clock,
+            on_change=self._session.use,
+            refresh_seconds=settings.refresh_seconds,
+            is_unreachable=lambda: not self._session.is_ready and self._session.unanswered > 0,
         )
         self._listeners = RouteListeners()
         self._keeper = RouteKeeper(

@@ -27,6 +27,9 @@ from namesrv_runtime.clock import Clock
 DEFAULT_SOURCE: Final = "env:NAMESRV_ADDR"
 # the refresh interval of RocketMQ's clients
 REFRESH_SECONDS: Final = 120.0
+# The interval while a server is unreachable, which may have another address by now: clients believe a server that has
+# started there after 45 s.
+_UNREACHABLE_SECONDS: Final = 15.0
 _HTTP_TIMEOUT_SECONDS: Final = 3.0
 # No real list of addresses is longer; a longer body is an error page or an attack.
 _MAX_LIST_BYTES: Final = 64 * 1024
@@ -129,6 +132,8 @@ class NameServerList:
     clock: Clock
     on_change: Callable[[tuple[str, ...]], None]
     refresh_seconds: float = REFRESH_SECONDS
+    # True while a server is unreachable, and the list has to be read more often
+    is_unreachable: Callable[[], bool] = lambda: False
     # addresses, in the source's order; empty until the first success
     addresses: tuple[str, ...] = field(default=(), init=False)
     # the error of the last refresh; None if it succeeded
@@ -152,11 +157,18 @@ class NameServerList:
         self.looked.set()
 
     async def run(self) -> None:
-        """Refresh every `refresh_seconds` until cancelled; every second until the first list is known."""
+        """Refresh every `refresh_seconds` until cancelled; every second until the first list is known.
+
+        While a server is unreachable, the list is refreshed every 15 s.
+        """
         if not self.looked.is_set():
             await self.refresh()
         while True:
-            await self.clock.sleep(self.refresh_seconds if self.addresses else min(1.0, self.refresh_seconds))
+            due = self.clock.monotonic() + (self.refresh_seconds if self.addresses else min(1.0, self.refresh_seconds))
+            while (left := due - self.clock.monotonic()) > 0:
+                await self.clock.sleep(min(left, _UNREACHABLE_SECONDS))
+                if self.is_unreachable():
+                    break
             await self.refresh()
 
     def __repr__(self) -> str:

@@ -95,6 +95,23 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             assert await agent.registered() == 2
 
 
+async def test_server_that_comes_back_at_another_address_joins_soon(tmp_path: Path) -> None:
+    """Clients believe a server 45 s after its start: by then the agent has to know the server's new address."""
+    clock, source = FakeClock(), tmp_path / "servers"
+    async with name_servers(tmp_path, clock) as (stays, leaves, joins), TcpProxy(leaves.address) as proxy:
+        source.write_text(f"{stays.where};{proxy.address}")
+        async with running(clock, f"file:{source}") as agent:
+            assert await agent.registered() == 2
+            await clock.advance(60.0)
+            proxy.cut()
+            await passing(clock, lambda: agent.servers[proxy.address].status == "unreachable")
+            source.write_text(f"{stays.where};{joins.where}")
+
+            await clock.advance(15.0)
+            await until(lambda: brokers(joins))
+            assert await registrations(stays) == [("full", 2)]
+
+
 @pytest.mark.parametrize(
     ("count", "error"),
     [

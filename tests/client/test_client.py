@@ -93,6 +93,24 @@ async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: py
         await client.__aexit__(None, None, None)
 
 
+async def test_servers_that_moved_are_found_soon(tmp_path: Path) -> None:
+    """While no server answers, the list is read every 15 s."""
+    source = tmp_path / "servers"
+    async with route_scene(tmp_path) as scene:
+        source.write_text(scene.proxy.address)
+        async with route_client(scene.clock, f"file:{source}") as client:
+            await client.route("orders")
+            await scene.clock.advance(60.0)
+            source.write_text(scene.server.where)
+            scene.proxy.cut()
+            assert not await client.refresh()
+
+            await scene.clock.advance(15.0)
+            await until(lambda: client.chosen_server == scene.server.where)
+
+            assert (await client.route("bills")).source == "pull"
+
+
 async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
     """400 server restarts and route changes leave no more objects than 100 do."""
     async with route_scene(tmp_path, warm_up_seconds=0.0) as scene:
