@@ -206,7 +206,7 @@ class ServerLink:
             self.settled.set()
         self.master = registered.master
         self._on_registered()
-        await self._connections.close_former()
+        await self._connections.close_earlier()
 
     async def _send_heartbeat(self, client: RemotingClient, dialect: Dialect) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The connections of the link to one NameServer: the current one, and for a while the one before."""
+"""The connections of the link to one NameServer: the current one, and for a while earlier ones."""
 
 import asyncio
 import os
@@ -18,10 +18,10 @@ _LOST: Final = "was lost"
 
 
 class LinkConnections:
-    """The current connection to a server, and the former one.
+    """The current connection to a server, the former one, and the one that has the broker's registration.
 
-    The former connection is kept until the server has accepted a registration over the current one: if the agent closed
-    the former one earlier, a server that was only slow would evict the broker for a moment.
+    Earlier connections are kept until the server has accepted a registration over the current one: if the agent closed
+    them earlier, a server that was only slow, or that the network had cut off, would evict the broker for a moment.
     """
 
     def __init__(  # noqa: PLR0913 - keyword arguments
@@ -43,6 +43,8 @@ class LinkConnections:
         self._on_lost = on_lost
         self._client: RemotingClient | None = None
         self._former: RemotingClient | None = None
+        # the connection over which the server has accepted the last registration: the current one or an earlier one
+        self._registered: RemotingClient | None = None
         # the reason to stop using the current connection
         self._useless: str | None = None
         # the dialect that was chosen last
@@ -80,15 +82,20 @@ class LinkConnections:
         return self._client is not None and self._client.socket_descriptor in descriptors
 
     def connected(self) -> RemotingClient | None:
-        """The current connection if it is open, else the former one if it is open."""
+        """The current connection if it is open, else an earlier one that is open."""
         return next((client for client in self._clients() if client.connected), None)
 
     def _clients(self) -> list[RemotingClient]:
-        return [client for client in (self._client, self._former) if client is not None]
+        clients = dict.fromkeys((self._client, self._former, self._registered))
+        return [client for client in clients if client is not None]
 
     async def replace(self, timeout_factor: float) -> RemotingClient:
-        """Begin a new connection; the current one becomes the former one, whose predecessor is closed."""
-        await self.close_former()
+        """Begin a new connection; the current one becomes the former one.
+
+        The predecessor of the former one is closed, unless it has the broker's registration.
+        """
+        if self._former is not None and self._former is not self._registered:
+            await _shut_down(self._former)
         client = self._new_client(timeout_factor)
         self._former, self._client = self._client, client
         self._useless = None
@@ -129,17 +136,23 @@ class LinkConnections:
         self.dialect = (NativeDialect if is_native else RocketmqDialect)(self._identity, timeout_seconds)
         return self.dialect
 
-    async def close_former(self) -> None:
-        """Close the former connection, if there is one."""
-        if self._former is not None:
-            if (descriptor := self._former.socket_descriptor) is not None:
-                # A forked child may hold a copy of the socket. Without the shutdown, the server would count the
-                # connection as the broker's until that child ends.
-                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
-                    shared.shutdown(socket.SHUT_RDWR)
-            await self._former.close()
-            self._former = None
+    async def close_earlier(self) -> None:
+        """Close all earlier connections, because the server has accepted a registration over the current one."""
+        earlier = [client for client in self._clients() if client is not self._client]
+        self._former, self._registered = None, self._client
+        for client in earlier:
+            await _shut_down(client)
 
     async def close(self) -> None:
         """Close all connections."""
         await asyncio.gather(*(client.close() for client in self._clients()))
+
+
+async def _shut_down(client: RemotingClient) -> None:
+    """Close a connection, and the copies of its socket in other processes."""
+    if (descriptor := client.socket_descriptor) is not None:
+        # A forked child may hold a copy of the socket. Without the shutdown, the server would count the connection as
+        # the broker's until that child ends.
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
+            shared.shutdown(socket.SHUT_RDWR)
+    await client.close()

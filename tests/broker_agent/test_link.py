@@ -214,6 +214,24 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
         assert it.proxy.accepted == 2
 
 
+async def test_failed_attempts_keep_the_connection_that_has_the_registration() -> None:
+    """Attempts that fail after a lost response, for example at a connection limit, cost no registration."""
+    async with agents.played() as it:
+        registered = await it.registers()
+        await it.clock.advance(14.25)
+        assert (await registered.receive()).code == HEARTBEAT
+        for number in range(2, 5):
+            await passing(it.clock, lambda number=number: it.server.connections == number)
+            (await it.server.accept()).close()
+        await passing(it.clock, lambda: it.server.connections == 5)
+        assert not registered.reader.at_eof()
+
+        await it.registered_over(await it.server.accept())
+        await registered.gone()
+        await settle()
+        assert len(agents.sockets(it.agent)) == 1
+
+
 async def test_refused_registration_keeps_the_former_connection() -> None:
     """A busy server would evict the broker with the connection over which it has the broker's registration."""
     async with agents.played() as it:

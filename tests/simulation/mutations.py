@@ -85,7 +85,7 @@ MUTATIONS: Final = (
         "an agent closes its old connection first",
         "namesrv_broker_agent.link_connections",
         "        self._former, self._client = self._client, client\n",
-        "        self._former, self._client = self._client, client\n        await self.close_former()\n",
+        "        self._former, self._client = self._client, client\n        await self.close_earlier()\n",
     ),
     Mutation(
         "every second counts as lateness",
@@ -183,8 +183,8 @@ MUTATIONS: Final = (
     Mutation(
         "an agent leaves its old connection open",
         "namesrv_broker_agent.link_connections",
-        "            await self._former.close()\n            self._former = None",
-        "            self._former = None",
+        "            await _shut_down(client)\n",
+        "            pass\n",
     ),
     Mutation(
         "an agent stops trying after failures",
