@@ -7,7 +7,7 @@ All effects go to this one sink. It runs on the event loop after the lock is rel
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from namesrv.context import Spawn
@@ -34,6 +34,10 @@ _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": loggi
 _NOTICE: Final = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
 # Java allows 300 ms for the send alone, over connections that it keeps open.
 NOTICE_SECONDS: Final = 3.0
+# A group has a handful of members. Any peer could register thousands: the departure of each would notify all others.
+MAX_NOTIFIED: Final = 16
+# The most notices for which the server dials brokers at the same time.
+MAX_NOTICES: Final = 256
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,6 +53,8 @@ class EffectSink:
     events: EventRing
     spawn: Spawn
     observers: Sequence[Callable[[Effect], None]]
+    # notices for which a broker is being dialled
+    _dialling: int = field(default=0, init=False)
 
     def __call__(self, effect: Effect) -> None:
         """Show an effect and perform its consequences."""
@@ -103,19 +109,26 @@ class EffectSink:
             for key, live in self.tables.broker_live_table.items()
             if live.broker_name == effect.broker_name
         }
-        for addr in effect.recipients:
+        left_out = max(0, len(effect.recipients) - MAX_NOTIFIED)
+        for addr in effect.recipients[:MAX_NOTIFIED]:
             live = group.get(addr)
             connection = None if live is None else self.connections.get(live.connection_id)
             ext_fields = self._notice(effect, None if connection is None else self.views.of_connection(connection))
             # A native member is notified over the connection of its registration; a Java broker listens on a port of
             # its own.
             if connection is None or live is None or not live.is_native:
-                self.spawn(self._dial(addr, ext_fields))
+                if self._dialling < MAX_NOTICES:
+                    self._dialling += 1
+                    self.spawn(self._dial(addr, ext_fields))
+                else:
+                    left_out += 1
                 continue
             notice = RemotingCommand(
                 _NOTICE, flag=FLAG_ONEWAY, ext_fields=ext_fields, serialize_type=SerializeType.MSGPACK
             )
             connection.write(encode_command(notice))
+        if left_out:
+            event(logger, logging.INFO, "min_broker_id_not_notified", more=left_out)
 
     def _notice(self, effect: MinBrokerIdChanged, view: AddressView | None) -> Mapping[str, str]:
         """The fields of a notice, with the addresses of a view."""
@@ -144,3 +157,5 @@ class EffectSink:
                 await client.oneway(_NOTICE, ext_fields=ext_fields, timeout_seconds=NOTICE_SECONDS)
         except (RemotingError, OSError, ValueError, TimeoutError) as error:
             event(logger, logging.INFO, "min_broker_id_not_notified", broker_addr=addr, error=error)
+        finally:
+            self._dialling -= 1

@@ -1,16 +1,17 @@
 """Effects of changed tables: log lines, events, closed connections and ended watches."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.effects import BrokerEffect, Level, Measured
+from namesrv.routeinfo.effects import BrokerEffect, Level, Measured, MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.server.effects import NOTICE_SECONDS, EffectSink
+from namesrv.server.effects import MAX_NOTICES, MAX_NOTIFIED, NOTICE_SECONDS, EffectSink
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
@@ -228,3 +229,33 @@ async def test_unreachable_member_is_logged(server: InProcess, addr: Any, caplog
     else:
         with addr() as place:
             await check(place)
+
+
+async def test_notices_are_bounded(server: InProcess) -> None:
+    """A change of a group with thousands of members dials some of them, and a thousand changes do not dial at once."""
+    dials: list[Coroutine[Any, Any, None]] = []
+    namesrv = server.namesrv
+    sink = EffectSink(
+        clock=server.clock,
+        tables=namesrv.manager.tables,
+        connections=namesrv.slots.connections,
+        views=namesrv.routes.views,
+        readiness=namesrv.boot.readiness,
+        watchers=namesrv.routes.watchers,
+        events=namesrv.events,
+        spawn=dials.append,  # type: ignore[arg-type]  # the coroutines are awaited below
+        observers=[],
+    )
+    changed = MinBrokerIdChanged("broker-a", 0, BROKER.addr, tuple(f"127.0.0.1:{port}" for port in range(-5_000, 0)))
+
+    counts = []
+    for _ in range(2):
+        sink(changed)
+        counts.append(len(dials))
+        for _ in range(1_000):
+            sink(changed)
+        counts.append(len(dials))
+        await asyncio.gather(*dials)
+        dials.clear()
+
+    assert counts == [MAX_NOTIFIED, MAX_NOTICES] * 2
