@@ -138,10 +138,12 @@ def _state_version_of(tables: RouteTables, registration: Registration, holder: s
 
 
 def check_brokers(tables: RouteTables, registration: Registration, rules: Rules) -> None:
-    """Refuse one broker or cluster too many. Raises LimitExceededError."""
-    limits = rules.limits
+    """Refuse one broker, member of a group, or cluster too many. Raises LimitExceededError."""
+    limits, addrs = rules.limits, tables.addrs_of(registration.broker_name)
     if is_new_broker(tables, registration):
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")
+    if registration.broker_id not in addrs and registration.broker_addr not in addrs.values():
+        _check(len(addrs) + 1, limits.max_brokers_per_group, "brokers per group")
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
 

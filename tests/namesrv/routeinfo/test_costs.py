@@ -23,7 +23,7 @@ from namesrv_remoting.errors import BadRequestError
 from namesrv_runtime.line_files import Retention
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, Spelling
+from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
 from tests.support.route_builders import RouteScene, body, key, registration, topic
 
 MANY = 20 * CHUNK_TOPICS
@@ -162,6 +162,13 @@ async def test_brokers_of_a_closed_connection_are_sorted_once() -> None:
 
     assert scene.tables.broker_live_table == {}
     assert Address.compared <= 10 * count
+
+
+async def test_members_of_a_group_are_few(server: InProcess, peer: NamesrvPeer) -> None:
+    """The cost of a registration grows with the members of its group, and so does every route: 101 are refused."""
+    outcomes = [(await peer.register(Broker(id=n, addr=f"10.0.0.{n}:1"))).outcome for n in range(101)]
+
+    assert outcomes == [(0, None)] * 100 + [(1, "101 brokers per group, limit 100")]
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,12 @@ async def test_registration_that_was_planned_under_former_options_is_applied_aga
     ("limit", "refused", "remark", "reason"),
     [
         (("max_brokers", 2), OTHER, "3 brokers, limit 2", "brokers"),
+        (
+            ("max_brokers_per_group", 2),
+            replace(SLAVE, broker_id=2, broker_addr="s:9"),
+            "3 brokers per group, limit 2",
+            "brokers_per_group",
+        ),
         (("max_clusters", 1), replace(OTHER, cluster_name="c2"), "2 clusters, limit 1", "clusters"),
         (("max_topics", 2), replace(OTHER, body=body("t1", "t3")), "3 topics, limit 2", "topics"),
         (("max_routes", 3), OTHER, "4 routes, limit 3", "routes"),
@@ -301,7 +307,7 @@ async def test_registration_that_was_planned_under_former_options_is_applied_aga
         # a broker under another name at the address of a live one: the live one stays when it is refused
         (("max_topics", 2), replace(MASTER, broker_name="b9", body=body("t1", "t3")), "3 topics, limit 2", "topics"),
     ],
-    ids=["brokers", "clusters", "topics", "routes", "topics per broker", "other name"],
+    ids=["brokers", "brokers per group", "clusters", "topics", "routes", "topics per broker", "other name"],
 )
 async def test_registration_beyond_a_limit_is_refused(
     limit: tuple[str, int], refused: Registration, remark: str, reason: str
