@@ -163,8 +163,12 @@ class TopicTable:
         self, new_mappings: NewMappings, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]
     ) -> Steps[None]:
         """Drop the static mappings of a broker that are not among those that the broker registers."""
-        for number, (topic, by_broker) in enumerate(self.mappings.items(), start=1):
-            if broker_name in by_broker and topic not in mappings:
+        topics: Collection[str] = self.of_broker.get(broker_name, {})
+        # The search visits the fewer topics: those of the broker, or those with mappings, of which there may be none.
+        if len(self.mappings) < len(topics):
+            topics = self.mappings
+        for number, topic in enumerate(topics, start=1):
+            if topic not in mappings and broker_name in self.mappings.get(topic, ()):
                 new_mappings[topic, broker_name] = None
             if number % CHUNK_TOPICS == 0:
                 yield

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.rows import queues_in, row_with
+from namesrv.routeinfo.rows import CHUNK_TOPICS, queues_in, row_with
 from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
 from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo
 from tests.support.route_builders import queue_data
@@ -102,6 +102,19 @@ def test_indexes_follow_from_the_rows(steps: list[Any]) -> None:
         shared = [row for topic, row in table.rows.items() if topic in table.mappings]
         assert all(sum(row is other for other in table.rows.values()) == 1 for row in shared)
         assert all(own is table.names[topic] for topic in table.rows for own in table.names if own == topic)
+
+
+def test_lost_mappings_are_sought_among_the_topics_of_their_broker() -> None:
+    """A registration costs no step for the static mappings of other brokers, of which there may be a million."""
+    table, names = TopicTable(), [f"s{number}" for number in range(2 * CHUNK_TOPICS)]
+    mapped = {name: TopicQueueMappingInfo(topic=name) for name in names}
+    table.apply(prepared(table, "a", dict.fromkeys(names, 1), set(), mapped))
+    lost: NewMappings = {}
+
+    assert list(table.plan_lost_mappings(lost, "b", {})) == []
+    assert lost == {}
+    finished(table.plan_lost_mappings(lost, "a", {name: mapped[name] for name in names[1:]}))
+    assert lost == {("s0", "a"): None}
 
 
 @pytest.mark.parametrize(("moved", "renewed"), [((), set()), (("a",), {"t1", "t2"}), (("b", "unknown"), {"t3"})])
