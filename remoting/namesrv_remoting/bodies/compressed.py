@@ -32,6 +32,8 @@ _MAX_NAME: Final = 255
 MAX_TOPIC_LINE_BYTES: Final = 4 * 1024
 MAX_FILTER_SERVERS_BYTES: Final = 64 * 1024
 MAX_MAPPING_BYTES: Final = 64 * 1024
+# All are kept for every broker, and sent with its routes.
+_MAX_FILTER_SERVERS: Final = 256
 # The most different line endings that are cached, see `_topics`; a broker has a few dozen.
 _MAX_RESTS: Final = 1024
 _WHAT: Final = "REGISTER_BROKER"
@@ -84,6 +86,12 @@ def _checked(what: str, value: int, limit: int) -> int:
     raise BadRequestError(f"compressed body: {what} {value}, limit {limit}")
 
 
+def check_filter_servers(filter_servers: list[str] | None) -> None:
+    """Check the number of a broker's filter servers. Raises BadRequestError."""
+    if filter_servers is not None and len(filter_servers) > _MAX_FILTER_SERVERS:
+        raise BadRequestError(f"{len(filter_servers)} filter servers, limit {_MAX_FILTER_SERVERS}")
+
+
 def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tally) -> Steps[Compressed]:
     """Topics, DataVersion, mappings and filter servers of an inflated body. Raises BadRequestError."""
     pieces = _Pieces(chunks)
@@ -92,6 +100,7 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
     topics = yield from _topics(pieces, tally)
     data = yield from pieces.piece("filter servers", MAX_FILTER_SERVERS_BYTES)
     filters = read_json(_filters_decoder, data, f"{_WHAT} (filter servers)")
+    check_filter_servers(filters)
     mappings = (yield from _mappings(pieces, tally)) if with_mappings else {}
     # Read to the end, to check that the stream is whole, even if the mappings are ignored.
     for _ in chunks:

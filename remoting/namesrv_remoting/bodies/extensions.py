@@ -27,6 +27,8 @@ MAX_PULLED_TOPICS: Final = 100_000
 MAX_WAIT_MS: Final = 300_000
 # The reported state of a broker is a handful of numbers, which is kept for every live broker and shown to operators.
 MAX_STATE_BYTES: Final = 16 * 1024
+# 16 KiB could have 4,000 numbers, which take 300 KiB of memory.
+MAX_STATE_NUMBERS: Final = 256
 
 # the remark of a server whose response to PULL_ROUTES would be too large for a frame
 FEWER_TOPICS: Final = "ask for fewer topics at a time"
@@ -144,7 +146,7 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
 
 
 class _Heartbeat(msgspec.Struct, gc=False):
-    state: dict[str, str | int | float | bool | None] | None = None
+    state: Annotated[dict[str, Scalar], msgspec.Meta(max_length=MAX_STATE_NUMBERS)] | None = None
 
 
 _heartbeat_decoder: Final = msgspec.msgpack.Decoder(_Heartbeat)

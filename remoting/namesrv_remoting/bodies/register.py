@@ -15,7 +15,7 @@ import msgspec
 
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses, check_advertised
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, inflate, read_json
-from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, read_compressed
+from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, check_filter_servers, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
 from namesrv_remoting.bodies.slices import Group, JsonSlices, Member
@@ -211,6 +211,7 @@ class _PartialBody:
         self._take_mappings(wrapper.topic_queue_mapping_info_map)
 
     def take_filter_servers(self, filter_servers: list[str] | None) -> None:
+        check_filter_servers(filter_servers)
         self._filter_servers = filter_servers
 
     def registration(self) -> Steps[RegisterBrokerBody]:

@@ -16,7 +16,9 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
+    native,
     native_registration,
+    native_topic,
     registration,
 )
 from tests.support.table_invariants import violations
@@ -62,7 +64,7 @@ async def test_missing_field_is_named_and_changes_nothing(
     assert is_empty(server)
 
 
-def compressed(topics: int) -> bytes:
+def compressed(topics: int, filter_servers: tuple[str, ...] = ()) -> bytes:
     """The body of a 5.x broker with compressedRegister=true: lines in a zlib stream, then empty mappings."""
 
     def piece(data: bytes) -> bytes:
@@ -70,10 +72,12 @@ def compressed(topics: int) -> bytes:
 
     version = json.dumps({"counter": 1, "stateVersion": 0, "timestamp": TIMESTAMP}).encode()
     lines = [piece(f"topic-{n} 4 4 6 SINGLE_TAG {{}}".encode()) for n in range(topics)]
-    content = piece(version) + struct.pack(">i", topics) + b"".join(lines) + piece(b"[]") + struct.pack(">i", 0)
+    content = piece(version) + struct.pack(">i", topics) + b"".join(lines)
+    content += piece(json.dumps(filter_servers).encode()) + struct.pack(">i", 0)
     return zlib.compress(content)
 
 
+MANY_SERVERS = tuple(map(str, range(257)))
 UNREADABLE = "body of REGISTER_BROKER"
 two_topics = pytest.mark.settings(max_topics_per_broker=2)
 little = pytest.mark.settings(max_frame_bytes=64 * 1024)
@@ -98,6 +102,15 @@ little = pytest.mark.settings(max_frame_bytes=64 * 1024)
         ("json", {}, registration("T"), "register broker failed"),
         pytest.param("json", {}, registration("T", "U", "V"), "3 topics in one registration, limit", marks=two_topics),
         pytest.param("native", {}, native_registration("T", "U", "V"), "3 topics in one", marks=two_topics),
+        # each is kept in memory, and sent with the broker's routes
+        ("json", {}, registration("T", "U", filter_servers=MANY_SERVERS), "257 filter servers, limit 256"),
+        (
+            "native",
+            {},
+            native({"filter_server_list": MANY_SERVERS, "topic_configs": [native_topic("T")]}),
+            "257 filter servers, limit 256",
+        ),
+        ("json", {"compressed": "true"}, compressed(2, MANY_SERVERS), "257 filter servers, limit 256"),
         pytest.param("json", {"compressed": "true"}, compressed(10_000), "inflates to more than 262144", marks=little),
     ],
 )

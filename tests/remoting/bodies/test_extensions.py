@@ -125,6 +125,10 @@ def test_large_pull_is_read_in_chunks() -> None:
                 (b"\x81\xa1k\x80", "body of BROKER_HEARTBEAT cannot be read: Expected"),
                 (b"\x81\x07\xa1v", "body of BROKER_HEARTBEAT cannot be read: Expected `str`"),
                 (b"\x81\xa1k\xda\x3f\xf4" + b"v" * 16372, "state of 16385 bytes, limit 16384"),
+                (
+                    b"\xde\x01\x01" + b"".join(b"\xa3%03d\x00" % number for number in range(257)),
+                    "body of BROKER_HEARTBEAT cannot be read: Expected `object` of length <= 256",
+                ),
             )
         ),
     ],
