@@ -32,6 +32,8 @@ logger: Final = logging.getLogger(__name__)
 _ALL: Final = "all"
 # Longest text of a header field or body in the log; values of the key-value configuration may be long.
 _SHOWN_CHARACTERS: Final = 200
+# Approximate bytes of a broker in the list of all brokers.
+_BROKER_BYTES: Final = 120
 
 
 class AdminProcessor:
@@ -68,6 +70,8 @@ class AdminProcessor:
 
     async def cluster_info(self, request: Request) -> Reply:
         """Handle GET_BROKER_CLUSTER_INFO (106)."""
+        # The list is charged before the server makes it, which takes a microsecond for each broker.
+        self._lists.charge(request.connection.peer.network, len(self._tables.broker_live_table) * _BROKER_BYTES)
         clusters = {cluster: sorted(names) for cluster, names in self._tables.cluster_addr_table.items()}
         info, view = ClusterInfo(self._tables.broker_addr_table, clusters), self._namesrv.routes.view_of(request)
         if view is not None:

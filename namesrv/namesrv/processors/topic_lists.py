@@ -69,6 +69,10 @@ class TopicLists:
         self._large_lists.charge(address, len(made))
         return made
 
+    def charge(self, address: str, size: int) -> None:
+        """Charge a list of another kind to an address. Raises SystemBusyError after too many bytes lately."""
+        self._large_lists.charge(address, size)
+
     def _cached(self, key: Hashable) -> bytes | str | None:
         return self._made.get(key) if self._made_of == self._now() else None
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.errors import SystemBusyError
+from tests.support import route_builders
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
@@ -217,6 +219,18 @@ async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InP
     with pytest.raises(SystemBusyError, match=r"^too many large lists for 10\.0\.0\.1, try again in 0\.1 s$"):
         await flagged("10.0.0.1")
     assert await flagged("10.0.0.2") == no_topics
+
+
+async def test_address_bears_the_cost_of_lists_of_brokers(server: InProcess, peer: NamesrvPeer) -> None:
+    """The list of all brokers (106) is made anew for each request: with thousands of brokers, it counts as large."""
+    for number in range(2_500):
+        broker = route_builders.registration(f"b{number}", 0, f"10.0.{number // 250}.{number % 250}:10911")
+        await server.namesrv.manager.register(replace(broker, connection_id=server.connection_of(peer).id))
+    responses = [await peer.call(106) for _ in range(260)]
+
+    assert (responses[0].code, len(responses[0].body) > 256 * 1024) == (0, True)
+    assert (responses[-1].code, "too many large lists for 127.0.0.1" in str(responses[-1].outcome)) == (2, True)
+    assert (await (await server.connect(source="127.0.0.2")).call(106)).code == 0
 
 
 def test_large_lists_are_limited_per_address() -> None:
