@@ -215,7 +215,7 @@ class BrokerNode(Node):
         if queues is None and self.settings.protocol == "rocketmq":
             # a registration in RocketMQ's protocol removes no topic, unless servers are set to
             return
-        agent = self.agent
+        agent, loop = self.agent, self.machine.loop
 
         async def change() -> None:
             if queues is None:
@@ -227,7 +227,8 @@ class BrokerNode(Node):
             self.topics[topic] = config
             await (agent.update_topic(config) if topic in agent.topics else agent.create_topic(config))
 
-        self.machine.loop.create_task(change())
+        # The process may be frozen, and killed before it begins.
+        loop.call_soon(lambda: loop.create_task(change()))
 
 
 class ClientNode(Node):

@@ -166,6 +166,8 @@ class Injector:
         self._world = cluster.world
         self._network = cluster.world.network
         self._is_over = False
+        # processes that are started again once they have ended
+        self.ending: set[Node] = set()
 
     def end(self) -> None:
         """Start no process again, not even one that is still leaving."""
@@ -218,11 +220,14 @@ class Injector:
     def _up(self, node: Node) -> None:
         if node.is_wanted or self._is_over:
             # the end of another fault has started the process, or all processes are stopped
+            self.ending.discard(node)
             return
         if node.is_running:
             # its supervisor waits until the process has ended
+            self.ending.add(node)
             self._world.at(self._world.now + 0.5, lambda: self._up(node))
         else:
+            self.ending.discard(node)
             node.start()
 
     def _freeze(self, fault: Fault) -> None:

@@ -58,12 +58,6 @@ MUTATIONS: Final = (
         "LivenessClock(clock.wall,",
     ),
     Mutation(
-        "new connections are not read before a disconnect counts",
-        "namesrv.server.housekeeping",
-        "            await self._drain_sockets()\n            await self._scheduler",
-        "            await self._scheduler",
-    ),
-    Mutation(
         "an unregistration is not fenced",
         "namesrv.routeinfo.manager",
         "            if is_stale:\n                section.effects.append(Fenced",

@@ -108,7 +108,9 @@ def _run(world: World, cluster: Cluster, faults: Sequence[Fault]) -> None:
     checks.begin()
     last = max((fault.until for fault in faults), default=0.0)
     world.run(last)
-    _run_until(cluster, last + checks.settle_seconds(), checks.check_tables)
+    while injector.ending and world.now < last + _LEAVE_SECONDS:
+        world.run(world.now + times.look)
+    _run_until(cluster, world.now + checks.settle_seconds(), checks.check_tables)
     _run_until(cluster, world.now + times.poll + _CALL_SECONDS, checks.check_settled)
     injector.end()
     for node in cluster.nodes:
