@@ -42,8 +42,8 @@ OpenClasses = Callable[[ServerConnection], frozenset[AccessClass]]
 
 _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
-# The bound keeps the memory below 50 MB: a request takes its bytes and about 300 more, and long names are rare.
-MAX_REMEMBERED: Final = 65_536
+# The bound keeps the memory below 25 MB: a request takes its bytes and about 300 more, and long names are rare.
+MAX_REMEMBERED: Final = 32_768
 # The share of new requests that are remembered while as many as may be are: requests that are sent in turn must not
 # displace each other before they are repeated.
 _LEARNT_WHEN_FULL: Final = 1 / 16

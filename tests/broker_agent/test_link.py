@@ -1,6 +1,7 @@
 """The link to one NameServer: registrations, heartbeats on time, and reconnecting."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -216,12 +217,16 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
 
 async def test_failed_attempts_keep_the_connection_that_has_the_registration() -> None:
     """Attempts that fail after a lost response, for example at a connection limit, cost no registration."""
+
+    def has_accepted(count: int) -> bool:
+        return it.server.connections == count
+
     async with agents.played() as it:
         registered = await it.registers()
         await it.clock.advance(14.25)
         assert (await registered.receive()).code == HEARTBEAT
         for number in range(2, 5):
-            await passing(it.clock, lambda number=number: it.server.connections == number)
+            await passing(it.clock, partial(has_accepted, number))
             (await it.server.accept()).close()
         await passing(it.clock, lambda: it.server.connections == 5)
         assert not registered.reader.at_eof()

@@ -10,7 +10,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import ClientTls
 from namesrv_remoting.errors import RemotingError, ResponseError
-from namesrv_runtime.clock import SystemClock
+from namesrv_runtime.clock import Clock, SystemClock
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -64,7 +64,7 @@ class Servers:
     def __init__(
         self, addresses: Sequence[str], *, timeout_seconds: float, signing: SigningSettings, tls: ClientTls | None
     ) -> None:
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         credentials = signing.credentials(self.clock.wall)
         self.all = [
             NameServer(one, timeout_seconds=timeout_seconds, clock=self.clock, credentials=credentials, tls=tls)

@@ -790,12 +790,13 @@ class ServerConnection(asyncio.Protocol):
             # Reading may have been paused because too many requests were in flight.
             self._throttle()
 
-    def resume(self, held: HeldRequest, request: Request, pending: Awaitable[Any], began: float) -> None:
-        """Answer a request that is held since `began` in a task, which awaits the pending reply."""
-        self._queue.resume(held, request, self._answer_held(request, pending, began))
+    def resume(self, held: HeldRequest, request: Request, reply: Callable[[], Awaitable[Any]], began: float) -> None:
+        """Answer a request that is held since `began` in a task, which calls `reply` and awaits the result."""
+        self._queue.resume(held, request, self._answer_held(request, reply, began))
 
-    async def _answer_held(self, request: Request, pending: Awaitable[Any], began: float) -> None:
-        self._send_response(await self._owner.handler.respond(request, pending, began), may_wait=True)
+    async def _answer_held(self, request: Request, reply: Callable[[], Awaitable[Any]], began: float) -> None:
+        # The reply begins here, since a task that is cancelled before its first step would never await it.
+        self._send_response(await self._owner.handler.respond(request, reply(), began), may_wait=True)
 
 
 def _answer(request: Request, charge: int) -> Coroutine[None, None, None]:

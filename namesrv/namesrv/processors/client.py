@@ -150,7 +150,7 @@ class ClientProcessor:
 
     def _end_in_task(self, watch: "RouteWatch") -> None:
         watch.release()
-        watch.request.connection.resume(watch, watch.request, self._after(watch), watch.began)
+        watch.request.connection.resume(watch, watch.request, partial(self._after, watch), watch.began)
 
     def _shared_response(self, watched: WatchedRoutes, in_view: RoutesInView) -> SharedResponse:
         """The response to all watches of the same routes; its `response` is None if it is too large to be shared."""

@@ -145,6 +145,23 @@ async def test_watches_of_a_topic_share_an_encoded_response(server: InProcess, p
     assert server.namesrv.counters.requests["watch"].count == before + 203
 
 
+async def test_watch_that_ends_with_its_connection_leaves_nothing(server: InProcess, peer: NamesrvPeer) -> None:
+    """The task that was to answer the watch is cancelled before its first step."""
+    watcher = await server.connect()
+    await watch(server, watcher, *(f"topic-{number}" for number in range(300)), wait_ms=60_000)
+    connection = server.connection_of(watcher)
+
+    def abort_with_change() -> None:
+        assert connection.in_flight == 1
+        server.namesrv.routes.watchers.wake(None)
+        connection.abort()
+
+    asyncio.get_running_loop().call_soon(abort_with_change)
+    assert await watcher.at_end()
+    await until(lambda: not connection.in_flight)
+    gc.collect()
+
+
 @pytest.mark.parametrize("topics", [250, 300])
 async def test_watch_that_shares_no_response_is_answered(server: InProcess, peer: NamesrvPeer, topics: int) -> None:
     """Responses beyond 60 KiB, and watches of many topics, end in tasks of their own."""
