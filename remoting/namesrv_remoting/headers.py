@@ -11,6 +11,10 @@ import msgspec
 from namesrv_remoting.errors import BadRequestError
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
+# A name or an address that is kept for every broker; RocketMQ's own names have at most 127 characters.
+_MAX_CHARACTERS: Final = 255
+KeptName = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_CHARACTERS)]
+KeptText = Annotated[str, msgspec.Meta(max_length=_MAX_CHARACTERS)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 # At most a day: real brokers send 10 s (acting-master mode) or no timeout, and an entry must not outlive its broker.
@@ -73,16 +77,19 @@ class RegisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
     `kind`, `agent_id` and `registration_seq` belong to the native protocol.
     """
 
+    broker_name: KeptName
+    broker_addr: KeptName
+    cluster_name: KeptName
     broker_id: Int64
     # Java marks this field as required, but brokers without HA leave it out.
-    ha_server_addr: str | None = None
+    ha_server_addr: KeptText | None = None
     heartbeat_timeout_millis: HeartbeatTimeout | None = None
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: Int64 = 0
-    zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
+    zone_name: KeptText | None = msgspec.field(default=None, name="__ZONE_NAME")
     kind: str = "full"
-    agent_id: str | None = None
+    agent_id: KeptText | None = None
     registration_seq: Int64 | None = None
 
 

@@ -94,6 +94,11 @@ little = pytest.mark.settings(max_frame_bytes=64 * 1024)
             "field heartbeatTimeoutMillis: 600001 is more than 600000, see broker-max-expiry-seconds",
         ),
         ("json", {"kind": "some"}, None, "field kind: 'some' is neither full nor delta"),
+        # names are kept for every broker, and sent with its routes
+        *(
+            ("json", {field: "x" * 256}, None, f"field {field}: '{'x' * 64}': expected `str")
+            for field in ("brokerName", "brokerAddr", "clusterName", "haServerAddr", "__ZONE_NAME", "agentId")
+        ),
         ("json", {"bodyCrc32": "12345"}, None, "crc32 not match"),
         # the body has the serialization of its header
         ("json", {}, native_registration("T", "U"), f"{UNREADABLE} cannot be read: invalid utf-8 "),
