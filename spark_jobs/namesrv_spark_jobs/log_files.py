@@ -63,7 +63,7 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
     paths: list[Path] = []
     for match in matches:
         if match.is_dir() and match.suffix != PARQUET_SUFFIX:
-            paths += _walk(match, warn)
+            paths += files_below(match, warn)
         elif match.name.endswith(SUFFIXES):
             paths.append(match.resolve())
         else:
@@ -76,7 +76,7 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
     return [str(file) for file in paths]
 
 
-def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
+def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> list[Path]:
     """The logs below a directory. As in Spark, names that begin with `_` or `.` are skipped."""
     paths: list[Path] = []
     for root, folders, names in os.walk(folder.resolve(), onerror=_refuse):

@@ -10,14 +10,14 @@ from typing import Final
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import truncated
+from namesrv_spark_jobs.log_files import CLOSED_SUFFIX, PARQUET_SUFFIX, files_below, truncated
 
 # the folder below the report; its name is hidden from programs that read the report's folder as tables
 STATE: Final = ".follow"
 _SOURCE: Final = "source.json"
 _LINES: Final = "lines"
-# Only closed files: later lines of an open one would never be read.
-_CLOSED: Final = (".jsonl", ".jsonl.gz")
+# Only closed files, compacted ones too: later lines of an open one would never be read.
+_CLOSED: Final = (CLOSED_SUFFIX, ".jsonl", PARQUET_SUFFIX)
 
 
 def followed_directory(inputs: Sequence[str]) -> Path:
@@ -75,14 +75,15 @@ def _files(aside: Path) -> dict[str, bool]:
 
 
 def _new(source: Path, aside: Path) -> list[str]:
-    listed = {str(file) for file in source.rglob("*") if file.name.endswith(_CLOSED) and _is_visible(file, source)}
-    return sorted(listed - _files(aside).keys())
+    read = {_without_suffix(file) for file in _files(aside)}
+    listed = (str(file) for file in files_below(source) if file.name.endswith(_CLOSED))
+    return sorted(file for file in listed if _without_suffix(file) not in read)
+
+
+def _without_suffix(file: str) -> str:
+    """The path of a log, before its compaction and after."""
+    return next(file.removesuffix(suffix) for suffix in (*_CLOSED, "") if file.endswith(suffix))
 
 
 def _tables(aside: Path) -> list[str]:
     return sorted(str(file) for file in (aside / STATE / _LINES).glob("*.parquet"))
-
-
-def _is_visible(file: Path, source: Path) -> bool:
-    """False for names that begin with `_` or `.`, which are skipped everywhere."""
-    return file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(source).parts)
