@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from namesrv_spark_jobs.history.files import LogsError, last_hour
-from namesrv_spark_jobs.history.model import RouteRequest
+from namesrv_spark_jobs.history.model import RouteRequest, TopicPast
 from namesrv_spark_jobs.history.spans import MOST_MS, Span, moment_ms
 
 
@@ -22,14 +22,21 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
     from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415 - with the report only
 
     last, now_ms = last_hour(logs), round(time.time() * 1000)
-    # The last hour of a running server is not over: no server runs at its end yet.
-    end_ms = now_ms if last is None else min(now_ms, last.to_ms)
+    end_ms = now_ms if last is None else last.to_ms
     at_ms = end_ms if at is None else moment_ms(at)
-    request = RouteRequest(span=Span(at_ms - MOST_MS, at_ms), topic=topic)
     with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:
-        try:
-            past = readings.result(request)
-        except LogsError as error:
-            raise ValueError(str(error)) from error
+
+        def past_at(moment: int) -> TopicPast:
+            try:
+                past = readings.result(RouteRequest(span=Span(moment - MOST_MS, moment), topic=topic))
+            except LogsError as error:
+                raise ValueError(str(error)) from error
+            assert isinstance(past, TopicPast)  # noqa: S101 - the result of a RouteRequest
+            return past
+
+        past = past_at(at_ms)
+        if at is None and end_ms > now_ms and all(change.at_ms <= now_ms for change in past.changes):
+            # The last hour is not over, and no server runs at its end yet. A clock of a server may also be fast.
+            past = past_at(now_ms)
     built: dict[str, Any] = msgspec.to_builtins(past)
     return built
