@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.effects import BrokerEffect, Level, Measured, MinBrokerIdChanged
+from namesrv.routeinfo.effects import BrokerEffect, Effect, Level, Measured, MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.server.effects import MAX_NOTICES, MAX_NOTIFIED, NOTICE_SECONDS, EffectSink
 from tests.support.dead_ends import full_queue, refusing_port
@@ -161,6 +161,22 @@ class Renamed(BrokerEffect):
         return Measured("takeovers", "renamed")
 
 
+def sink_of(server: InProcess, *, spawn: Any = None, observers: Sequence[Callable[[Effect], None]] = ()) -> EffectSink:
+    """A further sink of a server's effects; by default its coroutines run in tasks of the server."""
+    namesrv = server.namesrv
+    return EffectSink(
+        clock=server.clock,
+        tables=namesrv.manager.tables,
+        connections=namesrv.slots.connections,
+        views=namesrv.routes.views,
+        readiness=namesrv.boot.readiness,
+        watchers=namesrv.routes.watchers,
+        events=namesrv.events,
+        spawn=spawn or server.controller.server.tasks.create_task,
+        observers=observers,
+    )
+
+
 async def test_new_effect_reaches_every_observer(
     server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,17 +185,7 @@ async def test_new_effect_reaches_every_observer(
     namesrv = server.namesrv
     assert namesrv.heartbeat_log is not None
     assert namesrv.access.audit is not None
-    sink = EffectSink(
-        clock=server.clock,
-        tables=namesrv.manager.tables,
-        connections=namesrv.slots.connections,
-        views=namesrv.routes.views,
-        readiness=namesrv.boot.readiness,
-        watchers=namesrv.routes.watchers,
-        events=namesrv.events,
-        spawn=server.controller.server.tasks.create_task,
-        observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.access.audit],
-    )
+    sink = sink_of(server, observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.access.audit])
     ((key, live),) = namesrv.manager.tables.broker_live_table.items()
     logged_by(caplog, SINK)
 
@@ -234,18 +240,8 @@ async def test_unreachable_member_is_logged(server: InProcess, addr: Any, caplog
 async def test_notices_are_bounded(server: InProcess) -> None:
     """A change of a group with thousands of members dials some of them, and a thousand changes do not dial at once."""
     dials: list[Coroutine[Any, Any, None]] = []
-    namesrv = server.namesrv
-    sink = EffectSink(
-        clock=server.clock,
-        tables=namesrv.manager.tables,
-        connections=namesrv.slots.connections,
-        views=namesrv.routes.views,
-        readiness=namesrv.boot.readiness,
-        watchers=namesrv.routes.watchers,
-        events=namesrv.events,
-        spawn=dials.append,  # type: ignore[arg-type]  # the coroutines are awaited below
-        observers=[],
-    )
+    # the coroutines are awaited below
+    sink = sink_of(server, spawn=dials.append)
     changed = MinBrokerIdChanged("broker-a", 0, BROKER.addr, tuple(f"127.0.0.1:{port}" for port in range(-5_000, 0)))
 
     counts = []
