@@ -11,6 +11,7 @@ from namesrv_client.routes.route import RouteChange
 from namesrv_remoting.bodies.extensions import PulledRoutes, PullRoutesRequest
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
 from tests.simulation.cluster import CLUSTER, BrokerNode, ClientNode, Cluster, Node, ServerNode
@@ -146,16 +147,27 @@ class Checks:
         is_alive = end.peer is not None and end.peer.loop is end.there.loop
         link = (end.there.name, end.machine.name)
         for frame in FrameReader(1 << 20).receive_data(data):
-            code = decode_frame(frame).code
-            if code in _SIGNS_OF_LIFE:
+            command = decode_frame(frame)
+            if command.code in _SIGNS_OF_LIFE:
                 self._last_arrivals[link] = self._world.now
                 readable = self._readable.setdefault(end, end.machine.iterations + _ACCEPTING_ITERATIONS)
                 counts_after = max(readable, end.machine.iterations) + _READING_ITERATIONS
-                if is_alive:
-                    # A server may ignore what a killed process has sent before.
+                # A server may ignore what a killed process has sent before.
+                if is_alive and not self._is_outdated(command, end):
                     self._signs[link].append(_Sign(self._world.now, counts_after))
-            if code == RequestCode.REGISTER_BROKER:
+            if command.code == RequestCode.REGISTER_BROKER:
                 self._registered[link][end] = self._world.now
+
+    def _is_outdated(self, command: RemotingCommand, end: End) -> bool:
+        """True for a native heartbeat over an older connection than an open one over which the broker registered.
+
+        The server does not count such heartbeats: the agent sent them before that registration, and they arrive late.
+        """
+        is_heartbeat = command.is_native and command.code == RequestCode.BROKER_HEARTBEAT
+        return is_heartbeat and any(
+            newer.number > end.number and newer.loop is end.loop and not newer.is_closing()
+            for newer in self._registered[end.there.name, end.machine.name]
+        )
 
     def _closed(self, end: End) -> None:
         """An agent must not close a server's only connection to it before it has registered over another one."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.faults import slow_reader
+from tests.simulation.faults import Fault, slow_reader
 from tests.simulation.patches import simulated_surroundings
 from tests.simulation.simulation import simulate
 from tests.simulation.sizes import LARGE
@@ -72,6 +72,18 @@ def test_slow_reader_has_a_deadline() -> None:
     for server, what in (("ns-1", "gives up operator"), ("ns-2", "writes again to operator")):
         begins = happened.index(f"{server:10} writes no more to operator")
         assert f"{server:10} {what}" in happened[begins:]
+
+
+def test_delayed_heartbeat_over_a_replaced_connection_does_not_count() -> None:
+    """A broker registers over a new connection, its older heartbeat arrives later, and then a cut makes it silent."""
+    faults = [
+        Fault(1.755741, "slow flow", ("broker-d-0", "ns-1"), 7.563, 2.214),
+        Fault(4.093068, "cut", ("broker-d-0", "ns-1"), 4.878),
+    ]
+    outcome = simulate(23904, faults, keeps_lines=True)
+
+    assert outcome.message == ""
+    assert any("evicted 10.0.1.3:10911 silent" in line for line in outcome.lines)
 
 
 @pytest.mark.slow
