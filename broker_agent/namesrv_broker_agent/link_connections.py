@@ -92,7 +92,7 @@ class LinkConnections:
     async def replace(self, timeout_factor: float) -> RemotingClient:
         """Begin a new connection; the current one becomes the former one.
 
-        The predecessor of the former one is closed, unless it has the broker's registration.
+        The connection that was the former one until now is closed, unless it has the broker's registration.
         """
         if self._former is not None and self._former is not self._registered:
             await _shut_down(self._former)
@@ -149,10 +149,10 @@ class LinkConnections:
 
 
 async def _shut_down(client: RemotingClient) -> None:
-    """Close a connection, and the copies of its socket in other processes."""
+    """Close a connection, also if other processes have its socket open."""
     if (descriptor := client.socket_descriptor) is not None:
-        # A forked child may hold a copy of the socket. Without the shutdown, the server would count the connection as
-        # the broker's until that child ends.
+        # A child that this process has forked may have inherited the socket. A close in this process alone would leave
+        # the connection open, and the server would keep the broker until the child ends; a shutdown ends it for all.
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
             shared.shutdown(socket.SHUT_RDWR)
     await client.close()

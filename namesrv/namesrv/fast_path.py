@@ -44,8 +44,9 @@ _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
 # The bound keeps the memory below 25 MB: a request takes its bytes and about 300 more, and long names are rare.
 MAX_REMEMBERED: Final = 32_768
-# The share of new requests that are remembered while as many as may be are: requests that are sent in turn must not
-# displace each other before they are repeated.
+# While MAX_REMEMBERED requests are remembered, a new request displaces the one that was learned first, but only with
+# this probability. If every new request did, more than MAX_REMEMBERED requests that are sent in turn would displace
+# each other before any is repeated.
 _LEARNT_WHEN_FULL: Final = 1 / 16
 
 _CODES: Final = frozenset(
@@ -229,7 +230,8 @@ class FastPath:
         self._manager = manager
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
-        # The bytes of a request before and after its opaque, without the first eight -> the meaning of the request.
+        # The bytes of a request before and after its opaque, without the first eight -> the meaning of the request; in
+        # the order in which they were learned.
         self._remembered: dict[tuple[bytes, bytes], _Request] = {}
 
     def start_to_answer(self) -> None:
@@ -260,8 +262,8 @@ class FastPath:
         if request is None or not _is_opaque(before, opaque, after, command):
             return
         if is_full:
-            oldest = next(iter(self._remembered))
-            del self._remembered[oldest]
+            learned_first = next(iter(self._remembered))
+            del self._remembered[learned_first]
         self._remembered[key] = request
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:

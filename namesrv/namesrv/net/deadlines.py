@@ -7,10 +7,12 @@ from namesrv.net.limits import ServerLimits
 from namesrv_remoting.errors import RemoteProtocolError
 
 NEVER: Final = float("inf")
-# The age of a client's connection at its end, as a part of the limit: clients that connected together leave one by one.
+# The age at which a client's connection is closed is the limit times a random factor in this range: clients that
+# connected together leave one by one.
 _AGE_FACTORS: Final = (0.8, 1.2)
-# The connection of a client is closed for its age only after nothing was received for this time. RocketMQ's clients
-# send requests in bursts: the route of the next topic, or of TBW102, is requested as soon as a response has arrived.
+# A connection is closed for its age only when the peer has been quiet for this time, which shows that no burst of
+# requests is under way: RocketMQ's clients request the route of the next topic, or of TBW102, as soon as a response has
+# arrived.
 _QUIET_SECONDS: Final = 0.2
 
 
@@ -25,18 +27,20 @@ class Deadlines:
         "_opened",
         "_spare_seconds",
         "frame_ends",
-        "last_read",
+        "quiet_since",
         "waiting_since",
         "write_ends",
     )
 
     def __init__(self, limits: ServerLimits, now: float) -> None:
         self._limits = limits
-        # time of the connection's begin, and what spreads the ages at which connections of clients are closed
+        # time at which the connection was accepted
         self._opened = now
+        # the age at which the connection is closed if its peer is a client, as a multiple of the limit
         self._age_factor = random.uniform(*_AGE_FACTORS)
-        # time of the last read that received data
-        self.last_read = now
+        # time of the last read that received data, or later the time until which the server itself delayed the peer: by
+        # a step of the TLS handshake, or by a lack of memory for a frame
+        self.quiet_since = now
         # time at which the current frame or handshake has to be complete
         self.frame_ends = NEVER
         # seconds by which `frame_ends` may still be extended
@@ -50,7 +54,7 @@ class Deadlines:
         self._handshake_left: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Deadlines [frame {self.frame_ends:.1f} | write {self.write_ends:.1f} | read {self.last_read:.1f}]>"
+        return f"<Deadlines [frame {self.frame_ends:.1f} | write {self.write_ends:.1f} | quiet {self.quiet_since:.1f}]>"
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Deadlines:
         seconds = limits.first_frame_seconds if must_register else limits.silent_seconds
         if has_sent_request and not must_register:
             seconds, reason = 0.0 if may_be_idle else limits.idle_seconds, "idle"
-        if seconds and self.last_read + seconds < now:
+        if seconds and self.quiet_since + seconds < now:
             return RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason)
         return None
 
@@ -121,9 +125,9 @@ class Deadlines:
         most = self._limits.client_max_age_seconds
         return self._opened + most * self._age_factor - now if most else NEVER
 
-    def is_between_bursts(self, now: float) -> bool:
-        """True if a burst of requests is over, or has lasted for one more maximum age since the connection was due."""
-        return self.last_read + _QUIET_SECONDS <= now or self.age_left(now) <= -self._limits.client_max_age_seconds
+    def may_close_for_age(self, now: float) -> bool:
+        """True if a connection that is due may be closed: its peer is quiet, or it is overdue by one more limit."""
+        return self.quiet_since + _QUIET_SECONDS <= now or self.age_left(now) <= -self._limits.client_max_age_seconds
 
     # -- responses ---------------------------------------------------------------------------------------------------
 
@@ -157,11 +161,11 @@ class Deadlines:
     def resume(self, now: float) -> None:
         """Let the deadline run with the remaining seconds: the peer can continue the handshake."""
         left, self._handshake_left = self._handshake_left or 0.0, None
-        self.last_read = now
+        self.quiet_since = now
         self.frame_ends = now + left
 
     def handshake_over(self, now: float) -> None:
         """Clear the deadline: the handshake is complete, or the peer sent plain text instead; frames follow."""
         self._is_in_handshake = False
         self.frame_ends = NEVER
-        self.last_read = now
+        self.quiet_since = now

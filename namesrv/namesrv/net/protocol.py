@@ -224,9 +224,9 @@ class ServerConnection(asyncio.Protocol):
         return self._transport is None or not self._transport.is_closing()
 
     @property
-    def last_read(self) -> float:
-        """The monotonic time of the last read that received data."""
-        return self._deadlines.last_read
+    def quiet_since(self) -> float:
+        """The monotonic time of the last read that received data, or until which the server delayed the peer."""
+        return self._deadlines.quiet_since
 
     @property
     def must_register(self) -> bool:
@@ -414,7 +414,7 @@ class ServerConnection(asyncio.Protocol):
             )
             if error is not None and not self._is_input_unread():
                 self.refuse(error)
-            elif error is None and deadlines.is_between_bursts(now) and self._is_due_to_close():
+            elif error is None and deadlines.may_close_for_age(now) and self._is_due_to_close():
                 self.close()
 
     def _is_input_unread(self) -> bool:
@@ -489,7 +489,7 @@ class ServerConnection(asyncio.Protocol):
         owner, share = self._owner, self.read_share
         if not share.is_active:
             share.activate()
-        self._deadlines.last_read = owner.clock.monotonic()
+        self._deadlines.quiet_since = owner.clock.monotonic()
         share.left -= READ_COST
         was_idle, size = self._receiver.is_idle, len(data)
         if was_idle and share.may_use_fast_path and share.left > 0 and 8 < size <= LONGEST_FAST_REQUEST:
@@ -665,7 +665,7 @@ class ServerConnection(asyncio.Protocol):
         """Try again to reserve memory for a waiting large frame, since other peers may have released some."""
         header = self._receiver.header
         if header is not None:
-            self._deadlines.last_read = self._owner.clock.monotonic()
+            self._deadlines.quiet_since = self._owner.clock.monotonic()
             self._accept_if_memory(header)
             self._handle_events()
 
@@ -676,7 +676,7 @@ class ServerConnection(asyncio.Protocol):
             why = _no_memory(header.size)
             self._owner.refused(self, RemoteProtocolError(why, reason="memory"))
             # The server has not read from this peer while the frame waited, so the silence is not the peer's.
-            self._deadlines.last_read = self._owner.clock.monotonic()
+            self._deadlines.quiet_since = self._owner.clock.monotonic()
             self._drop_body(header, why)
             self._handle_events()
 

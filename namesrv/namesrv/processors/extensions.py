@@ -114,7 +114,7 @@ class ExtensionProcessor:
                 role=connection.peer.role or None,
                 protocol=_PROTOCOLS.get(connection.peer.serialize_type),
                 since_ms=int(connection.opened_wall * 1000),
-                last_request_seconds=round(now - connection.last_read, 3),
+                last_request_seconds=round(now - connection.quiet_since, 3),
                 requests=connection.peer.requests,
                 in_flight=connection.in_flight,
                 unsent_bytes=connection.unsent_bytes,

@@ -9,8 +9,8 @@ from namesrv.routeinfo.tables import NEVER
 from namesrv.state.snapshot import ExpectedBroker
 from namesrv_runtime.clock import Clock
 
-# Time after which a broker that lost its connection has registered again: agents pause for 15 s at most between two
-# attempts, RocketMQ's brokers register every 30 s.
+# Time after which a broker that lost its connection has registered again: RocketMQ's brokers register every 30 s, and
+# agents pause for at most 15 s between two attempts, unless their `max_backoff_seconds` is longer than that.
 RECONNECTION_SECONDS: Final = 35.0
 
 
@@ -19,11 +19,11 @@ class DisconnectedBrokers:
 
     They stay in the snapshot: a server that is killed right after a network failure would otherwise expect no brokers
     at its next boot, and answer route requests before they are back. They are at most as many as the tables may have;
-    of more, the oldest are forgotten.
+    of more, the one that was disconnected first is forgotten.
 
-    A server that loses most of its brokers within 35 s may be cut off itself, and so may one whose last broker became
-    silent: a network that drops packets closes no connection. When the network is back, clients may reach the server
-    before the brokers do.
+    A server that loses half of its brokers or more within 35 s may be cut off itself, and so may one whose last broker
+    became silent: a network that drops packets closes no connection. When the network is back, clients may reach the
+    server before the brokers do.
     """
 
     def __init__(self, clock: Clock, limits: TableLimits, live: Sized) -> None:
@@ -31,10 +31,10 @@ class DisconnectedBrokers:
         self._limits = limits
         # the brokers that are registered now
         self._live = live
-        # monotonic time until which the server may have been cut off
-        self._cut_off_until = 0.0
-        # The same after the last broker became silent: NEVER until a broker registers, then for 35 s.
-        self._deserted_until = 0.0
+        # monotonic time at which brokers have had time to come back after half of them or more were disconnected
+        self._disconnected_until = 0.0
+        # the same after the last broker became silent; NEVER until a broker registers, and then 35 s later
+        self._silent_until = 0.0
         # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
         # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
@@ -49,37 +49,44 @@ class DisconnectedBrokers:
                 self._add(ExpectedBroker.of(effect.key, effect.live))
             case Evicted() | Registered():
                 self._expected.pop(ExpectedBroker.of(effect.key, effect.live).identity, None)
-                self._note_desertion(effect)
+                self._note_silence(effect)
 
-    def _note_desertion(self, effect: Evicted | Registered) -> None:
+    def _note_silence(self, effect: Evicted | Registered) -> None:
         if isinstance(effect, Evicted):
             if effect.reason == "silent" and not self._live:
-                self._deserted_until = NEVER
-        elif self._deserted_until == NEVER:
-            self._deserted_until = self._clock.monotonic() + RECONNECTION_SECONDS
+                self._silent_until = NEVER
+        elif self._silent_until == NEVER:
+            self._silent_until = self._clock.monotonic() + RECONNECTION_SECONDS
 
     def _add(self, broker: ExpectedBroker) -> None:
-        until, was_cut_off = self._clock.monotonic() + RECONNECTION_SECONDS, self._is_cut_off
+        until, are_half_disconnected = self._clock.monotonic() + RECONNECTION_SECONDS, self._are_half_disconnected
         # A broker that is there already moves to the end.
         self._expected.pop(broker.identity, None)
         self._expected[broker.identity] = broker, until
         if len(self._expected) > self._limits.max_brokers:
             del self._expected[next(iter(self._expected))]
-        # Brokers that are no longer expected are counted out only once, since thousands may be disconnected together.
-        if was_cut_off or (len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live)):
-            self._cut_off_until = until
+        # `expected` goes through all brokers. It is called only if enough of them are noted, since thousands may be
+        # disconnected one right after the other.
+        if are_half_disconnected or (
+            len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live)
+        ):
+            self._disconnected_until = until
         else:
-            # All brokers had come back since the server was last cut off.
-            self._cut_off_until = 0.0
+            # Fewer than half are disconnected. An earlier time may lie in the future if all brokers came back before
+            # it; it does not apply to this broker.
+            self._disconnected_until = 0.0
 
     @property
     def may_lack_live_brokers(self) -> bool:
-        """True after most brokers were disconnected, or all became silent, until they are back or had time to be."""
-        return self._is_cut_off or self._clock.monotonic() < self._deserted_until
+        """True after half of the brokers or more were disconnected, until all are back or have had time to be.
+
+        The same holds after the last broker became silent, until 35 s after the first registration.
+        """
+        return self._are_half_disconnected or self._clock.monotonic() < self._silent_until
 
     @property
-    def _is_cut_off(self) -> bool:
-        return bool(self._expected) and self._clock.monotonic() < self._cut_off_until
+    def _are_half_disconnected(self) -> bool:
+        return bool(self._expected) and self._clock.monotonic() < self._disconnected_until
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""

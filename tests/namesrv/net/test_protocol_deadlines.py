@@ -144,7 +144,7 @@ async def test_request_of_the_fast_path_ends_the_idle_time() -> None:
             assert (await peer.ask(FRAME)).opaque == 7
             await served.clock.advance(119)
         connection = served.connection_of(peer)
-        assert served.clock.monotonic() - connection.last_read <= 119
+        assert served.clock.monotonic() - connection.quiet_since <= 119
         assert served.listener.refused == []
 
         await served.clock.advance(121)
