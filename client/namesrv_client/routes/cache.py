@@ -23,8 +23,12 @@ class RouteResponse:
 
     # the server's boot id; for Apache's server, which has no boot id, a name of the connection
     boot_id: str
+    # number of the connection over which the response arrived; no two connections of the process have the same number
+    connection: int
     # True if all brokers have had time to register, so that brokers missing in a route are gone
     is_complete: bool
+    # True if the server has sent a complete response over this connection in this boot, perhaps this response
+    was_complete: bool
     # True if a topic that this server and this client do not know does not exist
     knows_all_topics: bool = True
     # all requested topics
@@ -141,9 +145,11 @@ def _broker_key(data: BrokerData) -> object:
 class RouteCache:
     """The known routes by topic.
 
-    A failing server drops no route, and a server that has just started, or was cut off, shortens none. A server whose
-    brokers may not all have registered yet can add brokers to a known route. The server can remove a broker only if the
-    server itself had sent that broker before: then the broker is gone, and not about to register.
+    A failing server drops no route. A server that is not complete, because it has just started or may have been cut off
+    from its brokers, can add brokers to a known route. Such a server removes a broker only from a route that the server
+    itself has sent in the same boot, and only if no cut can have come between: the route arrived over the same
+    connection, or the server has been complete on the connection of the response. Otherwise the cut that ended the
+    former connection may also have ended the connections of live brokers, which are about to register again.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -169,7 +175,8 @@ class RouteCache:
         route, at = self._routes.get(topic), self.point.confirmed_at
         if route is None or at <= route.confirmed_at or topic not in self.point.topics:
             return route
-        return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.boot_id)
+        absent_since, sender = route.confirmed_absent_since, (route.boot_id, route.connection)
+        return Route(topic, route.data, route.source, at, absent_since, route.clock, *sender)
 
     def existing(self) -> list[Route]:
         """All known routes, without topics that a server reports as absent."""
@@ -240,7 +247,15 @@ class RouteCache:
                 continue
             self.unconfirmed.discard(topic)
             if data is not None:
-                new = Route(topic, self._interner.shared(data), source, now, None, self._clock, response.boot_id)
+                new = Route(
+                    topic,
+                    self._interner.shared(data),
+                    source,
+                    now,
+                    clock=self._clock,
+                    boot_id=response.boot_id,
+                    connection=response.connection,
+                )
             elif old is not None:
                 # The last route stays, marked as absent.
                 since = now if old.confirmed_absent_since is None else old.confirmed_absent_since
@@ -293,10 +308,11 @@ class RouteCache:
 def _is_accepted(old: Route, data: TopicRouteData | None, response: RouteResponse) -> bool:
     """True if a response may replace the old route.
 
-    The response must be of a server that knows all its brokers, or of the same boot id as the old route, or remove no
-    broker from the old route.
+    The response must be of a server that is complete; or remove no broker from the old route; or be of the same boot id
+    as the old route, and either have arrived over the same connection or over one on which the server was complete.
     """
-    if response.is_complete or old.boot_id == response.boot_id:
+    is_unbroken = response.was_complete or old.connection == response.connection
+    if response.is_complete or (old.boot_id == response.boot_id and is_unbroken):
         return True
     return data is not None and _instances(old.data) <= _instances(data)
 

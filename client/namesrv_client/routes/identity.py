@@ -6,15 +6,15 @@ from typing import Final, Literal
 from namesrv_client.settings import ClientSettings
 from namesrv_runtime.clock import Clock
 
-# numbers of the connections to RocketMQ servers, of all clients of the process
+# numbers of the connections to servers, of all clients of the process
 _connection_numbers: Final = itertools.count(1)
 
 
 class ServerIdentity:
     """The protocol of one NameServer and its boot, as far as the responses show them.
 
-    For Apache's server, which has no boot id, the name of the connection takes its place, because a connection cannot
-    outlive the server's process.
+    Apache's server has no boot id, so the name of the connection takes its place: on a new connection the server may
+    have restarted. A restart behind a proxy that keeps the connection open is not visible.
     """
 
     def __init__(self, address: str, settings: ClientSettings, clock: Clock) -> None:
@@ -24,6 +24,10 @@ class ServerIdentity:
         # None while the protocol is unknown on this connection
         self.is_native: bool | None = None
         self.boot_id: str | None = None
+        # number of the open connection, or of the next one
+        self.connection = next(_connection_numbers)
+        # boot id under which the server has last sent a complete response over this connection; None without one
+        self.complete_boot_id: str | None = None
         # monotonic time from which on all brokers have had time to register, so that missing brokers are gone
         self._complete_at = 0.0
         # monotonic time from which on topics that the server does not know do not exist: at once for the first
@@ -67,11 +71,30 @@ class ServerIdentity:
         """Note a RocketMQ server, which reports no uptime: a second connection may be one to a restarted server."""
         self.is_native = False
         self._rocketmq_connections += 1
-        self.boot_id = f"{self._address}#{next(_connection_numbers)}"
-        self.begin_warm_up()
+        self.boot_id = f"{self._address}#{self.connection}"
+        self.restart_warm_up()
 
-    def begin_warm_up(self) -> None:
-        """Count the warm-up of a RocketMQ server from now."""
+    def note_routes(self, connection: int, boot_id: str, *, is_complete: bool) -> tuple[int, bool]:
+        """Note a response with routes; return the number of its connection, and whether the server was complete on it.
+
+        `connection` is the number at the time of the request.
+        """
+        if connection != self.connection:
+            # The connection ended meanwhile: the response is of that connection or of the next one, so it gets a number
+            # that no other response has.
+            return next(_connection_numbers), is_complete
+        if is_complete:
+            self.complete_boot_id = boot_id
+        return connection, boot_id == self.complete_boot_id
+
+    def note_end(self) -> None:
+        """Note the end of the connection: another process may answer at this address next."""
+        self.is_native = None
+        self.connection = next(_connection_numbers)
+        self.complete_boot_id = None
+
+    def restart_warm_up(self) -> None:
+        """Count the warm-up of a RocketMQ server from now: called with the protocol, and with the first response."""
         now = self._clock.monotonic()
         self._complete_at = now + self._settings.warm_up_seconds
         self._knows_topics_at = now if self._rocketmq_connections == 1 else self._complete_at

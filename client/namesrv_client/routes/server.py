@@ -157,14 +157,13 @@ class Server:
     def _note_response(self) -> None:
         if self.identity.is_native is False and not self.record.is_connected:
             # Attempts to connect may have failed since the protocol was noted, until the server was started.
-            self.identity.begin_warm_up()
+            self.identity.restart_warm_up()
         no_watches = self._settings.watch and self.identity.is_native is False
         remark = ", which does not support watches" if no_watches else ""
         self.record.note_response(is_open=self._client.connected, remark=remark)
 
     def _note_end(self, why: str) -> None:
-        # Another process may answer at this address next.
-        self.identity.is_native = None
+        self.identity.note_end()
         self.record.note_end(why)
 
     def _new_client(self) -> RemotingClient:
@@ -213,7 +212,7 @@ class Server:
 
         With a wait, the server holds the request until a topic changes. Raises RemotingError.
         """
-        identity = self.identity
+        identity, connection = self.identity, self.identity.connection
         boot_id = None if since is None else identity.boot_id
         zone = self._settings.zone_name or msgspec.UNSET
         request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
@@ -235,9 +234,13 @@ class Server:
             # An older server has no zones in PULL_ROUTES, and sends the routes of all zones.
             zones = (zone.casefold(),)
             routes = {topic: None if route is None else in_zones(route, zones) for topic, route in routes.items()}
+        is_complete = pulled.ready and identity.is_complete
+        connection, was_complete = identity.note_routes(connection, pulled.boot_id, is_complete=is_complete)
         return RouteResponse(
             boot_id=pulled.boot_id,
-            is_complete=pulled.ready and identity.is_complete,
+            connection=connection,
+            is_complete=is_complete,
+            was_complete=was_complete,
             knows_all_topics=pulled.ready and identity.knows_all_topics,
             topics=topics,
             routes=routes,
@@ -251,6 +254,7 @@ class Server:
         if self._settings.zone_name:
             fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
         route: TopicRouteData | None = None
+        identity, connection = self.identity, self.identity.connection
         try:
             response = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
@@ -262,10 +266,15 @@ class Server:
             if not isinstance(error, TopicNotExistError):
                 raise
         # If the connection was lost and replaced meanwhile, the sender of the response is unknown.
-        identity, is_identified = self.identity, self.identity.is_native is not None
+        is_identified = identity.is_native is not None and identity.connection == connection
+        boot_id = (identity.boot_id or "") if is_identified else f"{self.address}#"
+        is_complete = is_identified and identity.is_complete
+        connection, was_complete = identity.note_routes(connection, boot_id, is_complete=is_complete)
         return RouteResponse(
-            boot_id=(identity.boot_id or "") if is_identified else f"{self.address}#",
-            is_complete=is_identified and identity.is_complete,
+            boot_id=boot_id,
+            connection=connection,
+            is_complete=is_complete,
+            was_complete=was_complete,
             knows_all_topics=is_identified and identity.knows_all_topics,
             topics=(topic,),
             routes={topic: route},

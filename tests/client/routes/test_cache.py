@@ -30,21 +30,26 @@ class Scene:
         routes: Mapping[str, TopicRouteData | None],
         *,
         boot_id: str = "boot-1",
+        connection: int = 1,
         complete: bool = True,
+        was_complete: bool = False,
         revision: int | None = None,
         unchanged: tuple[str, ...] = (),
         conditional: bool = False,
+        is_sync: bool = True,
     ) -> list[RouteChange]:
-        """Apply a server's response, and return the changes."""
+        """Apply a server's response, by default to a poll, and return the changes."""
         answer = RouteResponse(
             boot_id=boot_id,
+            connection=connection,
             is_complete=complete,
+            was_complete=complete or was_complete,
             topics=(*routes, *unchanged),
             routes=routes,
             revision=revision,
             is_conditional=conditional,
         )
-        return self.cache.apply(answer, "pull", is_sync=True)
+        return self.cache.apply(answer, "pull", is_sync=is_sync)
 
     def on_disk(self, topic: str, data: TopicRouteData) -> None:
         """Restore a route from disk that was confirmed a minute ago."""
@@ -126,23 +131,54 @@ def test_incomplete_server_removes_what_it_added(scene: Scene) -> None:
     assert scene.absent_since() == 100.0
 
 
+@pytest.mark.parametrize("unchanged", [False, True])
+def test_incomplete_server_removes_nothing_that_it_sent_over_another_connection(
+    scene: Scene, *, unchanged: bool
+) -> None:
+    """The cut that ended the connection may have ended those of live brokers, too."""
+    scene.respond({"t": AB}, revision=7)
+    scene.clock.stall(10.0)
+    if unchanged:
+        scene.respond({}, connection=2, complete=False, revision=7, unchanged=("t",), conditional=True)
+
+    assert scene.respond({"t": A}, connection=2, complete=False, revision=8, conditional=True) == []
+    assert (scene.brokers(), scene.cache.unconfirmed) == (["broker-a", "broker-b"], {"t"})
+
+    [change] = scene.respond({"t": A}, connection=2, revision=8)
+    assert change.brokers_removed == ("broker-b",)
+
+
+def test_server_that_has_been_complete_on_the_connection_removes_what_it_sent_before(scene: Scene) -> None:
+    """The connection outlived the loss of the brokers; the same words of another boot remove nothing."""
+    scene.respond({"t": AB, "u": AB}, revision=7)
+    scene.respond({}, connection=2, revision=7, unchanged=("t", "u"), conditional=True)
+
+    scene.respond({"t": A}, connection=2, complete=False, was_complete=True, revision=8, conditional=True)
+    assert scene.brokers("t") == ["broker-a"]
+
+    scene.respond({"u": A}, boot_id="boot-2", connection=2, complete=False, was_complete=True, revision=1)
+    assert scene.brokers("u") == ["broker-a", "broker-b"]
+
+
 TOPICS = st.lists(st.sampled_from("tuv"), min_size=1, unique=True)
 
 
 class Syncing(RuleBasedStateMachine):
     """A server changes and restarts, and responses arrive in any order: a poll corrects all routes.
 
-    A server that has just started removes nothing from a route of another boot id.
+    A server that is not complete removes nothing from a route of another boot id, nor of another connection on which
+    it was not complete either.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.scene = Scene()
         self.cache = self.scene.cache
-        self.boots = self.revision = 0
+        self.boots = self.connections = self.revision = 0
         # topic -> its route, and the revision of its last change
         self.current: dict[str, tuple[TopicRouteData | None, int]] = {}
-        self.is_complete = True
+        # whether the server is, and has been on this connection, complete
+        self.is_complete, self.was_complete = True, False
         # responses that have not arrived yet, each with True for a poll
         self.under_way: list[tuple[RouteResponse, bool]] = []
 
@@ -159,8 +195,14 @@ class Syncing(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The server restarts without any broker, or another server takes its place."""
+        """The server restarts without any broker behind a proxy, or another server takes its place."""
         self.boots, self.revision, self.current, self.is_complete = self.boots + 1, 0, {}, False
+        self.was_complete = False
+
+    @rule()
+    def cut(self) -> None:
+        """The network around the server is cut and heals: the client connects again before the brokers do."""
+        self.connections, self.is_complete, self.was_complete = self.connections + 1, False, False
 
     @rule()
     def complete(self) -> None:
@@ -184,9 +226,12 @@ class Syncing(RuleBasedStateMachine):
     def answer(self, topics: list[str], since: int | None, *, is_sync: bool) -> None:
         """The server sends its current routes in a response that may arrive much later."""
         found = {topic: self.current.get(topic, (None, 0)) for topic in topics}
+        self.was_complete = self.was_complete or self.is_complete
         answer = RouteResponse(
             boot_id=self.boot_id,
+            connection=self.connections,
             is_complete=self.is_complete,
+            was_complete=self.was_complete,
             topics=topics,
             routes={topic: route for topic, (route, at) in found.items() if since is None or at > since},
             revision=self.revision,
@@ -197,13 +242,13 @@ class Syncing(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule(data=st.data())
     def arrive(self, data: st.DataObject) -> None:
-        """One of the responses arrives; an incomplete server removes nothing from a route of another boot id."""
+        """One of the responses arrives."""
         answer, is_sync = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
         before = {topic: self.cache.get(topic) for topic in "tuv"}
         changed = {change.topic for change in self.cache.apply(answer, "pull", is_sync=is_sync)}
         for topic, old in before.items():
             assert (topic in changed) == (seen(old) != seen(self.cache.get(topic)))
-            if old is not None and old.boot_id != answer.boot_id and not answer.is_complete:
+            if old is not None and not answer.is_complete and not may_remove(answer, old):
                 now = self.cache.get(topic)
                 assert now is not None
                 assert old.brokers.keys() <= now.brokers.keys()
@@ -240,6 +285,13 @@ class Syncing(RuleBasedStateMachine):
             else:
                 assert route == TopicRouteData(list(known.data.broker_datas), list(known.data.queue_datas))
                 assert known.age == 0.0
+
+
+def may_remove(answer: RouteResponse, old: Route) -> bool:
+    """True if a server that is not complete may remove brokers from the route."""
+    if answer.boot_id != old.boot_id:
+        return False
+    return answer.was_complete or answer.connection == old.connection
 
 
 def seen(route: Route | None) -> Any:
@@ -285,8 +337,7 @@ def test_ages_survive_a_failover(scene: Scene) -> None:
 def test_only_a_poll_moves_the_sync_point_to_another_server(scene: Scene, *, is_sync: bool, boot_id: str) -> None:
     """The sync point follows the first server, and then only a server that was polled for all topics."""
     for number in (1, 2):
-        answer = RouteResponse(boot_id=f"boot-{number}", is_complete=True, topics=["t"], routes={"t": A}, revision=7)
-        scene.cache.apply(answer, "pull", is_sync=is_sync)
+        scene.respond({"t": A}, boot_id=f"boot-{number}", revision=7, is_sync=is_sync)
 
     assert boot_id == scene.cache.point.boot_id
 
