@@ -167,10 +167,10 @@ class RouteKeeper:
             # The application has forgotten some topics since the request was sent.
             routes = {topic: route for topic, route in response.routes.items() if topic in self.in_use}
             response = replace(response, topics=sorted(self.in_use.intersection(response.topics)), routes=routes)
-        unconfirmed = len(self.cache.unconfirmed)
+        unconfirmed = set(self.cache.unconfirmed)
         for change in self.cache.apply(response, source, is_sync=is_sync):
             self.changed(change)
-        if len(self.cache.unconfirmed) < unconfirmed:
+        if unconfirmed - self.cache.unconfirmed:
             # A topic is confirmed again and can return to the watch.
             self._watch_again.set()
 

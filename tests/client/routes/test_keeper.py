@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from namesrv_client import RouteUnavailableError, TopicNotFoundError
+from namesrv_client import Route, RouteUnavailableError, TopicNotFoundError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, settle, until
+from tests.support.in_process import namesrv_in_process
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
@@ -23,9 +24,11 @@ from tests.support.route_clients import (
     request_count,
     route_client,
     route_scene,
+    topic_route,
     unregister,
 )
 from tests.support.scripted_server import ScriptedServer
+from tests.support.tcp_proxy import TcpProxy
 
 # settings in which only the watch brings changes
 WATCH: dict[str, Any] = {"watch": True, "poll_seconds": 1000.0}
@@ -290,6 +293,32 @@ async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None
         await register(peer, BROKER_B)
         await passing(scene.clock, lambda: len(young.namesrv.routes.watchers) == 1, at_most=35.0)
         assert (set(), 1) == (scene.client._cache.unconfirmed, len(scene.client.server_errors))
+
+
+async def test_response_that_confirms_one_topic_and_rejects_another_renews_the_watch(tmp_path: Path) -> None:
+    """The watch is renewed with the response, and not with the next ping or watch."""
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path / "1", clock=clock) as first,
+        namesrv_in_process(tmp_path / "2", clock=clock) as second,
+        TcpProxy(first.address) as proxy,
+        route_client(clock, proxy.address, second, **WATCH) as client,
+    ):
+        for server, complete_topic in ((first, "bills"), (second, "orders")):
+            await registered(server, BROKER_A)
+            await registered(server, BROKER_B, topics=(complete_topic, "other"))
+        for topic in ("orders", "bills"):
+            client._cache.restore([Route(topic, topic_route("broker-a", "broker-b"), "disk", 0.0, None, clock)])
+            await client.route(topic)
+        await passing(clock, lambda: len(first.namesrv.routes.watchers) == 1, at_most=1.0)
+        assert client._cache.unconfirmed == {"orders"}
+
+        proxy.stall()
+        refreshing = asyncio.ensure_future(client.refresh())
+        waited = await passing(clock, refreshing.done, at_most=1.0)
+        assert (client.chosen_server, client._cache.unconfirmed) == (second.where, {"bills"})
+        # The next ping comes 3 s after the start.
+        await passing(clock, lambda: len(second.namesrv.routes.watchers) == 1, at_most=1.5 - waited)
 
 
 async def test_apache_server_is_polled(caplog: pytest.LogCaptureFixture) -> None:
