@@ -88,7 +88,7 @@ class BrokerAgent:
             clock=self._clock,
             on_change=self._links.follow,
             refresh_seconds=settings.refresh_seconds,
-            is_unreachable=self._links.has_unreachable,
+            is_urgent=self._links.has_unreachable,
         )
         self._watch: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -111,10 +111,8 @@ class BrokerAgent:
         self._watch.add_done_callback(report_bug)
         try:
             # A hanging name or URL delays the start by no more than this; servers are added once they are known.
-            async with timeout_on(self._clock, self.settings.connect_timeout_seconds):
-                await self._name_servers.looked.wait()
-        except TimeoutError:
-            logger.warning("name servers from %s: no answer yet", self._name_servers.source)
+            if not await self._name_servers.looked_within(self.settings.connect_timeout_seconds):
+                logger.warning("name servers from %s: no answer yet", self._name_servers.source)
         except BaseException:
             await self.stop()
             raise

@@ -20,7 +20,7 @@ from namesrv_client.routes.status import ClientStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
-from namesrv_runtime.clock import Clock, SystemClock, timeout_on
+from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.name_servers import NameServerList
 from namesrv_runtime.server_events import ServerEvents
 
@@ -77,7 +77,7 @@ class RouteClient:
             clock=clock,
             on_change=self._session.use,
             refresh_seconds=settings.refresh_seconds,
-            is_unreachable=lambda: not self._session.is_ready and self._session.unanswered > 0,
+            is_urgent=lambda: not self._session.is_ready and self._session.unanswered > 0,
         )
         self._listeners = RouteListeners()
         self._keeper = RouteKeeper(
@@ -120,10 +120,8 @@ class RouteClient:
             task.add_done_callback(_report_bug)
         try:
             # A hanging name or URL delays the start by no more than this; servers are used once they are known.
-            async with timeout_on(self._clock, self.settings.call_timeout_seconds):
-                await self._name_servers.looked.wait()
-        except TimeoutError:
-            logger.warning("name servers from %s: no answer yet", self._name_servers.source)
+            if not await self._name_servers.looked_within(self.settings.call_timeout_seconds):
+                logger.warning("name servers from %s: no answer yet", self._name_servers.source)
         except BaseException:
             await self.__aexit__()
             raise

@@ -22,14 +22,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from namesrv_runtime.address import parse_address
-from namesrv_runtime.clock import Clock
+from namesrv_runtime.clock import Clock, timeout_on
 
 DEFAULT_SOURCE: Final = "env:NAMESRV_ADDR"
 # the refresh interval of RocketMQ's clients
 REFRESH_SECONDS: Final = 120.0
-# The interval while a server is unreachable, which may have another address by now: clients believe a server that has
-# started there after 45 s.
-_UNREACHABLE_SECONDS: Final = 15.0
+# The interval while the list is urgent. An unreachable server may have started at another address, and 45 s later
+# clients remove the brokers that have not registered there: the brokers need the new address well before. The list of
+# a thousand agents at a URL is then requested 67 times a second, each time by another agent.
+_URGENT_SECONDS: Final = 15.0
 _HTTP_TIMEOUT_SECONDS: Final = 3.0
 # No real list of addresses is longer; a longer body is an error page or an attack.
 _MAX_LIST_BYTES: Final = 64 * 1024
@@ -132,8 +133,8 @@ class NameServerList:
     clock: Clock
     on_change: Callable[[tuple[str, ...]], None]
     refresh_seconds: float = REFRESH_SECONDS
-    # True while a server is unreachable, and the list has to be read more often
-    is_unreachable: Callable[[], bool] = lambda: False
+    # True while the list is read every 15 s, because a server is unreachable and may be in the list at another address
+    is_urgent: Callable[[], bool] = lambda: False
     # addresses, in the source's order; empty until the first success
     addresses: tuple[str, ...] = field(default=(), init=False)
     # the error of the last refresh; None if it succeeded
@@ -156,18 +157,27 @@ class NameServerList:
                 self.on_change(resolved)
         self.looked.set()
 
+    async def looked_within(self, seconds: float) -> bool:
+        """Wait for the end of the first refresh; False if it takes longer than `seconds`."""
+        try:
+            async with timeout_on(self.clock, seconds):
+                await self.looked.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def run(self) -> None:
         """Refresh every `refresh_seconds` until cancelled; every second until the first list is known.
 
-        While a server is unreachable, the list is refreshed every 15 s.
+        While the list is urgent, it is refreshed every 15 s.
         """
         if not self.looked.is_set():
             await self.refresh()
         while True:
             due = self.clock.monotonic() + (self.refresh_seconds if self.addresses else min(1.0, self.refresh_seconds))
             while (left := due - self.clock.monotonic()) > 0:
-                await self.clock.sleep(min(left, _UNREACHABLE_SECONDS))
-                if self.is_unreachable():
+                await self.clock.sleep(min(left, _URGENT_SECONDS))
+                if self.is_urgent():
                     break
             await self.refresh()
 

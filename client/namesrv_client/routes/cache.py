@@ -227,8 +227,9 @@ class RouteCache:
     def apply(self, response: RouteResponse, source: Source, *, is_sync: bool) -> list[RouteChange]:
         """Apply a server's response, and return the changes of routes.
 
-        `is_sync` says that the request was meant to refresh all topics in use, so that the sync point may move to
-        another server.
+        `is_sync` is True for a request that keeps known routes fresh (a poll, a watch, a refresh after a failed send):
+        such a response moves the sync point to its server. The response to the first request for a topic does not,
+        because the other topics would have to be requested in full again.
         """
         point, now = self.point, self._clock.monotonic()
         if response.boot_id != point.boot_id:
