@@ -92,6 +92,42 @@ async def test_clusters_and_member_groups_have_addresses_of_the_view(tmp_path: P
         assert json.loads(hidden.body)["brokerMemberGroup"]["brokerAddrs"] == {}
 
 
+async def test_acting_master_has_the_address_of_its_own_id(tmp_path: Path, spelling: Spelling) -> None:
+    """A slave that acts as the master is shown under id 0, with the address that the view gives to its own id."""
+    views = str(views_file(tmp_path))
+    async with namesrv_in_process(tmp_path, address_views=views, support_acting_master=True) as server:
+        inside, outside = await server.connect(), await server.connect(source="127.0.0.2")
+        await inside.register(SLAVE, enableActingMaster="true")
+        for _ in range(2):
+            seen = await outside.call(105, {"topic": "T"}, spelling=spelling)
+            assert addresses(seen.body, spelling) == {"broker-a": {"0": OUTSIDE["1"]}}
+
+
+async def test_no_other_slave_is_shown_as_master_while_the_view_hides_the_acting_master(tmp_path: Path) -> None:
+    """The slave with the next id does not act as the master, and keeps its id."""
+    views = str(views_file(tmp_path))
+    async with namesrv_in_process(tmp_path, address_views=views, support_acting_master=True) as server:
+        inside, outside = await server.connect(), await server.connect(source="127.0.0.2")
+        await inside.register(HIDDEN._replace(name="broker-a", id=1), enableActingMaster="true")
+        await inside.register(SLAVE._replace(id=2), enableActingMaster="true")
+
+        seen = await outside.call(105, {"topic": "T"})
+        assert addresses(seen.body, "json") == {"broker-a": {"2": "broker-a-2.mq.example.com:30911"}}
+
+
+async def test_list_of_system_topics_has_an_address_of_the_view(tmp_path: Path) -> None:
+    """Tools connect to the address in the list (304): it is that of the first broker by name that the view shows."""
+    async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:
+        inside, outside = await server.connect(), await server.connect(source="127.0.0.2")
+        hidden = HIDDEN._replace(name="broker-0")
+        await inside.register(hidden)
+        assert json.loads((await outside.call(304)).body) == {"topicList": ["broker-0", "cluster-1"]}
+        await inside.register(MASTER)
+
+        assert json.loads((await outside.call(304)).body)["brokerAddr"] == OUTSIDE["0"]
+        assert json.loads((await inside.call(304)).body)["brokerAddr"] == hidden.addr
+
+
 async def test_slave_outside_reaches_its_master(tmp_path: Path) -> None:
     """The master and HA address in the response to a slave's registration are those of the slave's view."""
     async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:

@@ -90,7 +90,8 @@ class AdminProcessor:
 
     async def delete_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
         """Handle DELETE_TOPIC_IN_NAMESRV (216)."""
-        await self._manager.delete_topic(header.topic, header.cluster_name)
+        # As in Java, an empty name of a cluster stands for all clusters.
+        await self._manager.delete_topic(header.topic, header.cluster_name or None)
         return SUCCESS
 
     async def register_topic(self, request: Request, header: TopicRequestHeader) -> Reply:

@@ -44,10 +44,13 @@ def is_shown_as_it_is(topic: str) -> bool:
     return topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
 
 
-def shown_to_clients(group: BrokerData, queues: QueueData) -> BrokerData:
-    """Return a group as clients see it: if the flag is true and `queues` are not writable, the prime slave has id 0."""
-    if queues.perm & PERM_WRITE or MASTER_ID in group.broker_addrs or not group.enable_acting_master:
+def shown_to_clients(group: BrokerData, queues: QueueData, registered_ids: Collection[int]) -> BrokerData:
+    """Return a group as clients see it: if the flag is true and `queues` are not writable, the prime slave has id 0.
+
+    `group` may lack brokers of the registered group, because an address view hides them.
+    """
+    if queues.perm & PERM_WRITE or MASTER_ID in registered_ids or not group.enable_acting_master:
         return group
-    acting = min(group.broker_addrs)
+    acting = min(registered_ids)
     addrs = {MASTER_ID if i == acting else i: addr for i, addr in group.broker_addrs.items()}
     return BrokerData(group.cluster, group.broker_name, addrs, group.zone_name, group.enable_acting_master)

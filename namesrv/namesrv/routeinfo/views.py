@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from namesrv.routeinfo.acting_master import is_shown_as_it_is, shown_to_clients
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.tables import RouteTables
@@ -32,12 +34,14 @@ class RouteInputs:
     def route(self, topic: str, zone_name: str = "", view: AddressView | None = None) -> TopicRouteData | None:
         """Return the route of a topic for a client in a zone (empty: in no zone); None without a route.
 
-        The view (None: addresses as registered) is applied before the zone: brokers that the view hides do not count
-        when the zone's brokers are chosen.
+        The view (None: addresses as registered) is applied first: its addresses depend on the registered broker ids,
+        which acting masters do not keep, and brokers that it hides do not count when the zone's brokers are chosen.
         """
         route = self._registered(topic)
         if route is not None and view is not None:
             route = view.route(route, self.tables.advertised_of)
+        if route is not None and self.options.support_acting_master and not is_shown_as_it_is(topic):
+            route = self._with_acting_masters(route)
         if route is not None and zone_name:
             route = self.zone_fallback.route(route, zone_name).route
         return route
@@ -47,20 +51,25 @@ class RouteInputs:
         self.zone_fallback = zone_fallback
 
     def _registered(self, topic: str) -> TopicRouteData | None:
-        tables, options = self.tables, self.options
+        tables = self.tables
         row = tables.topic_queue_table.get(topic)
         if row is None:
             return None
         groups = [tables.broker_addr_table[queues.broker_name] for queues in row.queues]
-        if options.support_acting_master and not is_shown_as_it_is(topic):
-            groups = [shown_to_clients(group, queues) for group, queues in zip(groups, row.queues, strict=True)]
         return TopicRouteData(
             groups,
             row.queues,
             _filter_servers(tables, groups),
-            self.order_topic_conf(topic) if options.order_message_enable else None,
+            self.order_topic_conf(topic) if self.options.order_message_enable else None,
             tables.topics.mappings.get(topic),
         )
+
+    def _with_acting_masters(self, route: TopicRouteData) -> TopicRouteData:
+        groups = [
+            shown_to_clients(group, queues, self.tables.addrs_of(group.broker_name))
+            for group, queues in zip(route.broker_datas, route.queue_datas, strict=True)
+        ]
+        return msgspec.structs.replace(route, broker_datas=groups)
 
 
 def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[str, tuple[str, ...]]:
@@ -78,9 +87,12 @@ def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[s
     return by_addr
 
 
-def system_topics(tables: RouteTables) -> tuple[list[str], str | None]:
-    """Return cluster names, broker names, and the address of one registered broker (304)."""
+def system_topics(tables: RouteTables, view: AddressView | None = None) -> tuple[list[str], str | None]:
+    """Return cluster names, broker names, and the address of the first broker that the view shows (304)."""
     names = sorted({*tables.cluster_addr_table, *tables.broker_addr_table})
     for name in sorted(tables.broker_addr_table):
-        return names, next(iter(tables.broker_addr_table[name].broker_addrs.values()))
+        group = tables.broker_addr_table[name]
+        shown = group if view is None else view.group(group, tables.advertised_of)
+        if shown is not None:
+            return names, next(iter(shown.broker_addrs.values()))
     return names, None

@@ -70,7 +70,7 @@ def test_clients_see_the_acting_master_as_the_master(
     """A slave is shown under id 0 only in a group without a master whose queues are read-only."""
     group = BrokerData("c1", "b1", addrs, None, enable_acting_master)
 
-    assert shown_to_clients(group, queue_data("b1", perm=perm)) == BrokerData(
+    assert shown_to_clients(group, queue_data("b1", perm=perm), addrs) == BrokerData(
         "c1", "b1", shown, None, enable_acting_master
     )
 
