@@ -103,7 +103,7 @@ class AdminProcessor:
 
     async def system_topics(self, request: Request) -> Reply:
         """Handle GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""
-        names, broker_addr = views.system_topics(self._tables)
+        names, broker_addr = views.system_topics(self._tables, self._namesrv.routes.view_of(request))
         return Reply(dialect_of(request.command).encode(TopicList(names, broker_addr)))
 
     async def all_topics(self, request: Request) -> Reply:

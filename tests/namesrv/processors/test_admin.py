@@ -107,8 +107,10 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
         assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
         assert left == await perms(peer)
 
-    await peer.call(216, {"topic": "U"}, spelling=spelling)
-    assert (await peer.call(105, {"topic": "U"})).code == 17
+    # an empty name stands for all clusters, as in Java
+    for topic, ext in (("U", {}), ("T", {"clusterName": ""})):
+        await peer.call(216, {"topic": topic, **ext}, spelling=spelling)
+        assert (await peer.call(105, {"topic": topic})).code == 17
     assert (await peer.call(216, None, spelling=spelling)).outcome == (1, "field topic is missing")
 
 
