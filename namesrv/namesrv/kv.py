@@ -94,8 +94,8 @@ class KVConfig:
         """Keys and values of a namespace; empty after its last key was deleted, None if it never existed."""
         return self._tables.get(namespace)
 
-    async def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value; return when it is on disk.
+    async def put(self, namespace: str, key: str, value: str) -> bool:
+        """Set a value, once that is on disk; True if the key had another value, or none.
 
         A cancelled change is made only if its write had begun.
 
@@ -112,12 +112,13 @@ class KVConfig:
         async with self._writing:
             table = self._tables.get(namespace, {})
             if table.get(key) == value:
-                return
+                return False
             self._check_room(namespace, table, key)
             if key not in table and (least := self._file_bytes + len(key) + size) > self._most_bytes:
                 # Checked here, because encoding all other entries would take longer than everything else.
                 raise self._too_large(value, least)
             await self._write(namespace, {**table, key: value}, key)
+            return True
 
     async def delete(self, namespace: str, key: str) -> bool:
         """Remove a key, once that is on disk; True if it existed. The namespace stays. Raises KVWriteError."""

@@ -152,12 +152,13 @@ class AdminProcessor:
     async def put_kv(self, request: Request, header: PutKVConfigRequestHeader) -> Reply:
         """Handle PUT_KV_CONFIG (100); the response is sent once the value is on disk, as for a deletion."""
         try:
-            await self._namesrv.kv.put(header.namespace, header.key, header.value)
+            is_changed = await self._namesrv.kv.put(header.namespace, header.key, header.value)
         except KVLimitError as error:
             raise BadRequestError(f"field {error.field}: {error}") from error
         except KVWriteError as error:
             raise SystemError_(error.strerror) from error
-        self._kv_changed(header.namespace, header.key)
+        if is_changed:
+            self._kv_changed(header.namespace, header.key)
         return SUCCESS
 
     async def get_kv(self, request: Request, header: KVConfigKeyRequestHeader) -> Reply:
