@@ -1,5 +1,6 @@
 """The problems that one server knows: of its disk, memory, certificate and readiness, and of its broker groups."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,14 +8,13 @@ from typing import Final
 from namesrv.certificates import SOON_DAYS
 from namesrv.context import Namesrv
 from namesrv.net.steps import in_parts
-from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.state.boot import Boot
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import GroupHealth, group_health
 
 # A budget with less room refuses large registrations soon.
 FULL_SHARE: Final = 0.8
-# Groups counted between two yields to the event loop: a tenth to a fifth of a millisecond.
+# Brokers or groups counted between two yields to the event loop: a tenth to a fifth of a millisecond.
 _CHUNK: Final = 500
 _SHOWN_GROUPS: Final = 20
 _MIB: Final = 1024 * 1024
@@ -82,15 +82,16 @@ async def groups_by_health(namesrv: Namesrv) -> dict[GroupHealth, list[str]]:
     """Return the names of all broker groups by their health; the event loop runs between chunks."""
     by_health: dict[GroupHealth, list[str]] = {health: [] for health in GroupHealth}
     now, tables = namesrv.manager.now(), namesrv.manager.tables
+    silences: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    async for some in in_parts(list(tables.broker_live_table.values()), _CHUNK):
+        for live in some:
+            silences[live.broker_name][live.broker_id] = (now - live.last_update) / live.expiry_seconds
     async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
         for group in part:
-            # A broker that left since the previous chunk has no live entry.
-            silences: dict[int, float | None] = {
-                number: (now - live.last_update) / live.expiry_seconds
-                for number, addr in group.broker_addrs.items()
-                if (live := tables.broker_live_table.get(BrokerAddrInfo(group.cluster, addr))) is not None
-            }
-            by_health[group_health(silences)].append(f"{group.cluster}/{group.broker_name}")
+            # The brokers are found by the name of their group: they may have registered under another cluster's name
+            # than the group has. A group that came after the first chunk has no brokers here.
+            if group.broker_name in silences:
+                by_health[group_health(silences[group.broker_name])].append(f"{group.cluster}/{group.broker_name}")
     return by_health
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from namesrv.observability.health import ServerState, group_problems, server_problems
+from namesrv.observability.health import ServerState, group_problems, groups_by_health, server_problems
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import LEVELS, GroupHealth
 from tests.support.http_peer import ask
@@ -67,3 +67,17 @@ async def test_readyz_shows_the_problems(server: InProcess) -> None:
         "[!] write_removed: broker-b",
     ]
     assert (verbose.status, short.status, short.text) == (200, 200, "ok\n")
+
+
+async def test_group_that_changed_its_cluster_has_its_master(server: InProcess) -> None:
+    """While it always has a broker, a group keeps the name of its first cluster, although its brokers name another."""
+    peer = await server.connect()
+    for cluster in ("cluster-1", "cluster-2"):
+        for broker in (MASTER, SLAVE):
+            await peer.register(broker._replace(cluster=cluster))
+
+    assert await groups_by_health(server.namesrv) == {
+        GroupHealth.HEALTHY: ["cluster-1/broker-a"],
+        GroupHealth.WITHOUT_MASTER: [],
+        GroupHealth.SILENT_MASTER: [],
+    }
