@@ -67,7 +67,7 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
             return
         if data[0] == TLS_HANDSHAKE:
             self._secure(self._transport, data)
-        elif self._tls.mode == "permissive":
+        elif self._tls.mode != "enforcing":
             self._transport.set_protocol(self._connection)
             self._connection.handshake_over()
             self._connection.data_received(data)

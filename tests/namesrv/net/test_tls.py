@@ -144,6 +144,17 @@ async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int
         assert served.server.dispatcher.answered == {}
 
 
+async def test_plain_text_is_accepted_after_a_reload_without_tls(ca: Authority) -> None:
+    """RocketMQ 5.x connects in advance: its first request may come after the server's TLS was turned off."""
+    state = tls(ca, "permissive")
+    async with serving(tls=state) as served:
+        peer = await served.connect()
+        state.mode, state.context = "off", None
+        peer.send(json_frame(ECHO, 7))
+
+        assert (await peer.receive()).code == 0
+
+
 async def test_tls_to_a_server_without_tls_is_refused(ca: Authority) -> None:
     """The client's error names the plain-text response, and the server's log names TLS as the reason."""
     async with serving() as served:
