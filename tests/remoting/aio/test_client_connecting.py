@@ -131,3 +131,50 @@ async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, hos
     """The client resolves host names, and IPv6 addresses have brackets."""
     async with ScriptedServer(listens) as server, RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client:
         assert (await ask_and_answer(client, server)).address[0] == listens
+
+
+class SeveralAddresses:
+    """The host name `several.example`, whose addresses are given to the resolver of the running loop."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, clock: FakeClock, port: int, *hosts: str) -> None:
+        async def getaddrinfo(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+            assert host == "several.example"
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in hosts]
+
+        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        self.client = RemotingClient(f"several.example:{port}", clock=clock)
+
+
+async def test_next_address_is_tried_while_the_first_one_is_silent(
+    black_hole: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt begins 250 ms after the first."""
+    clock, port = FakeClock(), int(black_hole.rpartition(":")[2])
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.2", port))
+        async with (
+            ScriptedServer(bound=bound) as server,
+            SeveralAddresses(monkeypatch, clock, port, HOST, "127.0.0.2").client as client,
+        ):
+            call = ask(client)
+            await clock.advance(0.24)
+            assert server.connections == 0
+            await clock.advance(0.01)
+            peer = await server.accept()
+            peer.answer((await peer.receive()).opaque)
+            await call
+
+
+async def test_next_address_is_tried_at_once_after_a_refusal(
+    refusing: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If all addresses refuse, the error is that of the last one."""
+    clock, port = FakeClock(), refusing.getsockname()[1]
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.2", port))
+        client = SeveralAddresses(monkeypatch, clock, port, HOST, "127.0.0.2").client
+        with pytest.raises(ConnectError, match=rf"^no connection to several\.example:{port}: connection refused$"):
+            await client.invoke(106, timeout_seconds=3.0)
+        await clock.advance(1.0)
+        async with ScriptedServer(bound=bound) as server, client:
+            await ask_and_answer(client, server)
