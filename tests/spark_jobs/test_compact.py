@@ -144,3 +144,15 @@ def test_what_cannot_be_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[
     """It is named."""
     assert main(["compact", str(tmp_path / "nowhere")]) == 2
     assert f"{tmp_path}/nowhere: no such file or directory" in capsys.readouterr().err
+
+
+def test_audit_trail_beside_the_log_stays(logs: Path, tmp_path: Path) -> None:
+    """In a server's data directory only the heartbeat log is converted: Parquet has no fields for accounts."""
+    logs.rename(tmp_path / "heartbeats")
+    trail = write_closed(tmp_path / "audit", "ns-1-00aa-1.jsonl.gz", ['{"v":1,"event":"change","account":"olga"}'])
+
+    for named in (tmp_path, tmp_path / "audit"):
+        assert main(["compact", str(named), "--drop-lines", "--quiet"]) == 0
+
+    assert [path.name for path in trail.parent.iterdir()] == [trail.name]
+    assert {path.name for path in tmp_path.rglob("*.jsonl.gz")} == {TORN, trail.name}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import CLOSED_SUFFIX, compacted_of, truncated
+from namesrv_spark_jobs.log_files import AUDIT, CLOSED_SUFFIX, HEARTBEATS, compacted_of, truncated
 from namesrv_spark_jobs.report.shown import counted
 
 COMMAND: Final = "compact"
@@ -20,8 +20,8 @@ COMMAND: Final = "compact"
 _EPILOG: Final = """\
 Each closed file (.jsonl.gz) gets a .parquet beside it, sorted by broker and time, which reports read instead.
 It has all fields that a report needs, without those that are for people only (docs/heartbeat-log.md).
-The daemon's retention removes both. Files that are being written are skipped. A second run continues where the first
-ended, and an interrupted run leaves no incomplete file. A damaged file is not converted.
+The daemon's retention removes both. Files that are being written, and a daemon's audit trail, are skipped. A second
+run continues where the first ended, and an interrupted run leaves no incomplete file. A damaged file is not converted.
 
 examples:
   namesrv-staleness compact heartbeats/
@@ -75,15 +75,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _closed(place: Path) -> Iterator[Path]:
-    """The closed files, oldest first."""
+    """The closed files of heartbeat logs, oldest first."""
     if place.is_file():
         if not place.name.endswith(CLOSED_SUFFIX):
             raise UsageError(f"{place}: not a closed log ({CLOSED_SUFFIX})")
         yield place
         return
     for file in sorted(place.rglob(f"*{CLOSED_SUFFIX}")):
-        if not any(part.startswith((".", "_")) for part in file.relative_to(place).parts):
+        is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(place).parts)
+        if not is_hidden and not _is_audit(file):
             yield file
+
+
+def _is_audit(file: Path) -> bool:
+    """True for a file of a daemon's audit trail, whose fields Parquet would not keep."""
+    return any(folder.name == AUDIT and (folder.parent / HEARTBEATS).is_dir() for folder in file.resolve().parents)
 
 
 def _compact(file: Path, target: Path) -> None:
