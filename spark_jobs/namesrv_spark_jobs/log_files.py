@@ -5,7 +5,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -86,14 +86,13 @@ def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> l
             for name in folders
             # a report contains Parquet, too, and is not input
             if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
-            if not (name == AUDIT and HEARTBEATS in folders)
+            if not is_audit_trail(name, folders)
         ]
         for name in (*names, *whole):
             path = Path(root, name)
             if not name.endswith(SUFFIXES) or name.startswith(("_", ".")):
                 continue
-            if name.endswith(CLOSED_SUFFIX) and compacted_of(path).name in names:
-                # the compacted file has the same lines
+            if is_compacted(path, names):
                 continue
             if path.exists():
                 paths.append(path)
@@ -101,6 +100,11 @@ def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> l
                 # Retention may have removed the target. A plain file that does not exist was renamed just now.
                 warn(f"skipped {path}: a link to nothing")
     return paths
+
+
+def is_audit_trail(name: str, folders: Iterable[str]) -> bool:
+    """True for the folder of a daemon's audit trail; `folders` are the names of it and the folders beside it."""
+    return name == AUDIT and HEARTBEATS in folders
 
 
 def _refuse(error: OSError) -> None:
@@ -143,6 +147,11 @@ def json_bytes(file: str) -> int:
 def compacted_of(file: Path) -> Path:
     """The path of the compacted file for a closed file."""
     return file.with_name(file.name.removesuffix(CLOSED_SUFFIX) + PARQUET_SUFFIX)
+
+
+def is_compacted(file: Path, names: Collection[str]) -> bool:
+    """True for a closed file beside its compacted file, which has the same lines; `names` are those in its folder."""
+    return file.name.endswith(CLOSED_SUFFIX) and compacted_of(file).name in names
 
 
 def is_report(directory: Path) -> bool:

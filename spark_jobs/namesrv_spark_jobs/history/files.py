@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
-from namesrv_spark_jobs.log_files import AUDIT, HEARTBEATS
+from namesrv_spark_jobs.log_files import HEARTBEATS, is_audit_trail, is_compacted, is_report
 
 # suffixes of log files: closed, plain, being written, and compacted
 SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".open", ".parquet")
@@ -48,16 +48,18 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
             for name in folders
             if not name.startswith(("_", "."))
             and _is_near(root, name, span)
-            and not (name == AUDIT and HEARTBEATS in folders)
+            and not is_audit_trail(name, folders)
+            and not is_report(Path(root, name))
         )
         for name in names:
-            if name.endswith(SUFFIXES) and not name.startswith(("_", ".")):
-                path = Path(root, name)
-                try:
-                    sizes[str(path.resolve())] = path.stat().st_size
-                except FileNotFoundError:
-                    # the file was removed, or just closed; in that case the next reading finds it
-                    continue
+            path = Path(root, name)
+            if not name.endswith(SUFFIXES) or name.startswith(("_", ".")) or is_compacted(path, names):
+                continue
+            try:
+                sizes[str(path.resolve())] = path.stat().st_size
+            except FileNotFoundError:
+                # the file was removed, or just closed; in that case the next reading finds it
+                continue
     return sizes
 
 

@@ -106,6 +106,21 @@ def test_data_directory_is_read_without_its_audit_trail(tmp_path: Path) -> None:
     assert all_hours([str(tmp_path)]) == hour
 
 
+def test_compacted_hour_and_report_are_not_read_as_further_logs(tmp_path: Path) -> None:
+    """A file and its compacted form have the same lines; a report in the directory has Parquet of its own."""
+    log_of_hours(tmp_path, "dt=2026-03-01/hour=02")
+    compacted = tmp_path / "dt=2026-03-01" / "hour=02" / "ns-1-b-1.parquet"
+    compacted.touch()
+    report = tmp_path / "report"
+    (report / "intervals").mkdir(parents=True)
+    (report / "intervals" / "part-0.parquet").touch()
+    (report / "run.json").write_text('{"program":"namesrv-staleness"}')
+
+    found = files_of([str(tmp_path)], Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS))
+
+    assert found == [str(compacted.resolve())]
+
+
 def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
     """No file is opened before; a missing directory is an error, too."""
     log_of_hours(tmp_path, "dt=2026-03-01/hour=00")
