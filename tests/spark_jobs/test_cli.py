@@ -82,6 +82,8 @@ def test_help_names_every_option_and_code() -> None:
         (["--master", "spark://127.0.0.1:1"], "--master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n"),
         (["--master", "spark://nowhere"], "--master spark://nowhere: not of the form spark://HOST:PORT"),
         (["--follow"], "--follow takes a directory of closed logs"),
+        (["--follow", "--redact"], "--redact cannot be combined with --follow, which keeps unredacted lines in --out"),
+        (["--fail-if", "false>nan"], "argument --fail-if: 'false>nan': 'nan' is not a number"),
         (["--engine", "embedded", "--master", "yarn"], "--master and --conf cannot be combined with --engine embedded"),
     ],
 )

@@ -186,6 +186,8 @@ def read_settings(argv: Sequence[str]) -> Settings:
         given.options = _filled(Options, given)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if given.follow and given.redact:
+        raise UsageError("--redact cannot be combined with --follow, which keeps unredacted lines in --out")
     if given.print_submit:
         # spark-submit gets the options for Spark, the report all others, in their order
         of_spark = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

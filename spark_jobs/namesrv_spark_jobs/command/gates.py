@@ -71,6 +71,8 @@ def parse_gate(text: str, *, changes: bool = False) -> Gate:
     is_duration = name in DURATIONS and not is_percent
     try:
         limit = duration_ms(match["limit"]) if is_duration else float(match["limit"])
+        if not math.isfinite(limit):
+            raise ValueError(f"{text!r}: {match['limit']!r} is not a number")
     except ValueError as error:
         problem = error if is_duration else f"{text!r}: {match['limit']!r} is not a number"
         raise ValueError(problem) from None
