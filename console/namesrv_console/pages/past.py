@@ -156,7 +156,8 @@ def _timeline_request(query: Mapping[str, str], logged: Span) -> _LinkedRequest:
 def _timeline(result: Timeline) -> Mapping[str, Any]:
     span = result.span
     names = {row.nameserver for row in result.rows}
-    down = {name: timeline_rows.downtimes(result.runs, name, span) for name in names}
+    until_ms = result.reading.until_ms
+    down = {name: timeline_rows.downtimes(result.runs, name, span, read_until_ms=until_ms) for name in names}
     ended = [
         (period, row)
         for row in result.rows

@@ -62,11 +62,15 @@ def _removal(period: RegistrationPeriod) -> str:
     return "evicted" if period.reason == "silent" else period.reason or "removed"
 
 
-def downtimes(runs: Iterable[Run], nameserver: str, span: Span) -> list[Bar]:
-    """The stretches in which a server logged nothing: before, between and after its boots."""
-    up = sorted((run.from_ms, run.to_ms) for run in runs if run.nameserver == nameserver)
+def downtimes(runs: Iterable[Run], nameserver: str, span: Span, *, read_until_ms: int) -> list[Bar]:
+    """The stretches in which a server was down: before, between and after its boots, as far as its log was read."""
+    own = [run for run in runs if run.nameserver == nameserver]
+    up = sorted((run.from_ms, run.to_ms) for run in own)
+    if not any(run.up_until_ms >= read_until_ms for run in own):
+        end = min(span.to_ms, read_until_ms)
+        up.append((end, end))
     down, known = [], span.from_ms
-    for began, ended in [*up, (span.to_ms, span.to_ms)]:
+    for began, ended in up:
         if known < began:
             down.append(("down", known, began))
         # A clock that was set back makes boots overlap.

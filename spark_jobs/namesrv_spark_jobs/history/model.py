@@ -14,6 +14,8 @@ MOST_CHANGES: Final = 500
 LEAST_EXPIRY_MS: Final = 10_000
 # bins of a strip: ten minutes each for a day
 STRIP_BINS: Final = 144
+# A server without a `stop` line counts as up for so long after its last line: a running one writes a line each scan.
+_STILL_UP_MS: Final = 120_000
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +42,13 @@ class Reading(Value, frozen=True):
     files: int
     lines: int
     bad: int
+    # the time of the reading
     read_ms: int
+
+    @property
+    def until_ms(self) -> int:
+        """The time until which the lines are known."""
+        return min(self.span.to_ms, self.read_ms)
 
 
 # --- requests
@@ -97,11 +105,19 @@ class Run(Value, frozen=True):
 
     nameserver: str
     boot_id: str
+    # the times of its first and last line that were read
     from_ms: int
     to_ms: int
+    # True: the log has the end of the boot. False: the server was killed, or runs on.
+    has_stopped: bool
     version: str | None
     scan_ms: int | None
     expiry_ms: int | None
+
+    @property
+    def up_until_ms(self) -> int:
+        """The time until which the server counts as up, unless a later boot of it has begun."""
+        return self.to_ms if self.has_stopped else self.to_ms + _STILL_UP_MS
 
 
 class RegistrationPeriod(Value, frozen=True):

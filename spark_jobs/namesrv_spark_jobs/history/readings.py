@@ -83,8 +83,6 @@ _REST: Final = 10
 _MOST_READINGS: Final = 2
 # more registration periods than that would be drawn as one grey band
 _MOST_PERIODS: Final = 20_000
-# A server without a `stop` line counts as up for so long after its last line: a running one writes a line each scan.
-_STILL_UP_MS: Final = 120_000
 # a silence longer than this many intervals is late, as in docs/heartbeat-log.md
 _LATE_INTERVALS: Final = 1.5
 # fewer heartbeats say little about the usual interval: a broker registers again soon after a server's start
@@ -257,12 +255,15 @@ def _whole_ms(microseconds: int | None) -> int | None:
 
 
 def _runs(read: _Read) -> list[Run]:
+    stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
+    stopped = {row["boot"] for row in stops}
     return [
         Run(
             nameserver=row["nameserver"] or "",
             boot_id=row["boot_id"],
             from_ms=whole_ms(row["first"] + row["offset_ms"] * 1000),
             to_ms=whole_ms(row["last"] + row["offset_ms"] * 1000),
+            has_stopped=row["boot"] in stopped,
             version=row["version"],
             scan_ms=_whole_ms(row["scan_interval"]),
             expiry_ms=_whole_ms(row["broker_expiry"]),
@@ -467,7 +468,7 @@ def _topic_past(read: _Read, request: RouteRequest) -> TopicPast:
     at_ms = request.span.to_ms
     runs = {row["boot"]: run for row, run in zip(read.tables.boot_rows, _runs(read), strict=True)}
     changes = _changes(read, request.topic, runs)
-    up = _up_at(read, at_ms, runs)
+    up = _up_at(at_ms, runs)
     # the changes of a boot are in the order of their revisions, so the last one stays
     current = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
     boot_of = {run.nameserver: boot for boot, run in up.items()}
@@ -490,19 +491,13 @@ def _topic_past(read: _Read, request: RouteRequest) -> TopicPast:
     )
 
 
-def _up_at(read: _Read, at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
-    """The boot of each server that was up at a moment; without a `stop` line a server is up `_STILL_UP_MS` longer."""
-    stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
-    stopped = {row["boot"] for row in stops}
+def _up_at(at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
+    """The boot of each server that was up at a moment."""
     last: dict[str, int] = {}
     for boot, run in sorted(runs.items(), key=lambda it: it[1].from_ms):
         if run.from_ms <= at_ms:
             last[run.nameserver] = boot
-    return {
-        boot: runs[boot]
-        for boot in last.values()
-        if at_ms <= runs[boot].to_ms + (0 if boot in stopped else _STILL_UP_MS)
-    }
+    return {boot: runs[boot] for boot in last.values() if at_ms <= runs[boot].up_until_ms}
 
 
 def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict[int, Change]]:

@@ -86,28 +86,49 @@ def test_bars_below_a_pixel_are_merged() -> None:
     assert max(bar.to_ms for bar in found.bars) - 1 == 100_990
 
 
+def run(began: int, ended: int, *, nameserver: str = "ns", has_stopped: bool = True) -> Run:
+    """One boot of a server."""
+    settings = {"version": None, "scan_ms": None, "expiry_ms": None}
+    boot_id = f"b{began}"
+    return Run(nameserver=nameserver, boot_id=boot_id, from_ms=began, to_ms=ended, has_stopped=has_stopped, **settings)
+
+
 def test_a_server_is_down_around_its_runs() -> None:
     """A server is down before, between and after its own runs; other servers' runs do not count."""
+    runs = [run(61_000, 81_000), run(11_000, 51_000), run(1_000, 101_000, nameserver="other")]
 
-    def run(nameserver: str, began: int, ended: int) -> Run:
-        settings = {"version": None, "scan_ms": None, "expiry_ms": None}
-        return Run(nameserver=nameserver, boot_id=f"b{began}", from_ms=began, to_ms=ended, **settings)
-
-    runs = [run("ns", 61_000, 81_000), run("ns", 11_000, 51_000), run("other", 1_000, 101_000)]
-
-    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(0, 10), (50, 10), (80, 20)]
+    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=300_000)] == [
+        (0, 10),
+        (50, 10),
+        (80, 20),
+    ]
 
 
 def test_overlapping_runs_are_one() -> None:
     """The clock was set back before a restart: a shorter boot lies within the time of the one before."""
-
-    def run(began: int, ended: int) -> Run:
-        settings = {"version": None, "scan_ms": None, "expiry_ms": None}
-        return Run(nameserver="ns", boot_id=f"b{began}", from_ms=began, to_ms=ended, **settings)
-
     runs = [run(1_000, 81_000), run(31_000, 51_000)]
 
-    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(80, 20)]
+    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=300_000)] == [(80, 20)]
+
+
+@pytest.mark.parametrize(
+    ("has_stopped", "read_until_ms", "down"),
+    [
+        # The log was read before the end of the span, which may be in the future.
+        (True, 91_000, [(80, 10)]),
+        (False, 91_000, []),
+        # A server that was killed is down once it has been silent for two minutes.
+        (False, 201_000, []),
+        (False, 201_001, [(80, 20)]),
+    ],
+)
+def test_running_server_is_not_down_after_its_last_line(
+    has_stopped: bool, read_until_ms: int, down: list[tuple[float, float]]
+) -> None:
+    """A page shows a reading that may be a minute old: the lines since then are unknown."""
+    runs = [run(1_000, 81_000, has_stopped=has_stopped)]
+
+    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=read_until_ms)] == down
 
 
 def test_strip_has_a_cell_for_every_bin() -> None:
