@@ -36,6 +36,9 @@ logger: Final = logging.getLogger(__name__)
 
 # Interval of judgements, since a master becomes silent without any response.
 JUDGEMENT_SECONDS: Final = 0.5
+# Within this time after the console's start the servers have responded, and brokers have registered with a server that
+# started at the same time: a problem that was not found by then is over.
+SETTLED_SECONDS: Final = 60.0
 # A broker that has left is remembered for an hour.
 _GONE_SECONDS: Final = 3600.0
 # The most brokers that are remembered after they left.
@@ -99,6 +102,9 @@ class Health:
         self._counted: dict[str, tuple[object, dict[str, Affected]]] = {}
         # Problems that are over, and may still be acknowledged.
         self._ended: set[tuple[Kind, str]] = set()
+        # Problems that were acknowledged before the console's start, and may have ended before it; none once settled.
+        self._inherited = frozenset(acknowledgements.at(clock.wall()))
+        self._settled_at = clock.monotonic() + SETTLED_SECONDS
         self._report = self._judged(observed.cluster, {})
         self._revision = observed.cluster.revision
 
@@ -147,7 +153,10 @@ class Health:
 
     def _look(self, cluster: Cluster) -> None:
         self._note_gone(cluster)
-        before = self._report.since.keys()
+        before = {*self._report.since}
+        if self._clock.monotonic() >= self._settled_at:
+            before |= self._inherited
+            self._inherited = frozenset()
         self._report = self._judged(cluster, self._report.since)
         self._ended = (self._ended | before) - self._report.since.keys()
         self._revision = cluster.revision

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from shutil import copy
 from typing import Any, Final, NamedTuple
 
 from namesrv_console.access.settings import AccessSettings
@@ -127,6 +128,26 @@ async def test_acknowledgement_outlives_the_console(tmp_path: Path) -> None:
         (tmp_path / "trail" / "acknowledged.json").write_bytes(b"{")
         async with console(clock, where, access=access) as shown:
             other = Attended(shown, found.server, tmp_path)
+            await passing(clock, lambda: other.verdict == ("critical", 0))
+
+
+async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp_path: Path) -> None:
+    """The problem was over before the console started again, so the next one alarms."""
+    async with attended(tmp_path) as found:
+        await found.acknowledge("168", "why")
+        clock, server = found.server.clock, found.server
+        (tmp_path / "later").mkdir()
+        copy(tmp_path / "trail" / "acknowledged.json", tmp_path / "later")
+        master = await server.connect()
+        await master.register(MASTER, registration("T", "U"))
+        access = AccessSettings(users=tmp_path / "users", audit_log_dir=tmp_path / "later")
+        async with console(clock, server.where, access=access) as shown:
+            other = Attended(shown, server, tmp_path)
+            await passing(clock, lambda: other.verdict == ("good", 0))
+            await clock.advance(60)
+            await passing(clock, lambda: (tmp_path / "later" / "acknowledged.json").read_bytes() == b"[]")
+
+            await master.call(104, MASTER.ext)
             await passing(clock, lambda: other.verdict == ("critical", 0))
 
 
