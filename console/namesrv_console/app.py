@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.authentication import has_required_scope
@@ -141,14 +141,14 @@ class _Served:
 
         In the query, `of` is the page, and `since` the event id that the tab has seen.
         """
-        of = urlsplit(request.query_params.get("of", "/"))
-        page = self._by_path.get(of.path)
+        path, _, text = request.query_params.get("of", "/").partition("?")
+        page = self._by_path.get(path)
         if page is None:
             return PlainTextResponse("no such page\n", HTTPStatus.NOT_FOUND)
         if self.pages.streams >= MAX_STREAMS:
             return PlainTextResponse("too many open tabs\n", HTTPStatus.SERVICE_UNAVAILABLE)
         seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        query, language = _query(page, dict(parse_qsl(of.query)), request), _language(request)
+        query, language = _query(page, dict(parse_qsl(text)), request), _language(request)
         since = self.pages.revision_of(seen)
         if "once" in request.query_params:
             with self.pages.opened(page, query, language) as live:

@@ -124,3 +124,10 @@ async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> No
         assert 30.0 <= waited <= 37.0
         assert f"missing on {two.where}" in tab.parts["agreement"]
         tab.leave()
+
+
+async def test_stream_of_an_unknown_page_is_not_found(tmp_path: Path) -> None:
+    """Also of a page whose name is not a URL."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        for page in ("/nowhere", "//[", "/diff.json"):
+            assert (await shown.http.get("/live", params={"of": page})).status_code == 404
