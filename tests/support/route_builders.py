@@ -24,7 +24,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.steps import finished
 
 # more than any test fills
-ROOMY = TableLimits(*[1_000_000] * 5)
+ROOMY = TableLimits(*[1_000_000] * 6)
 
 
 def rules(**others: Any) -> Rules:

@@ -138,14 +138,17 @@ def _state_version_of(tables: RouteTables, registration: Registration, holder: s
 
 
 def check_brokers(tables: RouteTables, registration: Registration, rules: Rules) -> None:
-    """Refuse one broker, member of a group, or cluster too many. Raises LimitExceededError."""
-    limits, addrs = rules.limits, tables.addrs_of(registration.broker_name)
+    """Refuse one broker, member of a group, cluster, or cluster of a group too many. Raises LimitExceededError."""
+    limits, name, addrs = rules.limits, registration.broker_name, tables.addrs_of(registration.broker_name)
     if is_new_broker(tables, registration):
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")
     if registration.broker_id not in addrs and registration.broker_addr not in addrs.values():
         _check(len(addrs) + 1, limits.max_brokers_per_group, "brokers per group")
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
+    if addrs and name not in tables.cluster_addr_table.get(registration.cluster_name, ()):
+        clusters = sum(name in names for names in tables.cluster_addr_table.values())
+        _check(clusters + 1, limits.max_clusters_per_group, "clusters per group")
 
 
 def check_topics_of(tables: RouteTables, registration: Registration, rules: Rules) -> Steps[None]:

@@ -18,6 +18,8 @@ class TableLimits:
     max_topics_per_broker: int
     # The largest deployments have tens of clusters.
     max_clusters: int = 1_000
+    # A group stays in every cluster that one of its brokers has named, until its last broker is gone.
+    max_clusters_per_group: int = 16
     # A group has a master and a few slaves. Every change of a group, and every route on it, costs time for each member.
     max_brokers_per_group: int = 100
 

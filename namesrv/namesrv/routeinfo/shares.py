@@ -146,17 +146,19 @@ def sizes_of(tables: RouteTables) -> Sizes:
 
 
 def _held_by(tables: RouteTables, owner: Owner) -> Steps[Sizes]:
-    keys: list[BrokerAddrInfo] = []
+    brokers = 0
     names: set[str] = set()
     for part in parts(list(tables.broker_live_table.items()), CHUNK_TOPICS):
         for key, live in part:
             if owner.has(key, live):
-                keys.append(key)
+                brokers += 1
                 names.add(live.broker_name)
         yield
     routes = sum(len(tables.topics.of_broker.get(name, ())) for name in names)
     topics = yield from _topics_of(tables, names, routes)
-    return Sizes(len({key.cluster_name for key in keys}), len(keys), topics, routes)
+    # All clusters count in which the names are: a name stays in a cluster after its broker has named another one.
+    clusters = sum(not names.isdisjoint(members) for members in tables.cluster_addr_table.values())
+    return Sizes(clusters, brokers, topics, routes)
 
 
 def _topics_of(tables: RouteTables, names: Iterable[str], routes: int) -> Steps[int]:

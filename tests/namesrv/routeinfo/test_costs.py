@@ -171,6 +171,14 @@ async def test_members_of_a_group_are_few(server: InProcess, peer: NamesrvPeer) 
     assert outcomes == [(0, None)] * 100 + [(1, "101 brokers per group, limit 100")]
 
 
+async def test_clusters_of_a_group_are_few(server: InProcess, peer: NamesrvPeer) -> None:
+    """A broker stays in each cluster that it has named, so that one broker alone could fill the table of clusters."""
+    outcomes = [(await peer.register(Broker(cluster=f"cluster-{n}"))).outcome for n in range(17)]
+
+    assert outcomes == [(0, None)] * 16 + [(1, "17 clusters per group, limit 16")]
+    assert len(server.namesrv.manager.tables.cluster_addr_table) == 16
+
+
 @pytest.mark.parametrize(
     ("spelling", "kinds", "blocks_per_topic"),
     [("json", 1, 3), ("native", MANY, 12)],

@@ -296,6 +296,12 @@ async def test_registration_that_was_planned_under_former_options_is_applied_aga
             "brokers_per_group",
         ),
         (("max_clusters", 1), replace(OTHER, cluster_name="c2"), "2 clusters, limit 1", "clusters"),
+        (
+            ("max_clusters_per_group", 1),
+            replace(SLAVE, cluster_name="c2"),
+            "2 clusters per group, limit 1",
+            "clusters_per_group",
+        ),
         (("max_topics", 2), replace(OTHER, body=body("t1", "t3")), "3 topics, limit 2", "topics"),
         (("max_routes", 3), OTHER, "4 routes, limit 3", "routes"),
         (
@@ -307,7 +313,16 @@ async def test_registration_that_was_planned_under_former_options_is_applied_aga
         # a broker under another name at the address of a live one: the live one stays when it is refused
         (("max_topics", 2), replace(MASTER, broker_name="b9", body=body("t1", "t3")), "3 topics, limit 2", "topics"),
     ],
-    ids=["brokers", "brokers per group", "clusters", "topics", "routes", "topics per broker", "other name"],
+    ids=[
+        "brokers",
+        "brokers per group",
+        "clusters",
+        "clusters per group",
+        "topics",
+        "routes",
+        "topics per broker",
+        "other name",
+    ],
 )
 async def test_registration_beyond_a_limit_is_refused(
     limit: tuple[str, int], refused: Registration, remark: str, reason: str

@@ -71,6 +71,13 @@ def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> t
             fleet("a", 1, 1, cluster="own", first=14)[0],
             ("15 clusters of account a, limit 14", "clusters_per_account"),
         ),
+        # a name stays in all clusters in which it was registered
+        (
+            {"max_clusters": 16},
+            [replace(fleet("a", 1, 1)[0], cluster_name=f"c{number}") for number in range(14)],
+            replace(fleet("a", 1, 1)[0], cluster_name="c14"),
+            ("15 clusters of account a, limit 14", "clusters_per_account"),
+        ),
         (
             {"max_topics": 16},
             fleet("a", 7, 2),
@@ -84,7 +91,7 @@ def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> t
             ("15 routes of account a, limit 14", "routes_per_account"),
         ),
     ],
-    ids=["fits", "brokers", "others", "less room", "again", "clusters", "topics", "routes"],
+    ids=["fits", "brokers", "others", "less room", "again", "clusters", "moves", "topics", "routes"],
 )
 def test_nearly_full_table_has_room_for_others(
     limit: dict[str, int], held: list[Registration], wanted: Registration, refused: tuple[str, str] | None
