@@ -63,7 +63,7 @@ class QueueSelector:
         if ready is not None:
             return ready
         try:
-            info = publish_info(topic, (await self.route(topic)).data)
+            route = await self.route(topic)
         except TopicNotFoundError:
             if topic == self.settings.default_topic:
                 raise
@@ -73,10 +73,13 @@ class QueueSelector:
                 raise
             # The topic did not exist a moment ago, and no server can answer whether it exists now.
             return self._defaults[topic][0]
+        # The route may have changed, or the topic may be forgotten, since the response arrived.
+        known = self.cache.get(topic)
+        info = publish_info(topic, (known or route).data)
         if not info.count:
             raise NoQueueError(f"topic {topic} has no queue that can be written to")
         self._defaults.pop(topic, None)
-        return self._infos.setdefault(topic, info)
+        return info if known is None else self._infos.setdefault(topic, info)
 
     async def _on_default_brokers(self, topic: str) -> PublishInfo:
         """Queues on each broker of the default topic, as the broker will create them for the first message."""

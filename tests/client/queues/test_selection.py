@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgpack
 import pytest
 
 from namesrv_client import (
@@ -20,8 +21,9 @@ from namesrv_client.routes.cache import RouteCache
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, until
-from tests.support.route_clients import group, topic_route
-from tests.support.scripted_server import ScriptedServer
+from tests.support.route_clients import group, route_client, topic_route
+from tests.support.scripted_server import ScriptedRequest, ScriptedServer
+from tests.support.spelling import NATIVE, cut
 
 ME = 1
 UNAVAILABLE = RouteUnavailableError("no NameServer could answer")
@@ -38,9 +40,8 @@ class Scene:
         self.routes = routes or {}
         self.requested: list[str] = []
         self.used: list[str] = []
-        self.selector = QueueSelector(
-            chosen, self.clock, RouteCache(self.clock), route=self.route, use=self.used.append
-        )
+        self.cache = RouteCache(self.clock)
+        self.selector = QueueSelector(chosen, self.clock, self.cache, route=self.route, use=self.used.append)
         # one sender that last used the second queue of broker-b
         self.info = PublishInfo("t", [QueueRange("broker-a", 0, 2), QueueRange("broker-b", 0, 2)])
         self.info._positions[ME] = 3
@@ -51,7 +52,10 @@ class Scene:
         found = self.routes.get(topic, TopicNotFoundError(f"topic {topic} does not exist"))
         if isinstance(found, RouteError):
             raise found
-        return Route(topic, found, "pull", 100.0)
+        route = Route(topic, found, "pull", 100.0)
+        self.cache.forget(topic)
+        self.cache.restore([route])
+        return route
 
     async def runs(self, topic: str) -> list[tuple[object, ...]]:
         """Ranges of writable queues: broker, first id, count."""
@@ -68,6 +72,19 @@ class Scene:
         return [f"{queue.broker_name[-1]}{queue.queue_id}" for queue in picked]
 
 
+def native_response(request: ScriptedRequest, body: object) -> bytes:
+    """A native response."""
+    return cut(NATIVE, msgpack.packb([0, request.opaque, 1, 479, None, None]), msgpack.packb(body))
+
+
+def pulled(broker: str, revision: int) -> dict[str, Any]:
+    """The body of a response to PULL_ROUTES with topic t on one broker."""
+    queue = {"broker_name": broker, "read_queue_nums": 4, "write_queue_nums": 4, "perm": 6}
+    data = {"cluster": "cluster-1", "broker_name": broker, "broker_addrs": {0: "10.0.0.1:10911"}}
+    routes = {"t": {"broker_datas": [data], "queue_datas": [queue]}}
+    return {"boot_id": "b1", "revision": revision, "ready": True, "full": revision == 1, "routes": routes}
+
+
 async def test_queues_are_cached_until_the_route_changes() -> None:
     """The same object keeps the senders' positions."""
     scene = Scene({"t": topic_route("broker-a")})
@@ -79,6 +96,29 @@ async def test_queues_are_cached_until_the_route_changes() -> None:
     assert scene.requested == ["t"]
     scene.selector.forget("t")
     assert scene.selector.ready("t") is None
+
+
+async def test_change_right_after_a_response_is_not_lost() -> None:
+    """The response to a request and that to a watch may arrive in one packet: the queues are those of the second."""
+    clock = FakeClock()
+    settings = {"watch": True, "poll_seconds": 1000.0, "cache_ttl_seconds": 10.0}
+    async with ScriptedServer() as script, route_client(clock, script.address, **settings) as client:
+        first = asyncio.ensure_future(client.publish_info("t"))
+        peer = await script.accept()
+        peer.send(native_response(await peer.receive(), {"boot_id": "b1", "uptime_seconds": 1000.0}))
+        peer.send(native_response(await peer.receive(), pulled("broker-a", 1)))
+        assert [run.broker_name for run in (await first).ranges] == ["broker-a"]
+        watch = await peer.receive()
+        clock.stall(10.1)
+
+        second = asyncio.ensure_future(client.publish_info("t"))
+        request = await peer.receive()
+        peer.send(native_response(request, pulled("broker-a", 1)) + native_response(watch, pulled("broker-b", 2)))
+        await second
+
+        info = client.known_publish_info("t")
+        assert info is not None
+        assert [run.broker_name for run in info.ranges] == ["broker-b"]
 
 
 @pytest.mark.parametrize(("read", "write", "count"), [(8, 8, 4), (3, 8, 3), (8, 3, 4), (1, 16, 1)])
