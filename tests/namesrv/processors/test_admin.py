@@ -19,7 +19,6 @@ from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
     OTHER,
-    SLAVE,
     Broker,
     NamesrvPeer,
     Spelling,
@@ -38,35 +37,6 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     ]
     assert found == natively
     return found
-
-
-async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Broker ids are quoted, unlike in Java's JSON, so that every client can parse them."""
-    response = await peer.call(106, spelling=spelling)
-    assert (*response.outcome, response.fields) == (0, None, {})
-    assert response.java_value == {"brokerAddrTable": {}, "clusterAddrTable": {}}
-    for broker in (MASTER, SLAVE):
-        await peer.register(broker, __ZONE_NAME="zone-1", enableActingMaster="true")
-    await peer.register(ELSEWHERE)
-
-    assert (await peer.call(106, spelling=spelling)).java_value == {
-        "brokerAddrTable": {
-            "broker-a": {
-                "brokerAddrs": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"},
-                "brokerName": "broker-a",
-                "cluster": "cluster-1",
-                "enableActingMaster": True,
-                "zoneName": "zone-1",
-            },
-            "broker-c": {
-                "brokerAddrs": {"0": "10.0.1.1:10911"},
-                "brokerName": "broker-c",
-                "cluster": "cluster-2",
-                "enableActingMaster": False,
-            },
-        },
-        "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
-    }
 
 
 async def test_write_permission_is_removed_and_added_back(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -264,13 +234,6 @@ async def test_topic_lists_can_be_disabled(peer: NamesrvPeer, spelling: Spelling
         response = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
         assert response.outcome == (1, "disable"), code
     assert (await peer.call(304, spelling=spelling)).code == 0
-
-
-async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """The remark is Java's with its leading blank; 905 is a request to brokers, and unknown here."""
-    for code in (0, 9999, 905, -1):
-        response = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported") == response.outcome
 
 
 CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [

@@ -11,7 +11,6 @@ import pytest
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
-    SLAVE,
     TIMESTAMP,
     Broker,
     NamesrvPeer,
@@ -47,21 +46,6 @@ async def test_registration_response_has_the_order_configuration(
 
     server.namesrv.settings.live.return_order_topic_config_to_broker = False
     assert (await peer.register(MASTER, spelling=spelling)).body == b""
-
-
-@pytest.mark.parametrize("code", [103, 104])
-async def test_missing_field_is_named_and_changes_nothing(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int
-) -> None:
-    """Each missing field is an error, unlike in Java, which answers 0 to some and keeps half a registration."""
-    body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
-    for field in ("clusterName", "brokerAddr", "brokerName", "brokerId"):
-        ext = {name: text for name, text in MASTER.ext.items() if name != field}
-        response = await peer.call(code, ext, body, spelling=spelling)
-
-        assert (1, f"field {field} is missing") == response.outcome
-    assert (await peer.call(code, None, body, spelling=spelling)).outcome == (1, "field brokerName is missing")
-    assert is_empty(server)
 
 
 def compressed(topics: int, filter_servers: tuple[str, ...] = ()) -> bytes:
@@ -162,26 +146,3 @@ async def test_requests_are_answered_while_large_registrations_are_decoded(serve
     assert served > 2
     assert [response.result().code for response in responses] == [0] * 5
     assert len(manager.tables.topic_queue_table) == 20_000
-
-
-async def test_unregistration_is_applied_before_its_response(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling
-) -> None:
-    """The next route request gets no route, and a second unregistration succeeds."""
-    await peer.register(MASTER, spelling=spelling)
-
-    assert (await peer.call(104, MASTER.ext, spelling=spelling)).outcome == (0, None)
-    assert (await peer.call(105, {"topic": "T"}, spelling=spelling)).code == 17
-    assert is_empty(server)
-    assert (await peer.call(104, MASTER.ext, spelling=spelling)).outcome == (0, None)
-
-
-async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """The response to 901 repeats the cluster unchecked, without Java's remark `not set any response code`."""
-    for cluster, addrs in (("nowhere", {}), ("cluster-1", {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"})):
-        response = await peer.call(901, {"clusterName": cluster, "brokerName": "broker-a"}, spelling=spelling)
-        assert response.outcome == (0, None)
-        group = {"brokerAddrs": addrs, "brokerName": "broker-a", "cluster": cluster}
-        assert {"brokerMemberGroup": group} == response.java_value
-        for broker in (MASTER, SLAVE):
-            await peer.register(broker, spelling=spelling)

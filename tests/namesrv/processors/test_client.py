@@ -1,12 +1,8 @@
 """Responses to route requests (105) in every serialization, with zones and acting masters."""
 
-import struct
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
     OTHER,
@@ -15,7 +11,6 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
-    native,
     registration,
     topic_config,
 )
@@ -37,23 +32,6 @@ async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPee
         assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == response.java_value
 
 
-async def test_bytes_of_a_route_response(peer: NamesrvPeer) -> None:
-    """The JSON is compact, has no extFields and quotes the ids, as the Go client's (317) own parser needs it."""
-    await peer.register(MASTER)
-
-    peer.send_request(105, {"topic": "T"}, version=317)
-
-    received = await peer.receive_bytes()
-
-    header = b'{"code":0,"flag":1,"language":"PYTHON","opaque":2,"serializeTypeCurrentRPC":"JSON","version":479}'
-    body = (
-        b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1",'
-        b'"enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,'
-        b'"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
-    )
-    assert struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body == received
-
-
 @pytest.mark.settings(nameserver_name="ns1")
 async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """An unknown topic gets code 17, Java's remark and the cause; one without a topic gets code 1, unlike in Java."""
@@ -69,42 +47,6 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
     assert (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome == (1, "field topic is missing")
     if spelling != "binary":  # the binary header cannot tell empty from absent
         assert (await peer.call(105, {"topic": ""}, spelling=spelling)).outcome == (1, "field topic is empty")
-
-
-async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """A route has filter servers by address and mappings by broker name; Java's brokers send unquoted ids."""
-    mapping: dict[str, Any] = {
-        "T": {"topic": "T", "bname": "broker-a", "totalQueues": 2, "epoch": 3, "currIdMap": {0: 1}}
-    }
-    body = registration("T", "U", filter_servers=("10.0.0.1:30000",), mappings=mapping)
-    await peer.register(MASTER, body.replace(b'{"0":1}', b"{0:1}"))
-
-    route = (await peer.call(105, {"topic": "T"}, spelling=spelling)).java_value
-    other = (await peer.call(105, {"topic": "U"}, spelling=spelling)).java_value
-
-    assert route["filterServerTable"] == {"10.0.0.1:10911": ["10.0.0.1:30000"]}
-    assert {"broker-a": {**mapping["T"], "dirty": False, "currIdMap": {"0": 1}}} == route["topicQueueMappingByBroker"]
-    assert "topicQueueMappingByBroker" not in other
-
-
-async def test_server_that_is_not_ready_disconnects_clients(tmp_path: Path, spelling: Spelling) -> None:
-    """A client gets code 1 and is disconnected, so that it tries another server; a broker stays connected."""
-    async with namesrv_in_process(tmp_path) as server:
-        await (await server.connect()).register(MASTER)
-
-    async with namesrv_in_process(tmp_path) as server:
-        client, puller, broker = [await server.connect() for _ in range(3)]
-        assert (await client.call(105, {"topic": "T"}, spelling=spelling)).outcome == (1, "name server not ready")
-        assert await client.at_end()
-        pull = native({"topics": ["T"], "wait_ms": 1000})
-        assert (await puller.call(20001, None, pull, spelling="native")).outcome == (1, "name server not ready")
-        assert await puller.at_end()
-
-        await broker.register(OTHER, spelling=spelling)
-        assert (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome == (1, "name server not ready")
-        # the server is ready when the expected broker registers
-        await broker.register(MASTER, spelling=spelling)
-        assert (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome == (0, None)
 
 
 async def three_groups(peer: NamesrvPeer) -> None:

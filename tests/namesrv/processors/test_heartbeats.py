@@ -3,7 +3,6 @@
 The fast path answers known brokers, and the dispatcher all others.
 """
 
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import TIMESTAMP, Broker, NamesrvPeer, Spelling, native
+from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native
 from tests.support.spelling import ONEWAY
 
 BROKER = Broker()
@@ -22,13 +21,6 @@ def age(server: InProcess, broker: Broker = BROKER) -> float:
     """Seconds since the last heartbeat of a broker, as a scan counts them."""
     manager = server.namesrv.manager
     return manager.now() - manager.tables.broker_live_table[BrokerAddrInfo(broker.cluster, broker.addr)].last_update
-
-
-def data_version(spelling: Spelling, counter: int, state_version: int = 0) -> bytes:
-    """A DataVersion as a body."""
-    if spelling == "native":
-        return native({"counter": counter, "state_version": state_version, "timestamp": TIMESTAMP})
-    return json.dumps({"counter": counter, "stateVersion": state_version, "timestamp": TIMESTAMP}).encode()
 
 
 async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -85,16 +77,6 @@ async def test_native_heartbeat_reports_the_state_of_the_broker(server: InProces
     assert pytest.approx(age(server)) == 0.2
 
 
-async def test_heartbeat_needs_the_identity_of_its_broker(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """A missing field gets code 1 with its name; the broker id may be missing, a number or its text."""
-    await peer.register(BROKER, spelling=spelling, agentId="agent-1")
-    for field, remark in (*((name, f"field {name} is missing") for name in list(BROKER.ext)[:3]), ("brokerId", None)):
-        ext = {name: text for name, text in BROKER.ext.items() if name != field}
-        assert (int(remark is not None), remark) == (await peer.call(904, ext, spelling=spelling)).outcome
-    if spelling == "native":
-        assert (await peer.call(904, {**BROKER.ext, "brokerId": 0}, spelling=spelling)).code == 0
-
-
 @pytest.mark.parametrize("code", [904, 322])
 async def test_disconnect_of_a_stranger_evicts_no_broker(server: InProcess, spelling: Spelling, code: int) -> None:
     """A broker stays while its own connection, or a newer one that sent its heartbeat, is open."""
@@ -115,27 +97,6 @@ async def test_disconnect_of_a_stranger_evicts_no_broker(server: InProcess, spel
     await server.hang_up(newer)
     await settle()
     assert server.namesrv.manager.tables.broker_addr_table == {}
-
-
-async def test_data_version_is_compared_and_counts_as_heartbeat(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling
-) -> None:
-    """A different counter or state version, or none, is a change; unlike in 4.9 each request counts as a heartbeat."""
-    await peer.register(BROKER, spelling=spelling)
-    stored = {"counter": 1, "state_version" if spelling == "native" else "stateVersion": 0, "timestamp": TIMESTAMP}
-    for body, changed in (
-        (data_version(spelling, 1), "false"),
-        (data_version(spelling, 2), "true"),
-        (data_version(spelling, 1, state_version=1), "true"),
-        (b"", "true"),
-        (native(None) if spelling == "native" else b"null", "true"),
-    ):
-        server.clock.stall(0.2)
-        response = await peer.call(322, BROKER.ext, body, spelling=spelling)
-
-        assert (0, None, {"changed": changed}) == (*response.outcome, response.fields)
-        assert stored == response.value
-        assert age(server) == 0.0
 
 
 @pytest.mark.parametrize(

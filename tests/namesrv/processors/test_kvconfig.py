@@ -10,7 +10,7 @@ from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import MASTER, NamesrvPeer, Spelling
+from tests.support.namesrv_peer import MASTER, NamesrvPeer
 
 PUT, GET, DELETE, LIST = 100, 101, 102, 219
 
@@ -18,53 +18,6 @@ PUT, GET, DELETE, LIST = 100, 101, 102, 219
 def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dict[str, str]:
     """The ext fields of a request."""
     return {"namespace": namespace, "key": key, **({} if value is None else {"value": value})}
-
-
-async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """An emptied namespace stays as an empty table, and deleting an absent key succeeds."""
-    for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
-        response = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
-        assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
-
-    response = await peer.call(GET, entry(), spelling=spelling)
-    assert (*response.outcome, response.fields, response.body) == (0, None, {"value": "new"}, b"")
-    response = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (*response.outcome, response.fields) == (0, None, {})
-    assert response.value == {"table": {"k": "new", "l": "w"}}
-
-    for key in ("k", "l", "k", "never"):
-        assert (await peer.call(DELETE, entry(key=key), spelling=spelling)).outcome == (0, None)
-    assert (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).value == {"table": {}}
-    assert (await peer.call(DELETE, entry(namespace="never"), spelling=spelling)).outcome == (0, None)
-
-
-async def test_absent_key_or_namespace_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """An absent key or namespace gets code 22 with Java's remark."""
-    response = await peer.call(GET, entry(), spelling=spelling)
-    assert (*response.outcome, response.fields) == (22, "No config item, Namespace: N Key: k", {})
-    response = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (*response.outcome, response.fields) == (22, "No config item, Namespace: N", {})
-    # in Java the response to 101 has a header class, and that to 219 has not
-    assert ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields) == ({}, None)
-
-
-async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> None:
-    """A missing field changes nothing, unlike in Java, which stores null for a missing value."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for code, ext, remark in (
-            (PUT, {"key": "k", "value": "v"}, "namespace or key is null"),
-            (PUT, {"namespace": "N", "value": "v"}, "namespace or key is null"),
-            (PUT, None, "namespace or key is null"),
-            (PUT, {"namespace": "N", "key": "k"}, "field value is missing"),
-            (GET, {"namespace": "N"}, "field key is missing"),
-            (GET, None, "field namespace is missing"),
-            (DELETE, {"key": "k"}, "field namespace is missing"),
-            (LIST, None, "field namespace is missing"),
-        ):
-            assert (await peer.call(code, ext, spelling=spelling)).outcome == (1, remark)
-        assert (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code == 22
-        assert not (tmp_path / "kvConfig.json").exists()
 
 
 async def test_change_beyond_a_limit_names_the_field(tmp_path: Path) -> None:
