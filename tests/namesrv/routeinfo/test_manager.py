@@ -432,23 +432,6 @@ async def is_writable(scene: RouteScene) -> bool:
     return any(perm & PERM_WRITE for by_broker in rows(scene.tables).values() for perm in by_broker.values())
 
 
-@pytest.mark.parametrize(
-    ("gone_seconds", "writable"),
-    [(0.0, False), (119.0, False), (121.0, True)],
-)
-async def test_removed_write_permission_survives_a_closed_connection(
-    scene: RouteScene, gone_seconds: float, writable: bool
-) -> None:
-    """A broker that registers again within its expiry after a disconnect stays read-only."""
-    await scene.register(MASTER)
-    await scene.manager.wipe_write_perm("b1")
-    await scene.close(1)
-    assert scene.tables.broker_live_table == {}
-
-    scene.pass_time(gone_seconds)
-    assert await is_writable(scene) is writable
-
-
 async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScene) -> None:
     """An unregistration of the master restores the write permission, one of a slave does not."""
     await scene.register(MASTER, SLAVE)
