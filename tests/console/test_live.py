@@ -8,21 +8,6 @@ from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker
 
 
-async def test_an_event_is_on_the_screen_within_half_a_second(tmp_path: Path) -> None:
-    """When a broker registers, the open overview receives the changed parts of the page only."""
-    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
-        peer = await server.connect()
-        tab = shown.tab("/")
-        await passing(server.clock, lambda: "ready" in tab.parts.get("chips", ""))
-
-        await peer.register(MASTER)
-        took = await passing(server.clock, lambda: "broker-a" in tab.parts["heat"])
-
-        assert took <= 0.5
-        assert "chips" not in tab.messages[-1].parts
-        tab.leave()
-
-
 async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Path) -> None:
     """A tab continues from Last-Event-ID or its page's revision; after a restart of the console it gets all parts."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
