@@ -69,23 +69,6 @@ def test_wheels_contain_only_our_import_packages(wheels: dict[str, zipfile.ZipFi
     ] == []
 
 
-def test_wheels_have_commands_and_entry_points(wheels: dict[str, zipfile.ZipFile]) -> None:
-    """Each command and entry point belongs to the wheel with its dependencies."""
-    entry_points = {name: of_metadata(wheel, "entry_points.txt").split("\n") for name, wheel in wheels.items()}
-
-    assert {name: [line for line in lines if line] for name, lines in entry_points.items()} == {
-        "namesrv_wire": [],
-        "namesrv_client": [],
-        "namesrv_agent": ["[console_scripts]", "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent"],
-        "namesrv": ["[console_scripts]", "namesrv = namesrv_runtime.program:namesrv"],
-        "namesrv_ctl": ["[console_scripts]", "namesrvctl = namesrv_runtime.program:namesrvctl"],
-        "namesrv_console": ["[console_scripts]", "namesrv-console = namesrv_runtime.program:namesrv_console"],
-        "namesrv_history": [],
-        "namesrv_report": ["[console_scripts]", "namesrv-staleness = namesrv_spark_jobs.command.cli:main"],
-        "namesrv_testing": ["[pytest11]", "namesrv = namesrv_testing.plugin"],
-    }
-
-
 def test_wheels_need_the_projects_dependencies(wheels: dict[str, zipfile.ZipFile]) -> None:
     """The wheels' dependencies together are the project's; ours are pinned to the same version."""
     needed = {

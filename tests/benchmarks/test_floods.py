@@ -55,25 +55,6 @@ def test_key_updates_are_taken_and_hold_no_data(tmp_path: Path) -> None:
     assert received == []
 
 
-def test_a_broken_key_update_is_refused(tmp_path: Path) -> None:
-    """The second key update without the first is encrypted with other keys than the server expects."""
-    received: list[bytes] = []
-    with tls_server(tmp_path, received) as peer:
-        updates = TlsRecords(peer).key_updates(2)
-        peer.sendall(updates[KEY_UPDATE_BYTES:])
-
-    assert received == [b"DECRYPTION_FAILED_OR_BAD_RECORD_MAC"]
-
-
-def test_application_data_is_sealed(tmp_path: Path) -> None:
-    """Sent data is encrypted, and received data is decrypted."""
-    received: list[bytes] = []
-    with tls_server(tmp_path, received) as peer:
-        assert TlsRecords(peer).request(b"a request") == b"taken"
-
-    assert received[0] == b"a request"
-
-
 def test_a_flow_that_ends_is_replaced() -> None:
     """A connection of a flood that the server closed, or that has sent everything, is replaced."""
     opened: list[int] = []

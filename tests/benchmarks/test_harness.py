@@ -1,18 +1,14 @@
 """The harness: figures, rounds, tables, options, and the reports of servers, loads and the kernel."""
 
-import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from benchmarks.harness import build
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.conditions import Clocks, busy_ticks, others_share, processor
 from benchmarks.harness.figures import (
@@ -27,12 +23,10 @@ from benchmarks.harness.figures import (
 )
 from benchmarks.harness.loads import Load, read_load
 from benchmarks.harness.probe import busy_seconds
-from benchmarks.harness.rounds import Bench, Cores, Effort
-from benchmarks.harness.servers import daemon_ports, environment, status_bytes
-from benchmarks.harness.wire import PULLED_BODY_BYTES, Broker, pulled_brokers
-from namesrv_remoting.bodies.dialects import JSON
+from benchmarks.harness.rounds import Bench, Effort
+from benchmarks.harness.servers import daemon_ports, status_bytes
+from benchmarks.harness.wire import Broker
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
-from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
@@ -40,7 +34,6 @@ from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.steps import finished
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs need epoll, the harness /proc")
-needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
 
 LINE = (
     '{"responses":200000,"responses_per_second":100000,"p50_us":900.0,"p99_us":2100.0,"p999_us":3000.0,'
@@ -100,16 +93,6 @@ def test_every_other_round_goes_backwards(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.splitlines()[-1] == "bench: things, round 3 of 3"
 
 
-@pytest.mark.parametrize(
-    ("allowed", "expected"), [({3}, Cores(None, None)), ({5, 2}, Cores(2, 5)), ({0, 1, 2}, Cores(0, 1))]
-)
-def test_server_and_load_get_a_core_each(allowed: set[int], expected: Cores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Server and load get the first two allowed cores; with a single core neither is pinned."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed, raising=False)
-
-    assert Cores.ours() == expected
-
-
 # -- reports of servers, loads and the kernel -------------------------------------------------------------------------
 
 
@@ -135,27 +118,11 @@ def test_reports_are_read(read: Callable[[str], object], text: str, found: objec
     assert read(text) == found
 
 
-def test_server_that_has_ended_has_no_memory() -> None:
-    """The status of a zombie lacks the line, which is an error and not 0."""
-    with pytest.raises(BenchError, match="the server has ended"):
-        status_bytes("Name:\tpython\nState:\tZ (zombie)\n")
-
-
 def test_busy_time_without_ours_is_that_of_others() -> None:
     """10 s of two processors, of which 12 s were busy and 8 s ours: others had a fifth; the share is never negative."""
     assert others_share(Clocks(5.0, 100.0, 1.0), Clocks(15.0, 112.0, 9.0), processors=2) == 0.2
     # Ticks are coarse, and read at slightly different times.
     assert others_share(Clocks(0.0, 0.0, 0.0), Clocks(1.0, 0.99, 1.0), processors=2) == 0
-
-
-def test_settings_of_other_servers_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environment variables of a JVM, of RocketMQ and of ours are removed."""
-    for name in ("JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"):
-        monkeypatch.setenv(name, "something")
-
-    found = environment()
-
-    assert found.keys().isdisjoint({"JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"})
 
 
 def test_line_of_load_is_read() -> None:
@@ -220,22 +187,6 @@ def test_sigterm_ends_a_suite_in_order(where: str) -> None:
 # -- programs and options ---------------------------------------------------------------------------------------------
 
 
-@needs_compiler
-@pytest.mark.parametrize("name", ["limit", "load"])
-def test_program_compiles_without_a_warning(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A program is compiled if it is missing or older than a source."""
-    monkeypatch.setattr(build, "BUILT", tmp_path)
-    path = build.program(name)
-
-    assert (path, capfd.readouterr().err) == (tmp_path / name, "")
-    path.write_text("as it was")
-    assert build.program(name).read_text() == "as it was"
-    os.utime(path, ns=(0, 0))
-    assert build.program(name).read_bytes().startswith(b"\x7fELF")
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "output"),
     [
@@ -258,19 +209,6 @@ def test_options_are_checked_before_anything_is_measured(arguments: list[str], c
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------
-
-
-def test_pulled_response_has_the_size_of_the_reference() -> None:
-    """8 groups of master and slave with one digit of queues: 1,871 bytes for any digit."""
-    brokers = pulled_brokers()
-    groups = [
-        BrokerData(master.cluster, master.name, {0: master.addr, 1: slave.addr})
-        for master, slave in zip(brokers[::2], brokers[1::2], strict=True)
-    ]
-
-    for queues in (8, 4):
-        queue_datas = [QueueData(group.broker_name, queues, queues, 6) for group in groups]
-        assert len(JSON.encode(TopicRouteData(groups, queue_datas))) == PULLED_BODY_BYTES
 
 
 @pytest.mark.parametrize("form", ["json", "compressed", "native"])

@@ -1,9 +1,5 @@
-"""Image tools: the bill of materials and the health check."""
+"""The health check of the images."""
 
-import json
-import subprocess
-import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -12,21 +8,6 @@ from docker import healthcheck
 from tests.docker.commands import run
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
-
-ROOT = Path(__file__).parents[2]
-DOCKER = ROOT / "docker"
-
-
-def test_bill_of_materials_lists_installed_packages(tmp_path: Path) -> None:
-    """The file is valid CycloneDX JSON with a purl and version for every package."""
-    subprocess.run([sys.executable, DOCKER / "sbom.py", tmp_path / "sbom.json"], check=True)
-    bill = json.loads((tmp_path / "sbom.json").read_text())
-
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    found = {component["purl"]: component for component in bill["components"]}
-    assert len(found) == len(bill["components"])
-    msgspec = found[f"pkg:pypi/msgspec@{metadata.version('msgspec')}"]
-    assert msgspec["name"] == "msgspec"
 
 
 def health_check(*path: str, **environ: str) -> tuple[int, str]:

@@ -38,8 +38,3 @@ def with_import_rules(page: str) -> str:
         return f"{match[1]}{', '.join(f'`{name}`' for name in allowed[match[2]]) or 'none of ours'} |"
 
     return _ROW.sub(row, page)
-
-
-def packages_of(page: str) -> list[str]:
-    """Packages with a row in the table."""
-    return [match[2] for match in _ROW.finditer(page)]

@@ -1,13 +1,11 @@
 """The generated parts of our pages are current; `python -m tests.docs.generated` writes them anew."""
 
 import re
-import tomllib
 from pathlib import Path
 
 from tests.docs.api_pages import PAGES as API_PAGES
 from tests.docs.generated import PROTOCOL, frames, generated
-from tests.docs.import_rules import ARCHITECTURE, packages_of
-from tests.support.pages import ROOT, blocks
+from tests.support.pages import blocks
 
 
 def _names(page: str) -> list[str]:
@@ -27,10 +25,3 @@ def test_every_frame_of_the_protocol_is_generated(tmp_path: Path) -> None:
     shown = {block.example for block in blocks(PROTOCOL) if block.language == "hex"}
 
     assert shown - frames(tmp_path / "data").keys() == set()
-
-
-def test_import_table_has_every_package() -> None:
-    """Each of our packages has a row in docs/architecture.md."""
-    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-
-    assert sorted(packages_of(ARCHITECTURE.read_text())) == sorted(linter["root_packages"])

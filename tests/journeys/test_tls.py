@@ -237,13 +237,3 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
     assert counts == [1, 3, 3, 3]
     claimed = "(names in it, not verified: operators.example.com)"
     assert any(line["remark"].endswith(claimed) for line in lines)
-
-
-def test_unusable_certificate_is_an_error(ca: Authority, data_dir: Path) -> None:
-    """A server with an unusable certificate does not start, and the error names the file."""
-    named = flags(ca)
-    (ca.ca_file.parent / "server.key").unlink()
-    with Daemon(data_dir, *named) as daemon:
-        line = daemon.wait_for("printed")["line"]
-        assert daemon.wait() == 2
-    assert f"namesrv: TLS: {ca.ca_file.parent / 'server.key'}: no such file or directory" == line

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from namesrv.cli import main
-from namesrv.settings.catalog import SETTINGS
 from tests.support.fake_clock import GUARD_SECONDS
 
 
@@ -38,21 +36,6 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("NAMESRV_"):
             monkeypatch.delenv(name)
-
-
-def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The help has flag, consequence, default and environment variable of each setting."""
-    monkeypatch.setenv("COLUMNS", "10000")
-
-    assert main(["--help"]) == 0
-
-    text = capsys.readouterr().out
-    for setting in SETTINGS.values():
-        name = rf"--(\[no-\])?{setting.title}" if setting.flags else setting.environment
-        assert re.search(rf"^  {name}( |:|$)", text, re.MULTILINE), setting.name
-        assert setting.consequence in text
-        assert f"[default {setting.default}" in text
-        assert f"environment {setting.environment}]" in text
 
 
 def test_help_works_with_a_broken_configuration(capsys: pytest.CaptureFixture[str]) -> None:

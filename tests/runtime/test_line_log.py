@@ -14,7 +14,6 @@ from namesrv_runtime.line_queue import Item
 from tests.support.fake_clock import GUARD_SECONDS, until
 
 WALL = 1_772_351_990.0
-FOLDER = "dt=2026-03-01/hour=07"
 
 
 class Numbers(Encoder):
@@ -158,16 +157,3 @@ async def test_bug_in_the_thread_is_raised(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError, match="bug"):
         await written.log.run()
-
-
-async def test_open_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
-    """The files are closed unchanged, with their incomplete line."""
-    root = tmp_path / "log"
-    (root / FOLDER).mkdir(parents=True)
-    (root / FOLDER / "ns-99-1.jsonl.open").write_bytes(b'whole\n{"to')
-    written = Written(root)
-    written.log.start()
-    await written.log.close(GUARD_SECONDS)
-
-    assert gzip.decompress((root / FOLDER / "ns-99-1.jsonl.gz").read_bytes()) == b'whole\n{"to'
-    assert list(root.rglob("*.open")) == []

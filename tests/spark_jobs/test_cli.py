@@ -52,21 +52,6 @@ def code_of(argv: list[str]) -> int:
         return int(ended.code or 0)
 
 
-def test_help_names_every_option_and_code() -> None:
-    """In groups, with defaults."""
-    # half a gigabyte is not imported to say what the options are
-    shown = _run("--help", command=(sys.executable, "-c", _WITHOUT.format(package="pyspark")))
-
-    assert (shown.returncode, shown.stderr) == (0, "")
-    options = "since until cluster topic nameserver what-if redact poll fail-if max-bad-ratio output quiet follow debug"
-    for message in (
-        *(f"--{name}" for name in f"{options} engine master deploy-mode conf print-submit".split()),
-        *("INPUT", "--out DIR", "--poll SECONDS", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
-        "expiry=30,60,120 scan=5,10 poll=5,30",
-    ):
-        assert message in " ".join(shown.stdout.split()), message
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

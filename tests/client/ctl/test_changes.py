@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.routeinfo.rows import queues_of
-from tests.support.ctl import at, ctl, one_server, refusing_address, run, two_servers
+from tests.support.ctl import at, ctl, one_server, run, two_servers
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
@@ -110,17 +110,6 @@ async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, protocol: str) 
         absent = await ctl(*where, "kv", "get", "ns", "k", "-o", "json")
         assert {"servers": [{"server": name, "value": None}]} == absent.json
         assert (1, "", f"namesrvctl: {name}: no namespace other\n") == await ctl(*where, "kv", "list", "other")
-
-
-async def test_put_exits_with_1_unless_every_server_accepts_it(tmp_path: Path) -> None:
-    """An unreachable server keeps its value, and the exit code is 1."""
-    async with one_server(tmp_path) as (server, where):
-        with refusing_address() as absent:
-            put = await ctl(*at(where, absent), "kv", "put", "ns", "k", "v")
-
-        assert (1, [[where, "done"]]) == (put.code, put.cells[1:])
-        assert [problem.startswith(f"no connection to {absent}") for problem in put.problems] == [True]
-        assert server.namesrv.kv.get("ns", "k") == "v"
 
 
 @BOTH

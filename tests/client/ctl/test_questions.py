@@ -363,15 +363,3 @@ async def test_incomplete_apache_responses_are_shown(tmp_path: Path) -> None:
         ["T", "-", "broker-z", "RW-", "4", "4", "-", "-"],
     ]
     assert clusters.cells[1:] == [["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "no"]]
-
-
-async def test_large_routes_are_requested_in_batches(tmp_path: Path) -> None:
-    """400 routes do not fit into one frame of 64 KiB."""
-    topics = [f"topic-{number}" for number in range(400)]
-    async with one_server(tmp_path, max_frame_bytes=65_536) as (server, where):
-        await (await server.connect()).register(MASTER, registration(*topics))
-
-        found = await ctl(*at(where), "route", *topics, "-o", "json")
-
-    assert topics == list(found.json["servers"][0]["routes"])
-    assert None not in found.json["servers"][0]["routes"].values()
