@@ -8,6 +8,7 @@ from typing import Any, Final
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
 from namesrv.routeinfo.effects import BrokerEffect, address_fields
+from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import AccessFile, Permission
@@ -43,13 +44,13 @@ class Revoked(BrokerEffect):
 
 
 async def revoke_registrations(
-    file: AccessFile, tables: RouteTables, connections: Mapping[int, ServerConnection], now: float
+    file: AccessFile, manager: RouteInfoManager, connections: Mapping[int, ServerConnection], now: float
 ) -> list[Revoked]:
-    """Close the connections of all brokers that the file no longer allows; `now` is seconds since 1970.
+    """Remove all brokers that the file no longer allows, and close their connections; `now` is seconds since 1970.
 
-    A closed connection removes its brokers, as always. The returned brokers are for the audit trail.
+    The returned brokers are for the audit trail.
     """
-    revoked = []
+    revoked, tables = list[Revoked](), manager.tables
     async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):
         for key, live in part:
             connection = connections.get(live.connection_id)
@@ -71,6 +72,8 @@ async def revoke_registrations(
         for number in _connections_of(tables, each.key):
             if (connection := connections.get(number)) is not None:
                 connection.close()
+    # The end of a connection removes its brokers later, or not at all if `evict_on_disconnect` is off.
+    await manager.revoke((each.key, each.live) for each in revoked)
     return revoked
 
 

@@ -369,6 +369,16 @@ class RouteInfoManager:
             if connection_id in brokers_on:
                 await asyncio.sleep(0)
 
+    async def revoke(self, brokers: Iterable[tuple[BrokerAddrInfo, BrokerLiveInfo]]) -> None:
+        """Remove brokers that may no longer be registered, unless they have registered since."""
+        for some in parts(brokers, REMOVALS_AT_ONCE):
+            async with self._changing() as section:
+                for key, live in some:
+                    if key in self.tables.broker_live_table:
+                        removal = Removal(key, "disconnected", "generation", live.generation)
+                        await run_in_steps(remove(section, removal))
+            await asyncio.sleep(0)
+
     def stop_waiting_for_brokers(self, *, is_any_missing: bool) -> None:
         """End the wait for the brokers of the previous boot."""
         # A new snapshot is due: the file still names missing brokers, and the next start would wait for them again.

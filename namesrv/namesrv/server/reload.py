@@ -118,8 +118,8 @@ class Reloader:
         # End all waiting watches, since they were admitted under the old rules: clients repeat the request.
         namesrv.routes.watchers.wake(None)
         if enforces:
-            tables, connections = namesrv.manager.tables, namesrv.slots.connections
-            revoked = await revoke_registrations(file, tables, connections, namesrv.clock.wall())
+            connections = namesrv.slots.connections
+            revoked = await revoke_registrations(file, namesrv.manager, connections, namesrv.clock.wall())
             if revoked and namesrv.access.audit is not None:
                 namesrv.access.audit.registrations_revoked(revoked)
 

@@ -323,6 +323,25 @@ async def test_reload_revokes_registrations(
     ]
 
 
+@pytest.mark.settings(evict_on_disconnect=False)
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_reload_revokes_registrations_without_eviction_on_disconnect(
+    server: InProcess, access: Path, *, is_connected: bool
+) -> None:
+    """A broker that its account may no longer register is removed, also one whose connection is closed already."""
+    peer = await server.connect()
+    await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
+    if not is_connected:
+        await server.hang_up(peer)
+    assert server.namesrv.manager.tables.broker_live_table
+
+    access.write_text(OPERATOR)
+    await server.reloader(f"--access={access}", "--no-evict-on-disconnect").reload()
+
+    assert not server.namesrv.manager.tables.broker_live_table
+    await until(lambda: server.find_connection(peer) is None)
+
+
 async def test_reload_keeps_registrations_that_are_still_allowed(server: InProcess, access: Path) -> None:
     """A reload keeps a broker whose account has a new secret and rules that still list the broker and its topics."""
     peer = await server.connect()
