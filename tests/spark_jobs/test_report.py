@@ -90,6 +90,21 @@ def _check_page(page: str, logs: str) -> None:
     assert "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;\\x1b[31m\\u202e" in page
 
 
+def test_report_of_nothing_is_not_good(tmp_path: Path) -> None:
+    """A misspelt name selects no heartbeat: the report must not say that no broker went away."""
+    logs, out = write_log(tmp_path / "logs"), tmp_path / "report"
+    options = ["--engine", "embedded", "--what-if", SMALL_GRID, "--quiet", "--nameserver", "ns-9"]
+
+    assert main([str(logs), "--out", str(out), *options]) == 0
+
+    text = "No heartbeat of a broker was read: --since, --until and the other filters leave out 28 of 29 lines."
+    warning = {"severity": "warning", "code": "no_heartbeats", "text": text}
+    assert warning in json.loads((out / "summary.json").read_text())["findings"]
+    page = (out / "report.html").read_text()
+    assert text in page
+    assert "No broker went away" not in page
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")
