@@ -46,6 +46,18 @@ def test_report_appears_whole_and_replaces_the_older_one(tmp_path: Path) -> None
     assert _names(tmp_path) == ["report"]
 
 
+def test_full_disk_is_one_line_with_the_directory(tmp_path: Path) -> None:
+    """The user can free space; no traceback is needed."""
+    out = tmp_path / "report"
+    _write(out, 1)
+
+    with pytest.raises(UsageError, match=f"--out {out}: No space left on device"):
+        _write(out, 2, lambda _: Path("/dev/full").write_text("x"))
+
+    assert json.loads((out / "run.json").read_text())["number"] == 1
+    assert _names(tmp_path) == ["report"]
+
+
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     """A run that was killed could not tidy up; the next one does, but leaves what a living one writes."""
     out = tmp_path / "report"

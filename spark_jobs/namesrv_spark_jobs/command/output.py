@@ -1,6 +1,7 @@
 """The directory of a report: written beside its final place, and moved there complete or not at all."""
 
 import csv
+import errno
 import glob
 import os
 import platform
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis
 from namesrv_spark_jobs.command.gates import Verdict
@@ -20,6 +22,9 @@ from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import RUN_FILE, is_report, is_url
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.report.shown import as_json
+
+# errors of a disk without space, and of a user without quota
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def out_directory(text: str) -> Path:
@@ -51,7 +56,7 @@ def _refuse_foreign(out: Path) -> None:
 def written_aside(out: Path) -> Iterator[Path]:
     """Context with a directory beside `out` that replaces `out` at the end. After an exception `out` is unchanged.
 
-    Raises UsageError when the directory cannot be made.
+    Raises UsageError when the directory cannot be made, or its disk is full.
     """
     _remove_leftovers(out)
     aside = out.with_name(f".{out.name}.tmp-{socket.gethostname()}-{os.getpid()}")
@@ -63,6 +68,10 @@ def written_aside(out: Path) -> Iterator[Path]:
         yield aside
         (aside / "_SUCCESS").touch()
         _replace(out, aside)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise UsageError(f"--out {out}: {error.strerror}") from error
+        raise
     finally:
         # removes the unfinished report after an exception; after the rename there is nothing left
         shutil.rmtree(aside, ignore_errors=True)
