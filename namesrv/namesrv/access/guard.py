@@ -280,7 +280,8 @@ class AccessGuard:
             raise AccessRefusedError(remark, reason="weak_signature")
         if code == RequestCode.REGISTER_BROKER:
             judgement = self._judge_registration(request.command, account)
-            request = replace(request, displaces={each.key: each.account for each in judgement.displaced})
+            if self.enforces:
+                request = replace(request, displaces={each.key: each.account for each in judgement.displaced})
             others: list[tuple[str | None, str]] = [
                 (each.key.cluster_name, each.broker_name) for each in judgement.respected
             ]

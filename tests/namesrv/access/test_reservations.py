@@ -152,6 +152,19 @@ async def test_most_specific_rule_displaces_a_squatter(tmp_path: Path, rules: di
         assert (await register(other, ORDERS, at)).code == NO_PERMISSION
 
 
+async def test_observed_rules_displace_no_broker(tmp_path: Path) -> None:
+    """While the access file is only observed, a slave stays that another account has registered by a wider rule."""
+    rules = accounts(billing='brokers = ["billing-1"]', orders='brokers = ["*-1"]')
+    (tmp_path / "access.toml").write_text(rules)
+    access = str(tmp_path / "access.toml")
+    async with namesrv_in_process(tmp_path / "data", access=access, access_mode="observe") as server:
+        peer = await server.connect()
+        slave = BILLING_1._replace(id=1, addr="10.0.0.9:10911")
+        assert [(await register(peer, *each)).code for each in ((ORDERS, slave), (BILLING, BILLING_1))] == [0, 0]
+
+        assert occupants(server) == {slave.addr: "orders", BILLING_1.addr: "billing"}
+
+
 async def test_reservations_are_listed(tmp_path: Path) -> None:
     """Request 20005 lists each reservation with account and remaining time, for `namesrvctl access reserved`."""
     (tmp_path / "access.toml").write_text(TENANTS)
