@@ -1,7 +1,7 @@
 """The keeper: polls, watches and requests routes, so that the routes in use stay fresh.
 
-A poll about every 30 s is one conditional request for all topics. With `watch`, the server also holds such a request
-until a topic changes.
+A poll about every 30 s is one conditional request for all topics; a failed poll is repeated sooner. With `watch`, the
+server also holds such a request until a topic changes.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from namesrv_client.routes.route import (
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 
 logger: Final = logging.getLogger("namesrv_client.pull")
@@ -30,13 +31,17 @@ _watch_logger: Final = logging.getLogger("namesrv_client.watch")
 
 # Polls come up to this part earlier or later, so that clients that started together do not stay together.
 _JITTER: Final = 0.1
+# The longest pause before a poll that no server has answered is repeated; it doubles with each failure in a row, up to
+# the interval of polls.
+_POLL_RETRY_SECONDS: Final = 1.0
 # The chosen server is chosen anew this often, give or take a fifth, so that a server that was added gets its share.
 _CHOICE_SECONDS: Final = 600.0
 _CHOICE_JITTER: Final = 0.2
 _WATCH_SECONDS: Final = 25.0
-# A watch is silent while nothing changes, so pings find a dead connection: with a second for the response, well within
-# 5 s.
+# A watch is silent while nothing changes, so pings find a dead connection within 5 s. The time for the response is long
+# enough for one lost packet on a slow network: with a round trip of 0.6 s, TCP repeats the packet after about 0.8 s.
 _PING_SECONDS: Final = 3.0
+_PING_RESPONSE_SECONDS: Final = 1.5
 # The pause after a watch that failed, or that a server did not hold (a draining server answers at once).
 _WATCH_RETRY_SECONDS: Final = 1.0
 # Topics that come into use within this time join the watch together. Each new watch leaves the server with an old one,
@@ -193,10 +198,15 @@ class RouteKeeper:
     async def _poll(self) -> None:
         # Full jitter on the first poll, so that a thousand clients that start together do not poll together.
         await self.clock.sleep(self.settings.poll_seconds * self.random_unit())
+        retry, failures = Backoff(_POLL_RETRY_SECONDS, self.settings.poll_seconds), 0
         while True:
-            await self.refresh()
-            spread = 1 + _JITTER * (2 * self.random_unit() - 1)
-            await self.clock.sleep(self.settings.poll_seconds * spread)
+            if await self.refresh():
+                failures = 0
+                pause = self.settings.poll_seconds * (1 + _JITTER * (2 * self.random_unit() - 1))
+            else:
+                failures += 1
+                pause = retry.pause_seconds(failures, self.random_unit())
+            await self.clock.sleep(pause)
 
     async def _choose(self) -> None:
         # Full jitter before the first choice, since many clients may have started together.
@@ -262,7 +272,7 @@ class RouteKeeper:
         while True:
             await self.clock.sleep(_PING_SECONDS)
             try:
-                if self.in_use and await self.session.ping():
+                if self.in_use and await self.session.ping(_PING_RESPONSE_SECONDS):
                     # The process that held the watch is gone, although the connection, through a proxy, is open.
                     self._watch_again.set()
             except RemotingError as error:

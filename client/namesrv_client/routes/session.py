@@ -245,14 +245,17 @@ class ServerSession:
             if server is not self._servers.chosen and server.record.is_connected and server.is_idle:
                 await server.disconnect("another server was chosen")
 
-    async def ping(self) -> bool:
-        """True if the chosen server has another boot id than the watched one. Raises RemotingError on no response."""
+    async def ping(self, timeout_seconds: float) -> bool:
+        """True if the chosen server has another boot id than the watched one.
+
+        The wait is at least `timeout_seconds`, and at least that of an attempt. Raises RemotingError on no response.
+        """
         server = self._servers.chosen
         if server is None or not server.identity.is_native:
             # A RocketMQ server holds no watch.
             return False
         try:
-            await server.request_boot_id(self._settings.attempt_timeout_seconds)
+            await server.request_boot_id(max(timeout_seconds, self._settings.attempt_timeout_seconds))
         except RemotingError as error:
             self._failed(server, error)
             raise

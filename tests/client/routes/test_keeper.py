@@ -103,6 +103,25 @@ async def test_failed_poll_is_followed_by_the_next(tmp_path: Path, caplog: pytes
         await scene.shows("broker-a")
 
 
+async def test_failed_poll_is_repeated_soon(tmp_path: Path) -> None:
+    """The pauses grow from half a second to half the interval; then a server is back, and the route is confirmed."""
+    async with route_scene(tmp_path) as scene:
+        await scene.client.route("orders")
+        scene.proxy.cut()
+        failed_at = []
+        for quarters in range(1, 4 * 60):
+            await scene.clock.advance(0.25)
+            if scene.client.status().unanswered > len(failed_at):
+                failed_at.append(quarters / 4)
+        assert failed_at == [15.0, 15.5, 16.5, 18.5, 22.5, 30.5, 45.5]
+
+        await scene.proxy.heal()
+        await scene.clock.advance(1.0)
+        await until(lambda: scene.age() < 1.0)
+        await scene.clock.advance(29.0)
+        assert scene.request_count() == 2
+
+
 async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
     """Calls for 200 topics become one request, and each caller gets its own result or error."""
     async with route_scene(tmp_path) as scene:

@@ -503,7 +503,7 @@ async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool
     """A lost connection is noticed at once, a half-open one by the ping, and the next server is chosen."""
     async with native(tmp_path) as (scene, (first, second), proxy):
         assert await scene.session.watch(["orders"], 25.0, scene.take)
-        assert not await scene.session.ping()
+        assert not await scene.session.ping(1.5)
         watching = asyncio.ensure_future(scene.session.watch(["orders"], 25.0, scene.take))
         await until(lambda: len(first.namesrv.routes.watchers) == 1)
         if is_cut:
@@ -511,8 +511,8 @@ async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool
             await until(watching.done)
         else:
             proxy.stall()
-            pinging = asyncio.ensure_future(scene.session.ping())
-            assert await passing(scene.clock, lambda: pinging.done() and watching.done()) <= 1.1
+            pinging = asyncio.ensure_future(scene.session.ping(1.5))
+            assert await passing(scene.clock, lambda: pinging.done() and watching.done()) <= 1.6
             assert isinstance(pinging.exception(), RequestTimeoutError)
 
         assert isinstance(watching.exception(), RemotingError)
