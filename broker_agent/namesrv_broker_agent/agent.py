@@ -23,7 +23,7 @@ from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
-from namesrv_runtime.server_events import ServerEvents
+from namesrv_runtime.server_events import ServerEvents, check_plain
 
 T = TypeVar("T")
 
@@ -69,6 +69,8 @@ class BrokerAgent:
             on_ready=on_ready,
             on_servers_changed=on_servers_changed,
         )
+        check_plain("on_master_changed", on_master_changed)
+        check_plain("on_min_broker_id_changed", on_min_broker_id_changed)
         self._on_master_changed = on_master_changed
         self._on_min_broker_id_changed = on_min_broker_id_changed
         self._links = ServerLinks(

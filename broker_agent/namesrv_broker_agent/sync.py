@@ -18,6 +18,18 @@ __all__ = ["StoppedError", "SyncBrokerAgent"]
 
 
 class _ThreadAgent(BrokerAgent):
+    def __init__(
+        self, settings: AgentSettings, topics: Iterable[TopicConfig], state_version: int, **options: Any
+    ) -> None:
+        super().__init__(settings, topics, **options)
+        if state_version > self.state_version:
+            self._table.bump(state_version)
+
+    @property
+    def state_version(self) -> int:
+        """The term of the broker's role under a controller."""
+        return self._table.data_version.state_version
+
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, which a forked child closes."""
         return self._links.socket_descriptors()
@@ -30,8 +42,8 @@ class _ThreadAgent(BrokerAgent):
 class SyncBrokerAgent(Threaded[_ThreadAgent]):
     """A BrokerAgent in a thread of its own, with the same arguments and methods, which block.
 
-    Stopping unregisters from all servers; topics are kept until the next start. Callbacks run in the agent's thread
-    and must not call the agent.
+    Stopping unregisters from all servers; topics and role are kept until the next start. Callbacks run in the agent's
+    thread and must not call the agent.
 
     The class is fork-safe: the thread belongs to the process that called `start`. A child that is forked later has an
     agent that is not started and has none of the parent's connections; the child may start the agent.
@@ -42,6 +54,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         self.settings = settings
         # the topics of the constructor, or of the last stop
         self._topics = list(topics)
+        # the role of the settings, or of the last stop
+        self._broker_id, self._state_version = settings.broker_id, 0
         self._options = options
         seconds = settings.response_timeout_seconds + settings.connect_timeout_seconds
         super().__init__("namesrv-broker-agent", "the agent", seconds, settings.stop_seconds)
@@ -49,7 +63,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         BrokerAgent(settings.model_copy(update={"state_file": None}), self._topics, **options)
 
     def _made(self) -> _ThreadAgent:
-        return _ThreadAgent(self.settings, self._topics, **self._options)
+        settings = self.settings.model_copy(update={"broker_id": self._broker_id})
+        return _ThreadAgent(settings, self._topics, self._state_version, **self._options)
 
     def drain(self) -> None:
         """Remove the write permission, wait one poll interval of the clients, and stop. Blocks that long."""
@@ -90,7 +105,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return AgentStatus(
             cluster_name=settings.cluster_name,
             broker_name=settings.broker_name,
-            broker_id=settings.broker_id,
+            broker_id=self._broker_id,
             broker_addr=settings.broker_addr,
             is_started=False,
             is_ready=False,
@@ -117,6 +132,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     def _forget(self) -> None:
         if self._inner is not None:
             self._topics = list(self._inner.topics.values())
+            self._broker_id, self._state_version = self._inner.broker_id, self._inner.state_version
         super()._forget()
 
     def _forked_child(self, given_up: frozenset[int]) -> None:

@@ -234,7 +234,10 @@ class RouteClient:
         )
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
-        """Call `callback` on the loop with every change; it must not block. The returned function ends that."""
+        """Call `callback` on the loop with every change; it must not block. The returned function ends that.
+
+        Raises TypeError for a coroutine function.
+        """
         return self._listeners.add(callback)
 
     def changes(self) -> RouteChanges:

@@ -9,6 +9,12 @@ from typing import ParamSpec
 P = ParamSpec("P")
 
 
+def check_plain(name: str, callback: Callable[..., object] | None) -> None:
+    """Raise a TypeError for a coroutine function, whose coroutines would never be awaited."""
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{name}: a coroutine function would never be awaited; pass a plain function")
+
+
 @dataclass(eq=False)
 class ServerEvents:
     """Calls the application's functions between `open` and `close`. A function that raises is logged and ignored."""
@@ -26,8 +32,7 @@ class ServerEvents:
 
     def __post_init__(self) -> None:
         for name in ("on_connected", "on_disconnected", "on_ready", "on_servers_changed"):
-            if inspect.iscoroutinefunction(getattr(self, name)):
-                raise TypeError(f"{name}: a coroutine function would never be awaited; pass a plain function")
+            check_plain(name, getattr(self, name))
 
     def open(self) -> None:
         """Begin to call the functions."""

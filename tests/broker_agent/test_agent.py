@@ -313,3 +313,13 @@ async def test_drain_removes_write_permission_then_unregisters(tmp_path: Path) -
         await draining
         assert began + 30.0 == pytest.approx(clock.monotonic())
         assert [(brokers(server), len(server.events("unregister"))) for server in servers] == [({}, 1)] * 3
+
+
+@pytest.mark.parametrize("callback", ["on_master_changed", "on_min_broker_id_changed"])
+def test_coroutine_function_is_refused(callback: str) -> None:
+    """A coroutine would never be awaited."""
+
+    async def changed(_: object) -> None: ...
+
+    with pytest.raises(TypeError, match=rf"^{callback}: a coroutine function would never be awaited"):
+        BrokerAgent(agent_settings("127.0.0.1:1"), **{callback: changed})  # type: ignore[arg-type]

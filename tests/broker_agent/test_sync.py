@@ -118,6 +118,19 @@ def test_all_methods(namesrv: Daemon, name: str) -> None:
         assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
 
 
+def test_role_is_kept_until_the_next_start(namesrv: Daemon, name: str) -> None:
+    """A slave that a controller has elected master registers as master again, with the same state version."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name, broker_id=1), [ORDERS])
+    with agent:
+        agent.promote(7)
+    assert agent.status().broker_id == 0
+
+    with agent, Peer(namesrv.address, native=True) as peer:
+        agent.registered()
+        (broker,) = peer.call(20005, broker_name=name)["brokers"]
+    assert (broker["broker_id"], broker["data_version"]["state_version"]) == (0, 7)
+
+
 def test_stop_ends_waiting_calls_of_other_threads(namesrv: Daemon, name: str) -> None:
     """Waiting calls get an error; a drain returns."""
     with_a_dead_one = f"{namesrv.where};127.0.0.1:1"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_client import RouteClient
+from namesrv_client import RouteChange, RouteClient
 from tests.support.fake_clock import until
 from tests.support.recording_callbacks import RecordingCallbacks
 from tests.support.route_clients import BROKER_A, route_scene
@@ -55,3 +55,8 @@ def test_a_coroutine_function_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"^on_ready: a coroutine function would never be awaited"):
         RouteClient("127.0.0.1:1", on_ready=ready)
+
+    async def changed(_: RouteChange) -> None: ...
+
+    with pytest.raises(TypeError, match=r"^on_change: a coroutine function would never be awaited"):
+        RouteClient("127.0.0.1:1").on_change(changed)  # type: ignore[arg-type]  # the type checker refuses it, too

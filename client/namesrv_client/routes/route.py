@@ -12,6 +12,7 @@ from typing import Final, Literal, Self
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.server_events import check_plain
 
 logger: Final = logging.getLogger("namesrv_client.callback")
 
@@ -168,7 +169,8 @@ class RouteListeners:
         return f"<RouteListeners [{len(self._callbacks)} callbacks | {len(self._iterators)} iterators]>"
 
     def add(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
-        """Call `callback` with every change; the returned function ends that."""
+        """Call `callback` with every change; the returned function ends that. A coroutine function is a TypeError."""
+        check_plain("on_change", callback)
         self._callbacks.append(callback)
 
         def end() -> None:

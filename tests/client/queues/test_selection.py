@@ -101,7 +101,7 @@ async def test_queues_are_cached_until_the_route_changes() -> None:
 async def test_change_right_after_a_response_is_not_lost() -> None:
     """The response to a request and that to a watch may arrive in one packet: the queues are those of the second."""
     clock = FakeClock()
-    settings = {"watch": True, "poll_seconds": 1000.0, "cache_ttl_seconds": 10.0}
+    settings: dict[str, Any] = {"watch": True, "poll_seconds": 1000.0, "cache_ttl_seconds": 10.0}
     async with ScriptedServer() as script, route_client(clock, script.address, **settings) as client:
         first = asyncio.ensure_future(client.publish_info("t"))
         peer = await script.accept()
