@@ -4,7 +4,6 @@ Every loop ends when the time of the attack is over. The bytes are made before t
 little processor time.
 """
 
-import contextlib
 import itertools
 import math
 import selectors
@@ -104,20 +103,6 @@ class Attacker:
                 self.closed += 1
                 peer, number = None, number + 1
 
-    def reconnecting(self, data: bytes, *, port: int | None = None) -> None:
-        """Open one connection after another; each sends the data, and reads until the server closes it."""
-        while not self.is_over:
-            peer = self.connect(port=port)
-            if peer is None:
-                time.sleep(0.01)
-                continue
-            peer.settimeout(1)
-            if data and self.send(peer, data):
-                with contextlib.suppress(OSError):
-                    while peer.recv_into(self._buffer):
-                        pass
-            self.disconnect(peer)
-
     def request(self, peer: socket.socket, frame: bytes) -> bool:
         """Send a frame; True if a response comes."""
         return self.send(peer, frame) and self._responded(peer, 1)
@@ -202,12 +187,10 @@ def holding(data: bytes, *, frames: int = 1, to_http: bool = False, every: float
 class Flows:
     """Many connections that send as fast as the server reads; a closed one is replaced unless it had to stay."""
 
-    def __init__(
-        self, attacker: Attacker, count: int, opening: Opening, reopening: Opening | None = None, *, sources: int = 1
-    ) -> None:
+    def __init__(self, attacker: Attacker, count: int, opening: Opening, *, sources: int = 1) -> None:
         """Open the connections without sending."""
         self._attacker = attacker
-        self._reopening = reopening or opening
+        self._opening = opening
         self._sources = sources
         self._buffer = bytearray(_AT_ONCE)
         flows = [opening(attacker, number, number % sources) for number in range(count) if not attacker.is_over]
@@ -227,7 +210,7 @@ class Flows:
                     self._go_on(selector, key.data, events)
                 missing = count - len(selector.get_map()) - len(self._waiting) - len(self._staying)
                 for number in itertools.islice(self._numbers, missing):
-                    if (flow := self._reopening(self._attacker, number, number % self._sources)) is not None:
+                    if (flow := self._opening(self._attacker, number, number % self._sources)) is not None:
                         self._waiting.append(flow)
 
     def hold(self) -> None:

@@ -11,17 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.abuse import payloads
-from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
-from benchmarks.abuse.floods import FAMILIES, Family
+from benchmarks.abuse import floods, payloads
+from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening, holding
 from benchmarks.abuse.payloads import BODY_BYTES, filled, registration
 from benchmarks.abuse.well_behaved import CLUSTER, PULL
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
+from benchmarks.speed.tls import certified
 from namesrv_remoting.codes import RequestCode, SerializeType
 
 MSGPACK: Final = SerializeType.MSGPACK
 _NO_SEED: Final = b""
+
+# Makes the bytes of an attack, and opens the connections that exist before it; the returned function attacks.
+Preparation = Callable[[Attacker], Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,7 @@ class Attack:
     """An attack: how its bytes are made and sent, the server that it needs, and what may happen to other peers."""
 
     what: str
-    # Makes the bytes before the server starts; the returned function sends them until the attack is over.
-    prepared: Callable[[], Callable[[Attacker], object]] = lambda: lambda _: None
-    # Used instead of `prepared`: opens connections before the attack; the returned function sends over them.
-    opening: Callable[[Attacker], Callable[[], object]] | None = None
+    prepare: Preparation = lambda _: lambda: None
     # number of addresses from which the attack comes
     peers: int = 1
     # returns the flags of the server, whose files it writes into a directory
@@ -49,13 +49,13 @@ class Attack:
     seconds: float = 0.0
 
 
-def _repeated(make: Callable[[], bytes | Sequence[bytes]], together: int = 1) -> Callable[[], Callable[..., object]]:
-    def prepared() -> Callable[[Attacker], object]:
+def _repeated(make: Callable[[], bytes | Sequence[bytes]], together: int = 1) -> Preparation:
+    def prepare(attacker: Attacker) -> Callable[[], object]:
         made = make()
         frames = [made] if isinstance(made, bytes) else made
-        return lambda attacker: attacker.repeat(frames, together=together)
+        return partial(attacker.repeat, frames, together=together)
 
-    return prepared
+    return prepare
 
 
 def _body(
@@ -63,7 +63,6 @@ def _body(
     body: Callable[[], bytes],
     *,
     kind: SerializeType = SerializeType.JSON,
-    compressed: bool = False,
     is_short: bool = False,
 ) -> Attack:
     """The attack of a peer that sends registrations with this body one after another."""
@@ -71,25 +70,19 @@ def _body(
     def make() -> list[bytes]:
         # Two bodies in turn, because the server does not decode an unchanged registration again.
         first = body()
-        return [registration(each, kind, compressed=compressed) for each in (first, payloads.changed(first))]
+        return [registration(each, kind) for each in (first, payloads.changed(first))]
 
     return Attack(what, _repeated(make), is_short=is_short)
 
 
-def _crowd(
-    count: int, make: Callable[[], bytes] = bytes, *, sources: int = 1, **how: Any
-) -> Callable[[], Callable[[Attacker], object]]:
+def _crowd(count: int, make: Callable[[], bytes] = bytes, *, sources: int = 1, **how: Any) -> Preparation:
     """Many connections that send the same bytes, never read, and stay open until the attack is over."""
 
-    def prepared() -> Callable[[Attacker], object]:
+    def prepare(attacker: Attacker) -> Callable[[], object]:
         opening = holding(make(), **how)
-        return lambda attacker: Flows(attacker, count, opening, sources=sources).hold()
+        return lambda: Flows(attacker, count, opening, sources=sources).hold()
 
-    return prepared
-
-
-def _reconnecting(data: bytes, *, to_http: bool = False) -> Callable[[], Callable[[Attacker], object]]:
-    return lambda: lambda attacker: attacker.reconnecting(data, port=attacker.http_port if to_http else None)
+    return prepare
 
 
 def _watch_frame(attacker: Attacker, pattern: str, count: int) -> bytes:
@@ -126,19 +119,23 @@ def _keys(count: int = 20_000) -> list[bytes]:
     return [request(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
 
 
-def _watches(attacker: Attacker) -> None:
-    """Send 152 watches of 20,000 topics each on one connection."""
-    peer = attacker.connect()
-    if peer is None:
-        return
-    frame = _watch_frame(attacker, "an-ordinary-topic-of-an-ordinary-broker-%d", 20_000)
-    for _ in range(152):
-        if attacker.is_over or not attacker.send(peer, frame):
-            break
-    attacker.wait()
+def _watches(attacker: Attacker) -> Callable[[], object]:
+    """152 watches of 20,000 topics each on one connection."""
+
+    def attack() -> None:
+        peer = attacker.connect()
+        if peer is None:
+            return
+        frame = _watch_frame(attacker, "an-ordinary-topic-of-an-ordinary-broker-%d", 20_000)
+        for _ in range(152):
+            if attacker.is_over or not attacker.send(peer, frame):
+                break
+        attacker.wait()
+
+    return attack
 
 
-def _slow_watchers() -> Callable[[Attacker], object]:
+def _slow_watchers(attacker: Attacker) -> Callable[[], object]:
     """A thousand connections with 50 watches of a broker's topics each never read; the broker changes its topics."""
     names = topics("watched-%d", 100)
     changes = [
@@ -146,7 +143,7 @@ def _slow_watchers() -> Callable[[Attacker], object]:
         for number in (8, 9)
     ]
 
-    def attack(attacker: Attacker) -> None:
+    def attack() -> None:
         watches = _watch_frame(attacker, "watched-%d", 100) * 50
         watchers = Flows(attacker, 1_000, holding(watches, frames=50), sources=_ADDRESSES)
         watchers.send()
@@ -174,7 +171,7 @@ def _many_brokers(count: int = 20_000) -> list[bytes]:
 # -- all at once ------------------------------------------------------------------------------------------------------
 
 
-def _storm() -> Callable[[Attacker], object]:
+def _storm(attacker: Attacker) -> Callable[[], object]:
     """A thousand connections send the costliest bytes in turn, each beginning with a different item."""
     bodies = {
         SerializeType.JSON: (
@@ -203,58 +200,43 @@ def _storm() -> Callable[[Attacker], object]:
         chunks = itertools.cycle(views[first:] + views[:first])
         return None if peer is None else Flow(peer, BODY_BYTES, chunks, is_reading=True)
 
-    return lambda attacker: Flows(attacker, 1_000, opening, sources=_ADDRESSES).send()
+    return lambda: Flows(attacker, 1_000, opening, sources=_ADDRESSES).send()
 
 
 # -- floods -----------------------------------------------------------------------------------------------------------
 
 
-def _floods() -> dict[str, Attack]:
-    """Each family on 1, 8 and 64 connections from one address, and on 8 and 64 from ten."""
-    return {
-        f"{name}-{size}": _flood(family, count, addresses, is_short=size == "8")
-        for name, family in FAMILIES.items()
-        for size, (count, addresses) in _SIZES.items()
-    }
+# connections of a flood, and their addresses
+_FLOODING: Final = 64
+_FLOODING_ADDRESSES: Final = 10
 
 
-def _flood(family: Family, count: int, addresses: int, *, is_short: bool) -> Attack:
-    connections = "one connection" if count == 1 else f"{count} connections"
-    where = "one peer" if addresses == 1 else f"{min(count, addresses)} addresses"
+def _flood(
+    what: str,
+    opening: Opening,
+    *,
+    configured: Callable[[Path], tuple[str, ...]] = lambda _: (),
+    is_short: bool = False,
+) -> Attack:
+    """A flood on 64 connections from ten addresses, which are open before the attack."""
 
-    def opening(attacker: Attacker) -> Callable[[], object]:
-        return Flows(attacker, count, family.opening(count), family.reopening, sources=addresses).send
+    def prepare(attacker: Attacker) -> Callable[[], object]:
+        return Flows(attacker, _FLOODING, opening, sources=_FLOODING_ADDRESSES).send
 
-    return Attack(
-        f"{family.what}: {connections} from {where}",
-        opening=opening,
-        peers=addresses,
-        configured=family.configured,
-        is_short=is_short,
-    )
-
-
-# name -> connections, addresses
-_SIZES: Final = {"1": (1, 1), "8": (8, 1), "64": (64, 1), "8-spread": (8, 10), "64-spread": (64, 10)}
+    where = f"{_FLOODING} connections from {_FLOODING_ADDRESSES} addresses"
+    return Attack(f"{what}: {where}", prepare, peers=_FLOODING_ADDRESSES, configured=configured, is_short=is_short)
 
 
 # -- HTTP -------------------------------------------------------------------------------------------------------------
 
 
-_GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-_GET_MORE: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+_GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 _ADDRESSES: Final = 200
 _PARTIAL_BYTES: Final = 15 * 1024 * 1024
 
 # in the order of the table
 ATTACKS: Final[dict[str, Attack]] = {
     # bodies of registrations
-    "version-zlib": _body(
-        "103, 337 KB: DataVersion inflates to 64 MiB of `,1:`, random bytes behind the stream",
-        payloads.compressed_version,
-        compressed=True,
-        is_short=True,
-    ),
     "version-bare": _body(
         "103, 16 MiB: DataVersion of `,1:`",
         lambda: filled(b'{"topicConfigSerializeWrapper":{"dataVersion":{', b",1:", b"}}}"),
@@ -283,9 +265,7 @@ ATTACKS: Final[dict[str, Attack]] = {
         _crowd(150, lambda: request(206) * 50, frames=50),
         seed=_many_topics,
     ),
-    "watches": Attack(
-        "one connection with 152 watches of 20,000 topics", lambda: _watches, seed=_many_topics, is_short=True
-    ),
+    "watches": Attack("one connection with 152 watches of 20,000 topics", _watches, seed=_many_topics, is_short=True),
     "watches-unread": Attack(
         "1,000 connections with 50 watches of 100 topics each, which change all the time, and never read",
         _slow_watchers,
@@ -294,11 +274,6 @@ ATTACKS: Final[dict[str, Attack]] = {
         is_short=True,
     ),
     "pulls-native": Attack("20001 for 100,000 topics", _repeated(lambda: payloads.native_pull(100_000)), is_short=True),
-    "pulls-known": Attack(
-        "20001 for 90,000 topics that there are",
-        _repeated(lambda: payloads.native_pull(90_000, "an-ordinary-topic-of-an-ordinary-broker-%d")),
-        seed=_many_topics,
-    ),
     "keys": Attack("100 with 15 KB each and another key each time, 16 at once", _repeated(_keys, 16), is_short=True),
     # totals
     "topics-total": Attack("792,000 topics of 8 brokers over one connection", _repeated(_many_full_brokers)),
@@ -327,7 +302,6 @@ ATTACKS: Final[dict[str, Attack]] = {
         peers=_ADDRESSES,
         may_refuse_clients=True,
     ),
-    "churn": Attack("connect and close, over and over", _reconnecting(b"")),
     "slow-frames": Attack(
         "500 connections from one address that send a byte each every 0.2 s", _crowd(500, lambda: PULL, every=0.2)
     ),
@@ -338,17 +312,20 @@ ATTACKS: Final[dict[str, Attack]] = {
         seconds=14.0,
         may_refuse_clients=True,
     ),
-    "garbage": Attack(
-        "connections that begin with an HTTP request",
-        _reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
-    ),
-    "proxy-headers": Attack(
-        "a PROXY header without an end, with --proxy-protocol optional",
-        _reconnecting(b"PROXY TCP4 " + b"1" * 60_000),
-        configured=lambda _: ("--proxy-protocol", "optional"),
-    ),
     # requests without a response
-    **_floods(),
+    "oneway": _flood("one-way 904 of a registered broker, pipelined", floods.of_brokers(floods.heartbeat)),
+    "heartbeats": _flood(
+        "904 of a registered broker, pipelined, its responses read",
+        floods.of_brokers(lambda name: floods.hostile(name).heartbeat(), is_reading=True),
+    ),
+    "mixtures": _flood(
+        "in turn one-way 904, a byte each 0.1 s, lists that are not read, responses to nothing",
+        floods.mixed,
+        is_short=True,
+    ),
+    "key-update": _flood(
+        "TLS 1.3 KeyUpdates", floods.key_updates, configured=lambda directory: certified(directory)[0]
+    ),
     # all at once
     "storm": Attack(
         "1,000 connections send giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields, over and "
@@ -360,17 +337,9 @@ ATTACKS: Final[dict[str, Attack]] = {
         is_short=True,
     ),
     # HTTP
-    "http-slow": Attack(
-        "200 HTTP requests, a byte each every 0.2 s", _crowd(200, lambda: _GET, to_http=True, every=0.2)
-    ),
-    "http-headers": Attack(
-        "HTTP requests with 16 MiB of headers",
-        _reconnecting(filled(b"GET / HTTP/1.1\r\n", b"a: b\r\n", b""), to_http=True),
-    ),
-    "http-line": Attack("HTTP requests with a line of 16 MiB", _reconnecting(b"G" * BODY_BYTES, to_http=True)),
     "http-connections": Attack("2,000 silent connections to the HTTP port", _crowd(2_000, to_http=True), is_short=True),
     "http-unread": Attack(
         "200 connections ask for metrics 50 times each and never read",
-        _crowd(200, lambda: _GET_MORE * 50, to_http=True),
+        _crowd(200, lambda: _GET * 50, to_http=True),
     ),
 }

@@ -26,12 +26,10 @@ _CROWDED_SECONDS: Final = 6.0
 # time-out of a kubelet's probe
 PROBE_SECONDS: Final = 1.0
 STOPPING_SECONDS: Final = 5.0
-# scans that a dead broker may survive after its expiry: one for the puller's interval, one that is late
-_LATE_SCANS: Final = 2
 # time that a dead broker may stay in routes beyond its expiry and one scan interval
 _LATE_SECONDS: Final = 0.2
 # keys of figures that other load on the machine makes worse
-TIMED: Final = frozenset({"cpu", "p99", "stall", "late", "overdue", "slow", "livez", "stop"})
+TIMED: Final = frozenset({"cpu", "p99", "stall", "overdue", "slow", "livez", "stop"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,6 @@ class Durations:
         """The flags of the server."""
         expiry, scan = str(self.expiry_seconds), str(self.scan_seconds)
         return ("--broker-expiry-seconds", expiry, "--scan-interval-seconds", scan)
-
-    @property
-    def most_scans(self) -> int:
-        """Scans that a dead broker may survive."""
-        return round(self.expiry_seconds / self.scan_seconds) + _LATE_SCANS
 
     @property
     def most_dead_seconds(self) -> float:
@@ -140,14 +133,10 @@ class Costs:
             self.figure("slow", "newcomer", "seconds", slowest, target=most),
         ]
 
-    def deaths(self, *, scans: int, seconds: float) -> list[Figure]:
-        """Scans that the dead broker survived, and how long after its last request routes contained it."""
-        most_scans = at_most(self.durations.most_scans)
-        overdue = at_most(self.durations.most_dead_seconds) if self._few else None
-        return [
-            self.figure("late", "dead broker's scans", "count", scans, target=most_scans),
-            self.figure("overdue", "dead broker", "seconds", seconds, target=overdue),
-        ]
+    def overdue(self, seconds: float) -> Figure:
+        """How long after its last request routes contained the dead broker."""
+        target = at_most(self.durations.most_dead_seconds) if self._few else None
+        return self.figure("overdue", "dead broker", "seconds", seconds, target=target)
 
 
 def _ratio(attacked: float, quiet: float) -> float:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -22,7 +21,6 @@ from benchmarks.abuse.well_behaved import (
     has_broker,
     metric,
     registration,
-    scan_count,
     scraped,
     well_behaved_peers,
 )
@@ -32,9 +30,6 @@ from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Wire
 from namesrv_remoting.codes import SerializeType
 
-# We wait for the dead broker's eviction for this many times the allowed scans: a server that was starved of processor
-# time gives brokers that time in addition, and makes more scans.
-_SCANS_SHARE: Final = 10
 # Pulls sent within this time after the attack do not count as quiet.
 _SETTLE_SECONDS: Final = 0.2
 
@@ -48,15 +43,14 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
     Raises:
         BenchError: the attack cannot be measured, for example because the server has ended.
     """
-    prepared = attack.prepared()
     with ExitStack() as stack:
         scenario = _Scenario(bench, attack, durations, stack)
         server, group = scenario.server, scenario.group
+        attacker = stack.enter_context(scenario.attacker())
+        send = attack.prepare(attacker)
         before = _Resources.of(server, scenario.http_url)
         idle_rate = scenario.rest()
         _reset_peak(server)
-        attacker = stack.enter_context(scenario.attacker())
-        send = partial(prepared, attacker) if attack.opening is None else attack.opening(attacker)
         times = scenario.attack(attacker, send)
         # The server may still work on the attack.
         scenario.rest()
@@ -74,12 +68,12 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         weight=attacker.weight,
         cpu_seconds=max(0.0, cpu_seconds),
         peak_bytes=peak_bytes,
-        table_bytes=max((table_bytes - before.table_bytes for _, _, table_bytes in seen.metrics), default=0.0),
+        table_bytes=max((table_bytes - before.table_bytes for table_bytes in seen.table_bytes), default=0.0),
         group_peak_bytes=group_peak_bytes,
     )
     return [
         *costs.figures(),
-        *_peer_figures(costs, seen, times),
+        *_peer_figures(costs, seen, times, quiet_since=before.at),
         costs.none("dead", not times.is_dead_evicted),
         costs.none("killed", kills),
         costs.none("hung", not is_responding or exit_code is None),
@@ -91,15 +85,11 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
 class _Times:
     """Times on the monotonic clock, and what became of the dead broker."""
 
-    # start of the time without an attack
-    quiet_since: float
     # last request of the dead broker
     died_at: float
     # start and end of the attack
     began: float
     ended: float
-    # scans of the server before the attack
-    scans: int
     is_dead_evicted: bool
 
 
@@ -124,7 +114,6 @@ class _Scenario:
         )
         # This connection is opened before attackers take all slots.
         self._watcher = stack.enter_context(Wire(self.server, PATIENCE_SECONDS))
-        self._quiet_since = time.monotonic()
 
     def rest(self) -> float:
         """Wait while only the well-behaved peers work; return the server's processor time for each second."""
@@ -142,24 +131,22 @@ class _Scenario:
         with Wire(self.server, PATIENCE_SECONDS) as dead:
             dead.success(registration(DEAD, SerializeType.JSON))
             died_at = time.monotonic()
-            scans, began = scan_count(scraped(self.http_url)), time.monotonic()
+            began = time.monotonic()
             attacker.begin()
             send()
             ended = time.monotonic()
             attacker.close()
-            most_scans = scans + _SCANS_SHARE * self._durations.most_scans
-            is_evicted = self._is_dead_evicted(most_scans)
-        return _Times(self._quiet_since, died_at, began, ended, scans, is_evicted)
+            is_evicted = self._is_dead_evicted()
+        return _Times(died_at, began, ended, is_evicted)
 
-    def _is_dead_evicted(self, most_scans: int) -> bool:
-        """Wait until the dead broker is evicted; False if the server has made more scans than this."""
-        while True:
-            is_last = scan_count(scraped(self.http_url)) > most_scans
+    def _is_dead_evicted(self) -> bool:
+        """Wait until the dead broker is evicted; False if a server with any processor time would have done so."""
+        gives_up_at = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < gives_up_at:
             if not has_broker(DEAD, self._watcher.success(PULL).body):
                 return True
-            if is_last:
-                return False
             time.sleep(self._durations.scan_seconds)
+        return False
 
     def is_responding(self) -> bool:
         """True if the server responds to a request for its metrics."""
@@ -171,22 +158,20 @@ class _Scenario:
         return True
 
 
-def _peer_figures(costs: Costs, seen: Seen, times: _Times) -> list[Figure]:
+def _peer_figures(costs: Costs, seen: Seen, times: _Times, *, quiet_since: float) -> list[Figure]:
     """What the well-behaved peers have seen of the attack."""
     during = [pull for pull in seen.pulls if times.began <= pull.sent_at + pull.seconds and pull.sent_at <= times.ended]
-    before = [pull for pull in seen.pulls if times.quiet_since < pull.sent_at < times.began]
+    before = [pull for pull in seen.pulls if quiet_since < pull.sent_at < times.began]
     after = [pull for pull in seen.pulls if times.ended + _SETTLE_SECONDS < pull.sent_at]
     newcomers = [one for one in seen.newcomers if times.began <= one.came_at <= times.ended]
-    with_dead = [pull for pull in seen.pulls if pull.has_dead]
-    last_dead = max((pull.sent_at for pull in with_dead), default=0.0)
-    survived_scans = max([0, *(count - times.scans for at, count, _ in seen.metrics if at < last_dead)])
-    survived_seconds = max((pull.sent_at + pull.seconds for pull in with_dead), default=times.died_at) - times.died_at
+    with_dead = [pull.sent_at + pull.seconds for pull in seen.pulls if pull.has_dead]
+    overdue = max(with_dead, default=times.died_at) - times.died_at
     probes = [seconds for at, seconds in seen.probes if times.began <= at + seconds and at <= times.ended]
     longest_probe = max(probes, default=0.0)
     return [
         *costs.waits(during, [*before, *after]),
         *costs.newcomers(newcomers),
-        *costs.deaths(scans=survived_scans, seconds=survived_seconds),
+        costs.overdue(overdue),
         costs.figure("livez", "liveness probe", "seconds", longest_probe, target=at_most(PROBE_SECONDS)),
         costs.none("evicted", len({name for pull in seen.pulls for name in pull.evicted}) + seen.lost),
     ]

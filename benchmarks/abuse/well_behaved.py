@@ -81,8 +81,8 @@ class Seen:
     newcomers: list[Newcomer]
     # connections that the server closed
     lost: int
-    # for each scrape: its time, scans for silent brokers since the start, memory of the tables
-    metrics: list[tuple[float, int, float]]
+    # memory of the tables at each scrape
+    table_bytes: list[float]
     # for each liveness probe: its time, seconds until the response
     probes: list[tuple[float, float]]
 
@@ -126,11 +126,6 @@ def metric(metrics: str, name: str) -> float:
     if match is None:
         raise BenchError(f"no {name} in the metrics")
     return float(match[1])
-
-
-def scan_count(metrics: str) -> int:
-    """The number of scans for silent brokers since the server started. Raises BenchError."""
-    return int(metric(metrics, "nameserver_scan_seconds_count"))
 
 
 def has_broker(name: str, route: bytes) -> bool:
@@ -245,16 +240,15 @@ class _HttpPeers:
 
     def __init__(self, http_url: str) -> None:
         self._http_url = http_url
-        # for each scrape with a response: its time, scans for silent brokers so far, memory of the tables
-        self.scrapes: list[tuple[float, int, float]] = []
+        # memory of the tables at each scrape with a response
+        self.table_bytes: list[float] = []
         # for each probe with a response: its time, seconds until the response
         self.probes: list[tuple[float, float]] = []
 
     def scrape(self) -> None:
-        """Note the number of scans and the memory of the tables."""
+        """Note the memory of the tables."""
         with contextlib.suppress(BenchError):
-            metrics = scraped(self._http_url)
-            self.scrapes.append((time.monotonic(), scan_count(metrics), metric(metrics, TABLE_BYTES)))
+            self.table_bytes.append(metric(scraped(self._http_url), TABLE_BYTES))
 
     def probe(self) -> None:
         """Note how long a liveness probe takes."""
@@ -279,7 +273,7 @@ def _observe(server: Server, http_url: str, heartbeat_seconds: float, expiry_sec
         pipe.recv()
     # At least one pull is after the attack, however slow the server was.
     puller.pull()
-    pipe.send(Seen(puller.pulls, newcomers.seen, puller.lost + brokers.lost, http.scrapes, http.probes))
+    pipe.send(Seen(puller.pulls, newcomers.seen, puller.lost + brokers.lost, http.table_bytes, http.probes))
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.abuse.attacks import ATTACKS
 from benchmarks.abuse.costs import CPU_MS_PER_MIB, TIMED
-from benchmarks.abuse.floods import FAMILIES
 from benchmarks.abuse.memory_group import NoMemoryGroupError
 from benchmarks.abuse.scenario import SHORT, run
 from benchmarks.abuse.suite import unpinned_bench
@@ -19,9 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("abuse")]
 
 # a hundred times the cost of one peer's attack: no machine is that slow, decoding without limits is that expensive
 MOST_CPU_MS_PER_MIB = 100 * CPU_MS_PER_MIB
-# test_every_request.py floods with each kind of frame alone; here several kinds flood together
-FLOODS_OF_ONE_KIND = {f"{family}-8" for family in FAMILIES} - {"mixtures-8"}
-SHORT_ATTACKS = [name for name, attack in ATTACKS.items() if attack.is_short and name not in FLOODS_OF_ONE_KIND]
+SHORT_ATTACKS = [name for name, attack in ATTACKS.items() if attack.is_short]
 
 
 @pytest.mark.parametrize("name", SHORT_ATTACKS)
