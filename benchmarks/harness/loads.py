@@ -15,8 +15,6 @@ from namesrv_remoting.codes import SerializeType
 
 # load.c exits 60 s after the time it was given, at the latest.
 _PATIENCE_SECONDS: Final = 75
-# Requests a second beside notifications, on one connection: a response may take 5 ms before the next one is due.
-_BESIDE_RATE: Final = 200
 # One connection with one request in flight: its longest wait is the longest time for which the server's loop was busy
 # with something else. Other load would keep the loop busy as well.
 PROBE: Final = ("--connections", "1", "--depth", "1")
@@ -39,8 +37,6 @@ class Load:
     failed: int
     # The server's processor time for each response, which does not depend on other processes on its core.
     cpu_us: float
-    # of responses to requests beside notifications; 0 without such requests
-    beside_p99_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +54,10 @@ class Script:
     change: bytes = b""
     # Bytes that end each connection.
     farewell: bytes = b""
-    # For `watched`: a request that another connection repeats until all watchers are notified.
-    beside: bytes = b""
 
     def items(self) -> bytes:
         """The standard input of load.c."""
-        items = (self.greeting, self.change, self.farewell, self.beside, *self.requests)
+        items = (self.greeting, self.change, self.farewell, *self.requests)
         return b"".join(len(item).to_bytes(4) + item for item in items)
 
     def flags(self) -> list[str]:
@@ -104,8 +98,7 @@ def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, secon
 
 def watched(bench: Bench, server: Server, script: Script, watchers: int) -> Load:
     """Notify connections of a script's change; latencies count from the change. Raises BenchError."""
-    rate = _BESIDE_RATE if script.beside else 0
-    return run(bench, server, script, "--watch", "--connections", str(watchers), "--rate", str(rate))
+    return run(bench, server, script, "--watch", "--connections", str(watchers))
 
 
 def read_load(line: str, cpu_seconds: float) -> Load:
@@ -121,14 +114,13 @@ def read_load(line: str, cpu_seconds: float) -> Load:
             longest_ms=max(float(report["max_us"]), float(report["oldest_in_flight_us"])) / 1000,
             failed=int(report["failed"]),
             cpu_us=cpu_seconds * 1e6 / int(report["responses"]),
-            beside_p99_ms=float(report["beside_p99_us"]) / 1000,
         )
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise BenchError(f"load printed {line.strip()[:200]!r}: {error!r}") from error
 
 
 # The fields of a load that figures show.
-Field = Literal["per_second", "p50_ms", "p99_ms", "beside_p99_ms", "longest_ms", "cpu_us"]
+Field = Literal["per_second", "p50_ms", "p99_ms", "longest_ms", "cpu_us"]
 
 
 def values(name: Field, loads: Sequence[Load]) -> list[float]:

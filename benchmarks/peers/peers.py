@@ -32,13 +32,8 @@ class Peer:
     warms_up: bool = False
 
 
-# 10,000 watchers come from one address, and a tenth of the connections is reserved for brokers.
-_FOR_CROWDS: Final = ("--max-connections", "12000", "--max-memory-bytes", str(4 << 30))
 # Without the heartbeat log, which no other registry has.
-OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, *_FOR_CROWDS, STAYING))
-# With the default settings. In seconds of load nearly every pull is the first of its topic on a connection, so that
-# every response and every heartbeat adds a line to the log: its cost here is an upper bound.
-OURS_WITH_LOG: Final = Peer("ours_with_log", "ours with the heartbeat log", lambda bench: rocketmq.ours(bench, STAYING))
+OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, STAYING))
 
 
 class Peers:

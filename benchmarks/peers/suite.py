@@ -17,12 +17,11 @@ from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values,
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
-from benchmarks.peers.peers import OURS, OURS_WITH_LOG, REGISTRIES, Peer, Peers, against, fewer_rounds, started
+from benchmarks.peers.peers import OURS, REGISTRIES, Peer, Peers, against, fewer_rounds, started
 from benchmarks.peers.registry import Registry
-from benchmarks.peers.rocketmq import PULL
 from benchmarks.speed import suite
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
-from benchmarks.speed.registration import LOG_SECONDS, Cost, a_broker, changes, cost
+from benchmarks.speed.registration import Cost, a_broker, changes, cost
 
 # A peer is warmed up with pulls of so many seconds; a JVM until three runs in a row are less than a twentieth faster
 # than the best run before. On one core the JVM's compilers compete with the measured code, and the rate rises in steps.
@@ -33,7 +32,7 @@ _NOT_RISING_IN_A_ROW: Final = 3
 # Rounds of registrations before those that count, in which a JVM compiles the code.
 _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
-_WATCHERS: Final = (1_000, 10_000)
+_WATCHERS: Final = 1_000
 
 LoadsByPeer = Mapping[str, Sequence[Load]]
 
@@ -56,8 +55,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
-    """A NameServer's work on one core: pulls, heartbeats, memory."""
-    others = [OURS_WITH_LOG, *peers.available(bench)]
+    """A NameServer's work on one core: pulls, heartbeats, a change notified to 1,000 watchers, memory."""
+    others = peers.available(bench)
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
         fresh = {key: [_megabytes(registry)] for key, registry in running.items()}
@@ -75,11 +74,18 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
         heartbeats = _in_turn(
             bench, "heartbeats", running, lambda each: run(bench, each.server, each.heartbeats, seconds=1)
         )
+        watching = {key: registry for key, registry in running.items() if registry.watch is not None}
+        for registry in watching.values():
+            # The first notification does not count.
+            _notified(bench, registry)
+        notified = _in_turn(bench, "watches", watching, partial(_notified, bench))
         loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
     return [
         *_work_figures("pulls", "pulls on 200 connections", pulled, others),
         *_work_figures("pipelined", "50 connections x 8 in flight", pipelined, others),
         *_work_figures("heartbeats", "heartbeats on 200 connections", heartbeats, others),
+        *against("watch.p50", "half of the watchers know", "milliseconds", _each("p50_ms", notified), others),
+        *against("watch", "all watchers know", "milliseconds", _each("longest_ms", notified), others),
         *against("memory.fresh", "resident at the first response", "megabytes", fresh, others),
         *against("memory.loaded", "resident after all of that", "megabytes", loaded, others),
     ]
@@ -117,34 +123,11 @@ def _in_turn(bench: Bench, what: str, running: Mapping[str, Registry], case: Cal
     return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
 
 
-def measure_watches(peers: Peers, bench: Bench) -> list[Figure]:
-    """A change notified to 1,000 and to 10,000 watchers, and pulls beside it."""
-    others = peers.available(bench)
-    figures: list[Figure] = []
-    with ExitStack() as stack:
-        running = started(bench, stack, [OURS, *others])
-        watching = {key: each for key, each in running.items() if each.watch is not None}
-        # The first notification does not count.
-        for registry in watching.values():
-            registry.seed()
-            _notified(bench, _WATCHERS[0], registry)
-        for count in _WATCHERS:
-            many, what = fewer_rounds(bench) if count > _WATCHERS[0] else bench, f"of {count:,} watchers know"
-            notified = _in_turn(many, f"{count:,} watches", watching, partial(_notified, bench, count))
-            figures += against(f"watch.{count}.p50", f"half {what}", "milliseconds", _each("p50_ms", notified), others)
-            figures += against(f"watch.{count}", f"all {what}", "milliseconds", _each("longest_ms", notified), others)
-            ours = {OURS.key: running[OURS.key]}
-            beside = _in_turn(many, "beside pulls", ours, partial(_notified, bench, count, beside=PULL))
-            what = f"pulls until all {what}: p99"
-            figures += against(f"watch.{count}.pulls", what, "milliseconds", _each("beside_p99_ms", beside), [])
-    return figures
-
-
-def _notified(bench: Bench, watchers: int, registry: Registry, *, beside: bytes = b"") -> Load:
-    """Notify watchers of a change, and send a request beside it if there is one."""
+def _notified(bench: Bench, registry: Registry) -> Load:
+    """Notify watchers of a change."""
     if registry.watch is None:
         raise BenchError("a registry without watches")
-    return watched(bench, registry.server, replace(registry.watch(), beside=beside), watchers)
+    return watched(bench, registry.server, registry.watch(), _WATCHERS)
 
 
 def _each(name: Field, by_peer: LoadsByPeer) -> dict[str, list[float]]:
@@ -209,16 +192,13 @@ def measure_registration(peers: Peers, bench: Bench) -> list[Figure]:
         "fields": ("every topic changed", changes(broker)),
     }
     with ExitStack() as stack:
-        running = started(bench, stack, [OURS, OURS_WITH_LOG, *others])
+        running = started(bench, stack, [OURS, *others])
         wires = {key: stack.enter_context(Wire(registry.server)) for key, registry in running.items()}
         first = {key: [_round_trip(wire, broker.json_frame())] for key, wire in wires.items()}
         what = "the first of a fresh server: round trip"
         figures = against("registration.first", what, "milliseconds", first, others)
         for name, (what, frames) in kinds.items():
-            cases = {
-                key: cost(registry.server, wires[key], frames, LOG_SECONDS if key == OURS_WITH_LOG.key else 0.0)
-                for key, registry in running.items()
-            }
+            cases = {key: cost(registry.server, wires[key], frames) for key, registry in running.items()}
             bench.progress(f"registrations, {what}, until they are compiled")
             for case in cases.values():
                 for _ in range(_REGISTRATION_WARM_UPS):
@@ -233,15 +213,10 @@ def _registration_figures(
 ) -> list[Figure]:
     waited = {key: [each.round_trip for each in costs] for key, costs in costs_by_peer.items()}
     computed = {key: [each.server for each in costs] for key, costs in costs_by_peer.items()}
-    figures = [
+    return [
         *against(name, f"{what}: round trip", "milliseconds", waited, others),
         *against(f"{name}.computing", f"{what}: processor time", "milliseconds", computed, others),
     ]
-    if OURS_WITH_LOG.key in computed:
-        logged = {**computed, OURS.key: computed[OURS_WITH_LOG.key]}
-        what = f"{what}, ours with the heartbeat log: processor time"
-        figures += against(f"{name}.log.computing", what, "milliseconds", logged, others)
-    return figures
 
 
 def _round_trip(broker: Wire, frame: bytes) -> float:
@@ -288,7 +263,6 @@ def measure_scale(peers: Peers, bench: Bench) -> list[Figure]:
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Callable[[Peers, Bench], list[Figure]]]] = {
     "work": measure_work,
-    "watches": measure_watches,
     "two_cores": measure_two_cores,
     "startup": measure_startup,
     "registration": measure_registration,

@@ -22,7 +22,7 @@ TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
 # registrations of each kind in each round
 _REGISTRATIONS: Final = 40
 # time until the heartbeat log of the last registration is written
-LOG_SECONDS: Final = 0.5
+_LOG_SECONDS: Final = 0.5
 
 Frames = Sequence[bytes]
 
@@ -159,7 +159,7 @@ def measure_cost(bench: Bench) -> list[Figure]:
         results = bench.in_turn(
             "cost of a registration",
             {
-                name: cost(logging, to_logging, frames, LOG_SECONDS)
+                name: cost(logging, to_logging, frames, _LOG_SECONDS)
                 if name.endswith(".log")
                 else cost(server, wire, frames)
                 for name, (_, frames, _) in cases.items()
