@@ -154,7 +154,7 @@ abuse: setup ## attack this NameServer as hostile peers would, and measure what 
 	@$(PY) -m benchmarks abuse $(ARGS)
 
 .PHONY: torture
-torture: setup ## inflict the same faults on this NameServer and on others (root, network namespaces; ARGS='--peer apache --fault kill')
+torture: setup ## inflict the same faults on this NameServer and on others (root, network namespaces; ARGS='--peer apache --only kill')
 	@$(PY) -m benchmarks torture $(ARGS)
 
 .PHONY: scoreboard

@@ -1,4 +1,4 @@
-"""Benchmarks of the NameServer: `python -m benchmarks [SUITE] [NAME ...]`.
+"""Benchmarks of the NameServer: `python -m benchmarks [SUITE] [--only NAME ...]`.
 
 The first word chooses a suite: `speed` (the default), `peers`, `abuse`, `soak`, `torture` or `scoreboard`; the options
 are those of the suite. Results go to build/benchmarks/; `--write` puts them on a page.

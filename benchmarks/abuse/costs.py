@@ -44,12 +44,6 @@ class Durations:
     scan_seconds: float
 
     @property
-    def flags(self) -> tuple[str, ...]:
-        """The flags of the server."""
-        expiry, scan = str(self.expiry_seconds), str(self.scan_seconds)
-        return ("--broker-expiry-seconds", expiry, "--scan-interval-seconds", scan)
-
-    @property
     def most_dead_seconds(self) -> float:
         """How long routes may contain a dead broker."""
         return self.expiry_seconds + self.scan_seconds + _LATE_SECONDS

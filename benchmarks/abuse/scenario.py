@@ -26,7 +26,7 @@ from benchmarks.abuse.well_behaved import (
 )
 from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import Server, daemon, expiring
 from benchmarks.harness.wire import Wire
 from namesrv_remoting.codes import SerializeType
 
@@ -100,7 +100,8 @@ class _Scenario:
         self._bench = bench
         self._attack = attack
         self._durations = durations
-        flags = (*stack.enter_context(_settings(attack)), *durations.flags)
+        settings = stack.enter_context(_settings(attack))
+        flags = (*settings, *expiring(durations.expiry_seconds, durations.scan_seconds))
         limit_bytes = attack.memory_limit_bytes
         self.group = stack.enter_context(MemoryGroup(limit_bytes)) if limit_bytes else None
         prefix = () if self.group is None else self.group.prefix

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.seconds is not None:
         durations = dataclasses.replace(durations, attack_seconds=options.seconds)
     bench, conditions = unpinned_bench(), Conditions.now()
-    named = options.subjects or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
+    named = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
     found, unmeasured = measured(bench, {name: partial(run, bench, name, ATTACKS[name], durations) for name in named})
     figures, members = [figure for each in found.values() for figure in each], conditions.members()
     report(options, members, {"Attacks": list(filter(_is_shown, figures))}, figures)

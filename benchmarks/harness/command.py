@@ -21,8 +21,9 @@ class Command:
     def __init__(self, suite: str, description: str, subjects: Mapping[str, str]) -> None:
         self.parser = argparse.ArgumentParser(prog=f"python -m benchmarks {suite}", description=description)
         self._subjects = subjects
-        self.parser.add_argument("subjects", nargs="*", metavar="NAME", help="what to measure; default: everything")
-        self.parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="the same as names alone")
+        self.parser.add_argument(
+            "--only", nargs="+", default=[], metavar="NAME", help="what to measure; default: everything"
+        )
         self.parser.add_argument("--list", action="store_true", help="list the names and exit")
         self.parser.add_argument(
             "--json", type=Path, default=BUILT / f"{suite}.json", metavar="FILE",
@@ -33,26 +34,19 @@ class Command:
         )
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        """Parse the options; `subjects` has each requested name once, in the given order."""
+        """Parse the options; `only` has each requested name once, in the given order."""
         options = self.parser.parse_args(arguments)
         if options.list:
             width = max(map(len, self._subjects))
             print("\n".join(f"{name:<{width}}  {what}" for name, what in self._subjects.items()))
             self.parser.exit(0)
-        options.subjects = list(
-            dict.fromkeys(name for word in (*options.subjects, *options.only) for name in self._named(word))
-        )
+        options.only = list(dict.fromkeys(options.only))
+        if unknown := [name for name in options.only if name not in self._subjects]:
+            self.parser.error(f"unknown name {unknown[0]!r}; --list shows all")
         if options.write is not None:
             # A page without a marked block is an error now, not after minutes of measuring.
             with_block(options.write.read_text(encoding="utf-8"), "")
         return options
-
-    def _named(self, word: str) -> list[str]:
-        """The subject with this name, or all subjects whose names begin with the word and a dash."""
-        names = [word] if word in self._subjects else [name for name in self._subjects if name.startswith(f"{word}-")]
-        if not names:
-            self.parser.error(f"unknown name {word!r}; --list shows all")
-        return names
 
 
 def measured(

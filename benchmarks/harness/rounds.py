@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
 from benchmarks.harness.figures import BenchError
@@ -22,8 +22,6 @@ class Effort:
     rounds: int
     # of load, for each alternative in each round
     seconds: int
-    # sizes that the subject `profiles` measures
-    profiles: tuple[str, ...] = ("S", "M", "L")
 
     @property
     def is_quick(self) -> bool:
@@ -33,7 +31,7 @@ class Effort:
 
 # With five rounds the median stays the same when other processes disturb two of them.
 FULL: Final = Effort(rounds=5, seconds=2)
-QUICK: Final = Effort(rounds=2, seconds=1, profiles=("S",))
+QUICK: Final = Effort(rounds=2, seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +67,6 @@ class Bench:
             yield cls(effort, cores)
         finally:
             os.sched_setaffinity(0, allowed)
-
-    def with_short_rounds(self) -> "Bench":
-        """A bench with three times as many rounds, of a second each, to compare alternatives that hardly differ."""
-        return replace(self, effort=replace(self.effort, rounds=3 * self.effort.rounds, seconds=1))
 
     def progress(self, text: str) -> None:
         """Print progress on standard error."""

@@ -41,6 +41,9 @@ _CONFIGURING: Final = ("NAMESRV_", "ROCKETMQ_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_O
 # All load comes from one address, which may use the whole of what addresses share.
 WITHOUT_SHARES: Final = ("--share-per-ip-percent", "100")
 
+# As by default, a restarted server serves no routes before its brokers are back.
+WAITING: Final = ("--wait-for-service-seconds", "45")
+
 # Most subjects run without the heartbeat log. In seconds of load nearly every response would add a line to it: every
 # pull is the first on its connection, and heartbeats come as fast as those of thousands of brokers.
 WITHOUT_LOG: Final = ("--heartbeat-log-dir", "")
@@ -128,6 +131,11 @@ def status_bytes(status: str, name: str = "VmRSS") -> int:
     if match is None:
         raise BenchError(f"no {name} in /proc/PID/status: the server has ended")
     return int(match[1]) * 1024
+
+
+def expiring(expiry_seconds: float, scan_seconds: float) -> tuple[str, ...]:
+    """The flags of a server whose brokers expire, and which looks for silent brokers at this interval."""
+    return ("--broker-expiry-seconds", str(expiry_seconds), "--scan-interval-seconds", str(scan_seconds))
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_most, latest
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import Server, daemon, expiring
 from benchmarks.harness.wire import Broker, Wire, route_request, topics
 from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_client import ClientSettings, RouteClient
@@ -16,7 +16,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 EXPIRY_SECONDS: Final = 10.0
 SCAN_SECONDS: Final = 1.0
-TIMES: Final = ("--broker-expiry-seconds", str(EXPIRY_SECONDS), "--scan-interval-seconds", str(SCAN_SECONDS))
+TIMES: Final = expiring(EXPIRY_SECONDS, SCAN_SECONDS)
 _PING_SECONDS: Final = 3.0
 _PATIENCE_SECONDS: Final = 60.0
 _ORDERS: Final = route_request("orders0")

@@ -16,7 +16,7 @@ from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, la
 from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
 from benchmarks.harness.hosts import drop
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import daemon
+from benchmarks.harness.servers import WAITING, daemon, expiring
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
 from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_broker_agent import BrokerAgent
@@ -32,8 +32,6 @@ _BROKERS: Final = 4
 _CLIENTS: Final = 20
 _HEARTBEAT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 3.0
-# As by default, a restarted server serves no routes before its brokers are back: "listening" alone is too early.
-_WAIT: Final = ("--wait-for-service-seconds", "45")
 # longer than the interval at which servers write the snapshot of their brokers, which a killed server needs
 _SNAPSHOT_SECONDS: Final = 6.0
 # age of a route that still counts as fresh: one late poll, and the time to find another server
@@ -73,7 +71,7 @@ class _World:
 @asynccontextmanager
 async def _world(*, has_proxies: bool = True) -> AsyncIterator[_World]:
     async with AsyncExitStack() as stack:
-        world = _World(stack.enter_context(Fleet(Bench(), *TIMES, *_WAIT, count=_SERVERS)))
+        world = _World(stack.enter_context(Fleet(Bench(), *TIMES, *WAITING, count=_SERVERS)))
         for server in world.fleet.servers if has_proxies else ():
             world.proxies.append(await stack.enter_async_context(TcpProxy(("127.0.0.1", server.port))))
         world.agents += await entered(stack, _agents(world.addresses, _HEARTBEAT_SECONDS), _SERVERS)
@@ -270,7 +268,7 @@ _LOSS: Final = "numgen random mod 10 < 1"
 _LATENCY_SECONDS: Final = (0.1, 0.3)
 # a tenth of the default of 30 s, as the expiry of 12 s is of 120 s
 _LOSSY_HEARTBEAT_SECONDS: Final = 3.0
-_LOSSY_FLAGS: Final = ("--broker-expiry-seconds", "12", "--scan-interval-seconds", "1")
+_LOSSY_TIMES: Final = expiring(12, 1)
 
 
 def packet_loss(seconds: int) -> list[Figure]:
@@ -284,7 +282,7 @@ def packet_loss(seconds: int) -> list[Figure]:
         network.add({"server": "10.0.0.1", "apps": "10.0.0.2"})
         place = ("--listen-host=10.0.0.1", "--listen-port=9876", "--http-listen=", f"--data-dir={root}/data")
         prefix = network.hosts["server"].command()
-        with daemon(Bench(), *place, *_LOSSY_FLAGS, prefix=prefix) as server:
+        with daemon(Bench(), *place, *_LOSSY_TIMES, prefix=prefix) as server:
             drop(network, _LOSS)
             with inside(network.hosts["apps"]):
                 results, ended = loops.run(lambda: _pulled_with_loss(seconds))

@@ -17,7 +17,7 @@ from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError, Figure, at_most, latest
 from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import Server
+from benchmarks.harness.servers import WAITING, WITHOUT_LOG, Server
 from benchmarks.harness.wire import Wire, route_request
 from benchmarks.scoreboard.programs import in_event_loop
 from benchmarks.speed import rolling
@@ -25,8 +25,8 @@ from benchmarks.speed import rolling
 _BROKERS: Final = 10
 _TOPICS: Final = 1_000
 _PATIENCE_SECONDS: Final = 120.0
-# Level debug has the log entry of a written snapshot; the wait for brokers after a start is that of the default.
-_FLAGS: Final = ("--log-level", "debug", "--heartbeat-log-dir", "", "--wait-for-service-seconds", "45")
+# Level debug has the log entry of a written snapshot.
+_FLAGS: Final = ("--log-level", "debug", *WITHOUT_LOG, *WAITING)
 _LAST_TOPICS: Final = [f"topic-{number}-{topic}" for number in range(_BROKERS) for topic in (0, _TOPICS - 1)]
 
 

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.check:
         return _checked(options.page)
     sizes = {name: _size(row, options) for name, row in ROWS.items()}
-    names = [] if options.refresh else options.subjects or _outdated(options, sizes)
+    names = [] if options.refresh else options.only or _outdated(options, sizes)
     failed = [name for name in names if not _measured(name, sizes[name], options.page)]
     # Rows that were not measured may have become yellow.
     _write(options.page, {})

@@ -25,7 +25,7 @@ from benchmarks.harness.command import Command, report
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import Bench, raise_file_limit
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import Server, daemon, expiring
 from benchmarks.harness.wire import Wire, request, route_request
 from benchmarks.soak.observations import Observations, Sample
 from benchmarks.soak.peers import (
@@ -107,9 +107,11 @@ def _observed(size: Size) -> Observations:
     # Without warnings of late heartbeats and of a stopped server, which the faults cause.
     logging.disable(logging.WARNING)
     observed, times = Observations(), size.durations
-    flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
     try:
-        with daemon(Bench(), *flags) as server, _Victims(server, size) as victims:
+        with (
+            daemon(Bench(), *expiring(times.expiry_seconds, times.scan_seconds)) as server,
+            _Victims(server, size) as victims,
+        ):
             loops.run(_Soak(server, victims, size, observed).run)
     finally:
         logging.disable(logging.NOTSET)

@@ -15,7 +15,7 @@ from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import Broker, Wire, topics
 from benchmarks.speed import console_browser
-from benchmarks.speed.console_process import PATIENCE_SECONDS, PATIENT, SERVERS, console_of
+from benchmarks.speed.console_process import PATIENCE_SECONDS, SERVERS, console_of
 
 _BROKERS: Final = 100
 _TOPICS: Final = 10_000
@@ -39,7 +39,7 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     column = Column(f"console.{name}", where)
     add = column.add
     with ExitStack() as stack:
-        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG, PATIENT)) for _ in range(SERVERS)]
+        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(SERVERS)]
         wires = [stack.enter_context(Wire(server)) for server in servers]
         bench.progress(f"console: {_BROKERS} brokers register {_TOPICS:,} topics, {where}, on {SERVERS} servers")
         brokers = [_broker(number, spread) for number in range(_BROKERS)]

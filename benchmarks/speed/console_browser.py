@@ -15,7 +15,7 @@ from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory
 from benchmarks.harness.wire import Broker, Wire, topics
-from benchmarks.speed.console_process import PATIENCE_SECONDS, PATIENT, SERVERS, console_of
+from benchmarks.speed.console_process import PATIENCE_SECONDS, SERVERS, console_of
 from tests.support.browser import browser, show
 
 PAGES: Final = ("/", "/brokers", "/topics", "/topology")
@@ -81,7 +81,7 @@ def heat_map(bench: Bench) -> list[Figure]:
         Broker(f"broker-{at}", f"10.1.{at // 250}.{at % 250}:10911", topics(f"t{at}-%d", 2)) for at in range(_BROKERS)
     ]
     with ExitStack() as stack:
-        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG, PATIENT)) for _ in range(SERVERS)]
+        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(SERVERS)]
         wires = [stack.enter_context(Wire(server)) for server in servers]
         bench.progress(f"console: {_BROKERS:,} brokers on {SERVERS} servers in the heat map")
         for wire in wires:

@@ -10,8 +10,6 @@ from benchmarks.harness.servers import Program, Server, data_directory, printed_
 
 # The number of NameServers behind the console.
 SERVERS: Final = 3
-# The setting with which brokers stay while a busy machine measures slowly: they send few heartbeats, or none.
-PATIENT: Final = "--broker-expiry-seconds=86400"
 # The longest wait for the console or the browser.
 PATIENCE_SECONDS: Final = 60.0
 

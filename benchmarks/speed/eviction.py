@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.harness.figures import BenchError, Figure, at_most, compared
 from benchmarks.harness.probe import Probe
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, expiring
 from benchmarks.harness.wire import Broker, Wire, many_brokers, native_request, route_request
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
@@ -144,9 +144,8 @@ def _brokers(info: RemotingCommand) -> int:
 @contextmanager
 def _silent(bench: Bench, count: int, scan_seconds: float) -> Iterator[tuple[Server, bool]]:
     """A server with silent brokers, and True if all brokers registered before the next scan."""
-    times = ("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(scan_seconds))
     began = time.monotonic()
-    with daemon(bench, *times) as server, Wire(server) as brokers:
+    with daemon(bench, *expiring(_EXPIRY_SECONDS, scan_seconds)) as server, Wire(server) as brokers:
         register_at_once(brokers, many_brokers(count, "topic-%d", 2))
         yield server, time.monotonic() - began < scan_seconds - _EXPIRY_SECONDS
 

@@ -14,7 +14,7 @@ from benchmarks.harness.crowd import crowd
 from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.loads import Script, run
 from benchmarks.harness.rounds import Bench, raise_file_limit, until
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import WAITING, Server, daemon
 from benchmarks.harness.wire import Broker, Wire, route_request, topics
 
 
@@ -48,7 +48,7 @@ def measure(bench: Bench) -> list[Figure]:
     # Measured once, not in rounds: a size takes minutes.
     raise_file_limit()
     figures: list[Figure] = []
-    for name in bench.effort.profiles:
+    for name in ["S"] if bench.effort.is_quick else PROFILES:
         with TemporaryDirectory(prefix="namesrv-profiles-") as root, ExitStack() as stack:
             figures += _Measurement(bench, name, root, stack).run()
     return figures
@@ -80,7 +80,7 @@ class _Measurement:
         self._dying, *self._others = brokers_of(self._profile)
         self._routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(self._profile.topics)]
         self._flags = (
-            *("--data-dir", f"{root}/data", "--wait-for-service-seconds", "45"),
+            *("--data-dir", f"{root}/data", *WAITING),
             *("--scan-interval-seconds", str(_SCAN_SECONDS), "--max-memory-bytes", str(4 << 30)),
             # A tenth of the connections is reserved for brokers; the rest is enough for 15,000 clients.
             *("--max-connections", "19000"),

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from tempfile import NamedTemporaryFile
 from typing import Final
 
 import msgspec
@@ -22,13 +21,6 @@ _NATIVE_HEARTBEATS: Final = Script([broker.heartbeat(NATIVE) for broker in BROKE
 # Requests with the registered version: the response is "not changed", as it nearly always is in production.
 _VERSIONS: Final = Script([broker.version_query() for broker in BROKERS])
 _VERSION_BYTES: Final = len(msgspec.json.encode({"counter": 1, "stateVersion": 0, "timestamp": 0}))
-# All peers get mapped addresses.
-_VIEWS: Final = """
-[[views]]
-name = "outside"
-[[views.brokers]]
-shown = "{broker_name}-{broker_id}.mq.example.com:{port}"
-"""
 # The end of a load's connections must not evict the brokers whose heartbeats it sent.
 STAYING: Final = "--no-evict-on-disconnect"
 
@@ -74,38 +66,6 @@ def _pull_figures(name: str, what: str, ours_and_limits: _Loads) -> list[Figure]
 def _cpu(name: str, what: str, ours_and_limits: _Loads) -> Figure:
     what = f"{what}processor time of a response / limit server's"
     return compared_loads(f"{name}.computing", what, "cpu_us", ours_and_limits)
-
-
-def measure_views(bench: Bench) -> list[Figure]:
-    """Cost of address views for pulls."""
-    bench = bench.with_short_rounds()
-    with (
-        NamedTemporaryFile("w", suffix=".toml") as file,
-        daemon(bench, *WITHOUT_LOG) as without,
-        Wire(without) as to_other,
-    ):
-        file.write(_VIEWS)
-        file.flush()
-        with daemon(bench, *WITHOUT_LOG, "--address-views", file.name) as viewed, Wire(viewed) as to_viewed:
-            for wire in (to_viewed, to_other):
-                register(wire, pulled_brokers())
-            results = bench.in_turn(
-                "pulls with address views",
-                {
-                    f"{key} {name}": partial(run, bench, server, script)
-                    for name, script in (("json", PULLS), ("native", _NATIVE_PULLS))
-                    for key, server in (("with", viewed), ("without", without))
-                },
-            )
-    figures = []
-    for name, what in (("json", "JSON"), ("native", "native")):
-        loads = results[f"with {name}"], results[f"without {name}"]
-        rate, computing = f"{what}: rate with a view / without", f"{what}: processor time with a view / without"
-        figures += [
-            compared_loads(f"views.{name}.rate", rate, "per_second", loads, at_least(0.9)),
-            compared_loads(f"views.{name}.computing", computing, "cpu_us", loads),
-        ]
-    return figures
 
 
 def measure_heartbeats(bench: Bench) -> list[Figure]:

@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.harness.figures import BenchError, Figure, at_most, none_of
 from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import WAITING
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import RemotingError
@@ -26,7 +27,7 @@ _CLIENTS: Final = 200
 _PULL_SECONDS: Final = 0.1
 _TOPIC: Final = "orders"
 # the defaults
-_FLAGS: Final = ("--drain-seconds", "5", "--wait-for-service-seconds", "45")
+_FLAGS: Final = ("--drain-seconds", "5", *WAITING)
 # shorter than the default of 30 s, so that brokers return to a restarted server at once
 _HEARTBEAT_SECONDS: Final = 1.0
 # pause before the first server is stopped, and after each restart

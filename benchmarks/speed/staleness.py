@@ -1,29 +1,25 @@
-"""namesrv-staleness on both engines: logs that grow, and one in which a broker has a third of the lines.
+"""namesrv-staleness on both engines, with logs that grow.
 
 CPU seconds explain the seconds on the clock, because other processes use part of a shared machine.
 """
 
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared, format_value
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, format_value
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, status_bytes
 
-# log -> lines in a full run, lines in a quick run; the skewed log is as long as the small one
+# log -> lines in a full run, lines in a quick run
 _LINES: Final = {"least": (200_000, 20_000), "small": (5_000_000, 200_000), "large": (20_000_000, 800_000)}
-# share of the lines of the skewed log that one broker has
-_SKEW: Final = 0.3
-# The small log is the reference of the ratios and therefore measured twice.
-_ORDER: Final = ("least", "small", "large", "small", "skewed")
 _LONGEST_SECONDS: Final = 1800
 _LOOK_SECONDS: Final = 0.2
 
@@ -62,62 +58,44 @@ class _Report:
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """namesrv-staleness on both engines: logs that grow, and one in which a broker has a third of the lines."""
+    """namesrv-staleness on both engines, with logs that grow."""
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-staleness-") as name:
         root = Path(name)
         logs = {case: _generated(bench, root / case, sizes[bench.effort.is_quick]) for case, sizes in _LINES.items()}
-        logs["skewed"] = _generated(bench, root / "skewed", logs["small"].lines, "--skew", str(_SKEW))
         figures: list[Figure] = []
         for key, engine in _ENGINES.items():
-            reports: dict[str, list[_Report]] = {case: [] for case in logs}
-            for number, case in enumerate(_ORDER):
-                bench.progress(f"staleness: {key}, {logs[case].lines:,} lines, {case}")
-                reports[case].append(_reported(bench, engine, logs[case], root / f"{key}-{number}"))
+            reports = {case: _reported(bench, engine, log, root / f"{key}-{case}") for case, log in logs.items()}
             figures += _figures(key, engine, logs, reports)
         return figures
 
 
-def _figures(name: str, engine: _Engine, logs: dict[str, _Log], reports: dict[str, list[_Report]]) -> list[Figure]:
-    rated, small = engine.rated, logs["small"].lines
-    seconds = {case: [run.seconds for run in runs] for case, runs in reports.items()}
-    rates = [logs[rated].lines / value for value in seconds[rated]]
-    peaks = [run.peak_bytes / 1e6 for run in reports["large"]]
-
-    def ratio(key: str, what: str, times: list[float], most: float) -> Figure:
-        repeated = times * len(seconds["small"])
-        return compared(
-            f"staleness.{name}.{key}", f"{name}: {what}", "seconds", (repeated, seconds["small"]), at_most(most)
-        )
-
-    # Times are scaled, because a log has only nearly as many lines as its generator was given.
-    grown = [value * 4 * small / logs["large"].lines for value in seconds["large"]]
-    skewed = [value * small / logs["skewed"].lines for value in seconds["skewed"]]
+def _figures(name: str, engine: _Engine, logs: Mapping[str, _Log], reports: Mapping[str, _Report]) -> list[Figure]:
+    rated = engine.rated
+    rate = logs[rated].lines / reports[rated].seconds
     what = "{name}: {lines:,} lines, from start to report".format
     return [
         Figure(
-            f"staleness.{name}.least", what(name=name, lines=logs["least"].lines), "seconds", seconds["least"],
-            at_most(engine.seconds), _cpu(reports["least"]),
+            f"staleness.{name}.least", what(name=name, lines=logs["least"].lines), "seconds",
+            (reports["least"].seconds,), at_most(engine.seconds), _cpu(reports["least"]),
         ),
         Figure(
-            f"staleness.{name}.rate", what(name=name, lines=logs[rated].lines), "per_second", rates,
+            f"staleness.{name}.rate", what(name=name, lines=logs[rated].lines), "per_second", (rate,),
             at_least(engine.rate), _cpu(reports[rated]),
         ),
-        ratio("growth", f"time / that of {small:,} lines", grown, 4.6),
-        ratio("skew", f"one broker has {_SKEW:.0%} of all / even", skewed, 1.5),
         Figure(
-            f"staleness.{name}.resident", f"{name}: peak memory, of {logs['large'].lines:,} lines", "megabytes", peaks,
-            at_most(4096),
+            f"staleness.{name}.resident", f"{name}: peak memory, of {logs['large'].lines:,} lines", "megabytes",
+            (reports["large"].peak_bytes / 1e6,), at_most(4096),
         ),
     ]  # fmt: skip
 
 
-def _cpu(runs: list[_Report]) -> str:
-    return f"{format_value(statistics.median(run.cpu_seconds for run in runs), 'seconds')} of CPU"
+def _cpu(report: _Report) -> str:
+    return f"{format_value(report.cpu_seconds, 'seconds')} of CPU"
 
 
-def _generated(bench: Bench, directory: Path, lines: int, *flags: str) -> _Log:
-    bench.progress(f"staleness: writing {lines:,} lines {' '.join(flags)}".rstrip())
-    with _started("tools.heartbeat_logs", "--lines", str(lines), "--out", str(directory), *flags) as process:
+def _generated(bench: Bench, directory: Path, lines: int) -> _Log:
+    bench.progress(f"staleness: writing {lines:,} lines")
+    with _started("tools.heartbeat_logs", "--lines", str(lines), "--out", str(directory)) as process:
         printed, _ = process.communicate(timeout=_LONGEST_SECONDS)
     match = re.match(r"([\d,]+) lines", printed)
     if process.returncode or match is None:
@@ -126,6 +104,7 @@ def _generated(bench: Bench, directory: Path, lines: int, *flags: str) -> _Log:
 
 
 def _reported(bench: Bench, engine: _Engine, log: _Log, out: Path) -> _Report:
+    bench.progress(f"staleness: {' '.join(engine.options)}, {log.lines:,} lines")
     began, peak = time.monotonic(), 0
     cpu: dict[int, float] = {}
     with _started("namesrv_spark_jobs", str(log.directory), "--out", str(out), *engine.options) as process:

@@ -5,7 +5,6 @@ A missed target is a result: the exit code is 1 only when something could not be
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -36,7 +35,6 @@ Measure = Callable[[Bench], list[Figure]]
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Measure]] = {
     "pulls": pulls.measure_pulls,
-    "views": pulls.measure_views,
     "heartbeats": pulls.measure_heartbeats,
     "heartbeat_log": pulls.measure_heartbeat_log,
     "registration": registration.measure_beside_pulls,
@@ -59,15 +57,9 @@ SUBJECTS: Final[Mapping[str, Measure]] = {
 def main(arguments: Sequence[str]) -> int:
     """Measure speed and size."""
     command = Command("speed", "Measure speed and size of the NameServer.", titles(SUBJECTS))
-    command.parser.add_argument(
-        "--profile", nargs="+", choices=list(profiles.PROFILES), help="these sizes of `profiles` (all; with --quick S)"
-    )
     add_quick(command)
     options = command.parse(arguments)
-    effort = QUICK if options.quick else FULL
-    if options.profile:
-        effort = replace(effort, profiles=tuple(options.profile))
-    with Bench.pinned(effort) as bench:
+    with Bench.pinned(QUICK if options.quick else FULL) as bench:
         return run(bench, SUBJECTS, options)
 
 
@@ -84,7 +76,7 @@ def add_quick(command: Command) -> None:
 def run(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Namespace) -> int:
     """Measure the requested subjects, or all, report their figures, and return the exit code."""
     conditions, what = Conditions.now(), titles(subjects)
-    named = options.subjects or list(subjects)
+    named = options.only or list(subjects)
     figures, unmeasured = measured(bench, {name: partial(subjects[name], bench) for name in named})
     sections, members = {what[name]: each for name, each in figures.items()}, conditions.members()
     report(options, members, sections)

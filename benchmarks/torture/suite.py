@@ -51,7 +51,6 @@ def main(arguments: Sequence[str]) -> int:
     what = {name: fault.what for name, fault in FAULTS.items()}
     command = Command("torture", "Inflict the same faults on this NameServer and on other registries.", what)
     command.parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
-    command.parser.add_argument("--fault", nargs="+", dest="only", metavar="NAME", help="the same as names alone")
     options = command.parse(arguments)
     if (reason := why_not()) is not None:
         raise BenchError(reason)
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         except AbsentError as why:
             bench.progress(f"left out: {why}")
             continue
-        for fault in (each for each in options.subjects or FAULTS if name not in FAULTS[each].spared):
+        for fault in (each for each in options.only or FAULTS if name not in FAULTS[each].spared):
             bench.progress(f"{peer.label}: {FAULTS[fault].what}")
             try:
                 cell = asyncio.run(suffered(bench, peer, server, FAULTS[fault]))
