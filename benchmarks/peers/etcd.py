@@ -3,7 +3,7 @@
 import base64
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
@@ -103,17 +103,22 @@ def program(bench: Bench) -> Path:
 @contextmanager
 def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
     """A single etcd server with an empty data directory, until the block ends."""
-    port, peer_port = free_port(), free_port()
-    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    port, peers = free_port(), {"default": f"http://127.0.0.1:{free_port()}"}
     with data_directory("etcd") as directory:
-        command = [
-            *(str(program), "--data-dir", str(directory / "data"), "--log-level", "error"),
-            *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-            *("--initial-cluster", f"default={peer}"),
-        ]
-        with responding(bench, "etcd", command=command, port=port, is_responding=_is_healthy, home=directory) as server:
+        words = command(program, directory, f"http://127.0.0.1:{port}", "default", peers)
+        with responding(bench, "etcd", command=words, port=port, is_responding=_is_healthy, home=directory) as server:
             yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
+
+
+def command(program: Path, home: Path, url: str, name: str, peers: Mapping[str, str]) -> list[str]:
+    """The command of a server with this URL for clients; `peers` has the URL of each server for the others."""
+    cluster = ",".join(f"{each}={peer}" for each, peer in peers.items())
+    return [
+        *(str(program), "--name", name, "--data-dir", str(home / "data"), "--log-level", "error"),
+        *("--listen-client-urls", url, "--advertise-client-urls", url),
+        *("--listen-peer-urls", peers[name], "--initial-advertise-peer-urls", peers[name]),
+        *("--initial-cluster", cluster),
+    ]
 
 
 def _is_healthy(port: int) -> bool:

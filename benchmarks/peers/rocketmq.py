@@ -111,12 +111,21 @@ def rust(bench: Bench, program: Path) -> Iterator[Registry]:
     """rocketmq-rust's NameServer with an empty data directory, until the block ends."""
     port = free_port()
     with data_directory("rust") as home:
-        command = [
-            *(str(program), "--listenPort", str(port), "--bindAddress", "127.0.0.1"),
-            *("--rocketmqHome", str(home), "--kvConfigPath", str(home / "kv.json")),
-        ]
+        command = rust_command(program, home, "127.0.0.1", port)
         with _running(bench, "rocketmq-rust", command, port, home) as peer:
             yield peer
+
+
+def rust_command(program: Path, home: Path, address: str, port: int, scan_seconds: float = 5.0) -> list[str]:
+    """The command of rocketmq-rust's NameServer, whose settings are written to a file in its home."""
+    settings = home / "namesrv.toml"
+    # Without TLS rocketmq-rust listens on loopback addresses only, unless the second line allows other addresses.
+    settings.write_text(
+        f"scanNotActiveBrokerInterval = {scan_seconds * 1000:.0f}\nallowInsecurePublicListener = true\n"
+        f'rocketmqHome = "{home}"\nkvConfigPath = "{home}/kv.json"\nconfigStorePath = "{home}/store.properties"\n',
+        encoding="utf-8",
+    )
+    return [str(program), "--configFile", str(settings), "--listenPort", str(port), "--bindAddress", address]
 
 
 @contextmanager

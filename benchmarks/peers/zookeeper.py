@@ -16,19 +16,9 @@ from benchmarks.peers.registry import ROUTE, Registry, responding
 from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
-_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# the main class of a server of several
-ENSEMBLE_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # the heap of its start script
 _HEAP: Final = "-Xmx1000m"
-_SETTINGS: Final = """\
-tickTime=2000
-dataDir={directory}
-clientPort={port}
-clientPortAddress=127.0.0.1
-maxClientCnxns=0
-admin.enableServer=false
-"""
 _PATIENCE_SECONDS: Final = 30
 _PROBED_SECONDS: Final = 0.2
 
@@ -86,14 +76,29 @@ _FAREWELL: Final = request(CLOSE)
 def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
     """A single ZooKeeper server with an empty data directory, until the block ends."""
     port = free_port()
-    with data_directory("zookeeper") as directory:
-        settings = directory / "zoo.cfg"
-        settings.write_text(_SETTINGS.format(directory=directory / "data", port=port), encoding="utf-8")
-        command = [java(), "-server", _HEAP, "-cp", f"{lib}/*", _MAIN, str(settings)]
-        with responding(
-            bench, "ZooKeeper", command=command, port=port, is_responding=_opens_sessions, home=directory
-        ) as server:
-            yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
+    with (
+        data_directory("zookeeper") as directory,
+        responding(
+            bench,
+            "ZooKeeper",
+            command=command(lib, directory, "127.0.0.1", port, "tickTime=2000\n"),
+            port=port,
+            is_responding=_opens_sessions,
+            home=directory,
+        ) as server,
+    ):
+        yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
+
+
+def command(lib: Path, home: Path, address: str, port: int, settings: str, *flags: str) -> list[str]:
+    """The command of a server, alone unless the settings name several, with flags of Java."""
+    path = home / "zoo.cfg"
+    path.write_text(
+        f"dataDir={home / 'data'}\nclientPort={port}\nclientPortAddress={address}\n"
+        f"maxClientCnxns=0\nadmin.enableServer=false\n{settings}",
+        encoding="utf-8",
+    )
+    return [java(), "-server", *(flags or (_HEAP,)), "-cp", f"{lib}/*", _MAIN, str(path)]
 
 
 def _opens_sessions(port: int) -> bool:

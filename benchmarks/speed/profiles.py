@@ -156,19 +156,15 @@ def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> t
     Death counts from the last request of a silent broker, or from the end of its connection. All clients watch the
     broker's topics, which is more than usual.
     """
-    broker = replace(dying, expiry_ms=round(EXPIRY_SECONDS * 1000) if is_silent else None)
     with Wire(server) as admin, Wire(server) as wire:
-        wire.success(broker.json_frame())
-        watches = [admin.watch_frame([topic.topic_name]) for topic in broker.topics]
+        wire.success(dying.json_frame())
+        watches = [admin.watch_frame([topic.topic_name]) for topic in dying.topics]
         with crowd(server, watches, members=clients) as watching:
-            until("all clients watch", lambda: _is_watched(admin, wire, dying, clients), every=0.02)
-            wire.success(dying.heartbeat())
-            if not is_silent:
+            until("all clients watch", lambda: admin.info()["watchers"] == clients, every=0.02)
+            if is_silent:
+                # The same registration again, with a short expiry.
+                wire.success(replace(dying, expiry_ms=round(EXPIRY_SECONDS * 1000)).json_frame())
+            else:
                 wire.close()
             died, cpu = time.monotonic(), server.cpu_seconds()
             return watching.next("served") - died, server.cpu_seconds() - cpu
-
-
-def _is_watched(admin: Wire, wire: Wire, dying: Broker, clients: int) -> bool:
-    wire.success(dying.heartbeat())
-    return bool(admin.info()["watchers"] == clients)

@@ -15,7 +15,7 @@ from benchmarks.harness.table import Row, markdown
 from benchmarks.peers.fetching import AbsentError
 from benchmarks.torture.faults import FAULTS, Fault
 from benchmarks.torture.load import EXPIRY_SECONDS
-from benchmarks.torture.servers import PEERS, Peer, ServerCommand
+from benchmarks.torture.servers import PEERS, Peer
 from benchmarks.torture.world import world
 from tests.netns.network import why_not
 
@@ -59,14 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     for name in options.peer or PEERS:
         peer = PEERS[name]
         try:
-            server = peer.fetch(bench)
+            program = peer.fetch(bench)
         except AbsentError as why:
             bench.progress(f"left out: {why}")
             continue
         for fault in (each for each in options.only or FAULTS if name not in FAULTS[each].spared):
             bench.progress(f"{peer.label}: {FAULTS[fault].what}")
             try:
-                cell = asyncio.run(suffered(bench, peer, server, FAULTS[fault]))
+                cell = asyncio.run(suffered(bench, peer, program, FAULTS[fault]))
             except BenchError as why:
                 bench.progress(f"not measured: {why}")
                 is_complete = False
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if is_complete else 1
 
 
-async def suffered(bench: Bench, peer: Peer, command: ServerCommand, fault: Fault) -> Cell:
+async def suffered(bench: Bench, peer: Peer, program: Path, fault: Fault) -> Cell:
     """What a fault does to a new world of one peer."""
     conditions = Conditions.now()
-    async with world(bench, peer, command, has_small_disks=fault.has_small_disks) as made:
+    async with world(bench, peer, program, has_small_disks=fault.has_small_disks) as made:
         await fault.inflict(made)
         true_seconds = await made.become_true(_PATIENCE * EXPIRY_SECONDS)
     return Cell(

@@ -12,12 +12,12 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.build import program
+from benchmarks.harness.build import program as built
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
 from benchmarks.torture.load import REGISTRATION_SECONDS, Client, Probe, Pulls
-from benchmarks.torture.servers import SERVERS, Peer, ServerCommand
+from benchmarks.torture.servers import SERVERS, Peer
 from benchmarks.torture.sessions import LOST, Session
 from tests.netns.network import Host, Network, ip
 
@@ -36,19 +36,19 @@ _COMMAND_SECONDS: Final = 60
 class Fleet:
     """The servers, numbered from 0, with methods for the faults of a server, its disk and its clock."""
 
-    def __init__(self, bench: Bench, peer: Peer, command: ServerCommand, root: Path, network: Network) -> None:
+    def __init__(self, bench: Bench, peer: Peer, program: Path, root: Path, network: Network) -> None:
         self.peer = peer
         self.servers: dict[int, Server] = {}
         self.peak_bytes = 0
         self._bench = bench
-        self._command = command
+        self._program = program
         self._root = root
         self._network = network
         # for each server a stack whose end ends the server
         self._ends = [ExitStack() for _ in SERVERS]
         # a stack whose end unmounts the small disks
         self._disks = ExitStack()
-        self._clock = str(program("clock.so"))
+        self._clock = str(built("clock.so"))
 
     def host(self, number: int) -> Host:
         """The host of a server."""
@@ -61,7 +61,7 @@ class Fleet:
         clock = home / "clock"
         clock.write_bytes(bytes(8))
         environ = {"LD_PRELOAD": self._clock, "MOVED_CLOCK": str(clock), "HOME": str(home)}
-        command = host.command(*self._command(home, host.address))
+        command = host.command(*self.peer.command(self._program, home, host.address))
         run = Program(host.name, command, lambda _: self._ports(host), home, environ)
         self.servers[number] = self._ends[number].enter_context(started(self._bench, run))
 
@@ -206,14 +206,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(bench: Bench, peer: Peer, command: ServerCommand, *, has_small_disks: bool) -> AsyncIterator[World]:
+async def world(bench: Bench, peer: Peer, program: Path, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-torture-") as root, Network() as network:
         network.add({**SERVERS, **_OTHERS})
         for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
             for last in range(first, first + count):
                 ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
-        fleet = Fleet(bench, peer, command, Path(root), network)
+        fleet = Fleet(bench, peer, program, Path(root), network)
         made = World(fleet, network)
         try:
             if has_small_disks:
