@@ -158,7 +158,7 @@ torture: setup ## inflict the same faults on this NameServer and on others (root
 	@$(PY) -m benchmarks torture $(ARGS)
 
 .PHONY: scoreboard
-scoreboard: setup ## measure each promise of the project, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
+scoreboard: setup ## measure each promise of the project, and write docs/scoreboard.md (ARGS='--only D1 D2')
 	@$(PY) -m benchmarks scoreboard $(ARGS)
 
 .PHONY: soak

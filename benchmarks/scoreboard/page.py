@@ -65,7 +65,7 @@ class Row:
     full: int = 1
     # size that is measured by default; 0: `full`
     size: int = 0
-    # size in the short form; 0: the row has none
+    # size in `make test-rest`; 0: the row is no test
     short: int = 0
     # True: the row takes so long that it is measured only when it is named.
     is_long: bool = False

@@ -28,7 +28,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     add = command.parser.add_argument
     add("--all", action="store_true", help="also rows whose colour a run cannot change, but for those that take long")
-    add("--short", action="store_true", help="the short form of those rows that have one")
     add("--in-full", action="store_true", help="as much of each row as its target needs, which may take days")
     add("--page", type=Path, default=_PAGE, metavar="FILE", help="write this page (docs/scoreboard.md)")
     add("--check", action="store_true", help="measure nothing: fail if the page says anything else than its records")
@@ -57,7 +56,7 @@ def _checked(path: Path) -> int:
 
 def _size(row: page.Row, options: argparse.Namespace) -> int:
     """The size of a row's run, as the options choose it."""
-    return (options.in_full and row.full) or (options.short and row.short) or row.size or row.full
+    return (options.in_full and row.full) or row.size or row.full
 
 
 def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str]:
@@ -70,8 +69,7 @@ def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str
     outdated = [
         name
         for name, row in ROWS.items()
-        if (options.all or name not in records or records[name].is_outdated(row, sizes[name]))
-        and (row.short or not options.short)
+        if options.all or name not in records or records[name].is_outdated(row, sizes[name])
     ]
     for name in outdated:
         left_out = " (left out, as it takes long: --only)" if ROWS[name].is_long else ""

@@ -47,9 +47,14 @@ _CHANGES_A_SECOND: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
-    """Durations and intervals; in full a sixth of the defaults, so that an hour has the heartbeats of six hours."""
+class Plan:
+    """Numbers of peers, durations and intervals.
 
+    Intervals are a sixth of the defaults in full, so that an hour has the heartbeats of six hours.
+    """
+
+    agents: int
+    clients: int
     churn_seconds: float
     heartbeat_seconds: float
     expiry_seconds: float
@@ -63,18 +68,8 @@ class Durations:
     rest_seconds: float
 
 
-FULL: Final = Durations(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, 32_768, 18.0)
-SHORT: Final = Durations(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1_000, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How long a soak takes, and how many peers it has."""
-
-    seconds: float
-    agents: int = 1_000
-    clients: int = 1_000
-    durations: Durations = FULL
+FULL: Final = Plan(1_000, 1_000, 40.0, 5.0, 20.0, 2.0, 5.0, 5.0, 32_768, 18.0)
+SHORT: Final = Plan(40, 40, 8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1_000, 0.0)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,13 +77,10 @@ def main(arguments: Sequence[str]) -> int:
     command = Command("soak", "Soak a NameServer on loopback.", {})
     add = command.parser.add_argument
     add("--minutes", type=float, default=60.0, help="duration (60)")
-    add("--agents", type=int, default=1000, metavar="N", help="brokers (1000)")
-    add("--clients", type=int, default=1000, metavar="N", help="clients (1000)")
-    add("--short", action="store_true", help="shorter phases and intervals")
+    add("--short", action="store_true", help="fewer peers, shorter phases and intervals")
     options, conditions = command.parse(arguments), Conditions.now()
-    size = Size(options.minutes * 60, options.agents, options.clients, SHORT if options.short else FULL)
     try:
-        observed = _observed(size)
+        observed = _observed(SHORT if options.short else FULL, options.minutes * 60)
     except (BenchError, OSError) as error:
         _say(f"cannot be measured: {error}")
         return 2
@@ -99,20 +91,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def soaked(minutes: int) -> list[Figure]:
     """For the scoreboard: the figures of a soak of the usual size."""
-    return _observed(Size(minutes * 60)).figures()
+    return _observed(FULL, minutes * 60).figures()
 
 
-def _observed(size: Size) -> Observations:
+def _observed(plan: Plan, seconds: float) -> Observations:
     raise_file_limit()
     # Without warnings of late heartbeats and of a stopped server, which the faults cause.
     logging.disable(logging.WARNING)
-    observed, times = Observations(), size.durations
+    observed = Observations()
     try:
         with (
-            daemon(Bench(), *expiring(times.expiry_seconds, times.scan_seconds)) as server,
-            _Victims(server, size) as victims,
+            daemon(Bench(), *expiring(plan.expiry_seconds, plan.scan_seconds)) as server,
+            _Victims(server, plan) as victims,
         ):
-            loops.run(_Soak(server, victims, size, observed).run)
+            loops.run(partial(_Soak(server, victims, plan, observed).run, seconds))
     finally:
         logging.disable(logging.NOTSET)
     for line in (*observed.untrue, *observed.unexpected):
@@ -123,9 +115,9 @@ def _observed(size: Size) -> Observations:
 class _Victims:
     """The process of the victims, which is killed when the block ends."""
 
-    def __init__(self, server: Server, size: Size) -> None:
-        self.count, times = max(1, round(size.agents * _VICTIMS_SHARE)), size.durations
-        arguments = (server.address, self.count, times.heartbeat_seconds, times.expiry_seconds)
+    def __init__(self, server: Server, plan: Plan) -> None:
+        self.count = round(plan.agents * _VICTIMS_SHARE)
+        arguments = (server.address, self.count, plan.heartbeat_seconds, plan.expiry_seconds)
         self._command = [sys.executable, "-m", "benchmarks.soak.peers", *map(str, arguments)]
         # the topics of each victim
         self.topics: dict[str, Queues] = {}
@@ -164,27 +156,26 @@ class _Victims:
 class _Soak:
     """The server and its peers, and the alternation of churn and rest."""
 
-    def __init__(self, server: Server, victims: _Victims, size: Size, observed: Observations) -> None:
+    def __init__(self, server: Server, victims: _Victims, plan: Plan, observed: Observations) -> None:
         self._server = server
         self._victims = victims
-        self._size = size
-        self._durations = times = size.durations
+        self._plan = plan
         self._observations = observed
-        intervals = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
+        intervals = {"heartbeat_seconds": plan.heartbeat_seconds, "expiry_seconds": plan.expiry_seconds}
         self._brokers = Brokers(server.address, "broker", **intervals)
-        self._clients = Clients(server.address, times.poll_seconds)
+        self._clients = Clients(server.address, plan.poll_seconds)
         self._strangers = Strangers(server.port)
 
-    async def run(self) -> None:
+    async def run(self, least_seconds: float) -> None:
         """Alternate churn and rest until the time is over and there are two samples, which growth needs."""
-        size, samples = self._size, self._observations.samples
-        await self._brokers.start(range(self._victims.count, size.agents))
-        await self._clients.start(size.clients)
-        _say(f"{size.agents:,} agents and {size.clients:,} clients have started")
+        plan, samples = self._plan, self._observations.samples
+        await self._brokers.start(range(self._victims.count, plan.agents))
+        await self._clients.start(plan.clients)
+        _say(f"{plan.agents:,} agents and {plan.clients:,} clients have started")
         began = time.monotonic()
         await asyncio.to_thread(self._fill_cache)
         faults = self._faults()
-        while len(samples) < 2 or time.monotonic() - began < size.seconds:
+        while len(samples) < 2 or time.monotonic() - began < least_seconds:
             await self._churn(*next(faults))
             await self._compare()
             resident = await self._resident_at_rest()
@@ -202,14 +193,14 @@ class _Soak:
 
     def _fill_cache(self) -> None:
         with Wire(self._server, PATIENCE_SECONDS) as wire:
-            for number in range(self._durations.requests):
+            for number in range(self._plan.requests):
                 wire.request(route_request(f"unknown-{number}"))
 
     # -- churn ---------------------------------------------------------------------------------------------------------
 
     async def _churn(self, name: str, fault: Callable[[], Awaitable[None]]) -> None:
         """Change brokers and clients for a while, with one fault meanwhile."""
-        ends_at = time.monotonic() + self._durations.churn_seconds
+        ends_at = time.monotonic() + self._plan.churn_seconds
         async with asyncio.TaskGroup() as tasks:
             for change in (self._brokers.change, self._clients.change, self._strangers.change):
                 tasks.create_task(self._repeat(change, ends_at))
@@ -223,12 +214,12 @@ class _Soak:
 
     def _faults(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         """All faults in random order, again and again."""
-        times, restart = self._durations, self._victims.restart
+        plan, restart = self._plan, self._victims.restart
         faults: dict[str, Callable[[], Awaitable[None]]] = {
             "killed": partial(asyncio.to_thread, restart, signal.SIGKILL),
             "left": partial(asyncio.to_thread, restart, signal.SIGTERM),
-            "frozen": partial(_freeze, self._victims.send, times.expiry_seconds + 2 * times.scan_seconds),
-            "server stopped": partial(_freeze, self._server.signal, times.stopped_seconds),
+            "frozen": partial(_freeze, self._victims.send, plan.expiry_seconds + 2 * plan.scan_seconds),
+            "server stopped": partial(_freeze, self._server.signal, plan.stopped_seconds),
         }
         chance = random.Random("faults")
         while True:
@@ -248,7 +239,7 @@ class _Soak:
         while untrue := await asyncio.to_thread(self._untrue, set(topics_of), routes):
             if time.monotonic() > gives_up_at:
                 break
-            await asyncio.sleep(self._durations.scan_seconds)
+            await asyncio.sleep(self._plan.scan_seconds)
         wrong = await self._clients.settle(routes)
         self._observations.untrue += [
             *untrue,
@@ -268,7 +259,7 @@ class _Soak:
 
     async def _resident_at_rest(self) -> int:
         """The least resident memory during the rest, in which the server returns free memory to the system."""
-        ends_at = time.monotonic() + self._durations.rest_seconds
+        ends_at = time.monotonic() + self._plan.rest_seconds
         least = self._server.status_bytes()
         while time.monotonic() < ends_at:
             await asyncio.sleep(_LOOK_SECONDS)
