@@ -116,11 +116,11 @@ def _native(member: str, value: bytes) -> bytes:
     return b"\x82" + version + bytes(msgpack.packb(member)) + value
 
 
-def native_topics(count: int = 10_000_000, pattern: str = "%d") -> bytes:
+def native_topics(count: int = 10_000_000) -> bytes:
     """A native registration of topics with nothing but names, as many as fit."""
     parts, left = [], BODY_BYTES - 64
     for number in range(count):
-        part = bytes(msgpack.packb({"topic_name": pattern % number}))
+        part = bytes(msgpack.packb({"topic_name": str(number)}))
         left -= len(part)
         if left < 0:
             break
@@ -134,9 +134,9 @@ def native_names(member: str) -> bytes:
     return _native(member, _array(count) + b"\xa1a" * count)
 
 
-def native_pull(count: int, pattern: str = "%d") -> bytes:
+def native_pull(count: int) -> bytes:
     """A request for the routes of many topics."""
-    return native_request(RequestCode.PULL_ROUTES, topics=[pattern % number for number in range(count)])
+    return native_request(RequestCode.PULL_ROUTES, topics=[str(number) for number in range(count)])
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class _Scenario:
         self.group = stack.enter_context(MemoryGroup(limit_bytes)) if limit_bytes else None
         prefix = () if self.group is None else self.group.prefix
         self.server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix))
-        self.http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{self.server.http_port}"
+        self.http_url = f"http://127.0.0.1:{self.server.http_port}"
         if seed := attack.seed():
             stack.enter_context(Wire(self.server, PATIENCE_SECONDS)).success(seed)
         # stops the well-behaved peers, and returns what they have observed

@@ -10,9 +10,8 @@ from typing import Final
 
 from benchmarks.abuse.attacks import ATTACKS
 from benchmarks.abuse.scenario import FULL, SHORT, run
-from benchmarks.harness import table
-from benchmarks.harness.command import Command, measured, report, write_block
-from benchmarks.harness.conditions import Conditions, sentence
+from benchmarks.harness.command import Command, measured, report
+from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.rounds import Bench, Cores, raise_file_limit
 
@@ -34,39 +33,16 @@ def main(arguments: Sequence[str]) -> int:
     bench, conditions = unpinned_bench(), Conditions.now()
     named = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
     found, unmeasured = measured(bench, {name: partial(run, bench, name, ATTACKS[name], durations) for name in named})
-    figures, members = [figure for each in found.values() for figure in each], conditions.members()
-    report(options, members, {"Attacks": list(filter(_is_shown, figures))}, figures)
-    if options.write is not None and figures:
-        missing = f"\nNot measured: {', '.join(unmeasured)}." if unmeasured else ""
-        write_block(options.write, f"{sentence(members)}\n\n{_block(figures)}{missing}")
+    figures = [figure for each in found.values() for figure in each]
+    sections = {"Attacks": list(filter(_is_shown, figures))}
+    report(options, conditions.members(), sections, figures, is_complete=not unmeasured)
     if unmeasured:
         return 2
     return int(any(figure.verdict == "missed" for figure in figures))
 
 
-def _block(figures: Sequence[Figure]) -> str:
-    """The attacks near a bound as a table, and how many targets were met."""
-    names = _near_a_bound(figures)
-    shown = [figure for figure in figures if _is_shown(figure) and figure.what in names]
-    return f"{table.figures_markdown({'Attacks': shown})}\n\n{table.summary(figures)}."
-
-
 def _is_shown(figure: Figure) -> bool:
     return figure.name.rpartition(".")[2] in _SHOWN or figure.verdict == "missed"
-
-
-def _near_a_bound(figures: Sequence[Figure]) -> set[str]:
-    """Names of attacks that miss a target, or reach half of a bound for CPU, memory, p99 or stall."""
-    return {
-        figure.what
-        for figure in figures
-        if figure.verdict == "missed"
-        or (
-            figure.target is not None
-            and figure.name.rpartition(".")[2] in {"cpu", "memory", "p99", "stall"}
-            and figure.value > figure.target.bound / 2
-        )
-    }
 
 
 def unpinned_bench() -> Bench:

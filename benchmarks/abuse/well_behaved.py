@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Final
 
-from benchmarks.abuse.records import any_certificate
 from benchmarks.harness.crowd import child
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Repeating
@@ -43,7 +42,6 @@ _PULLS_A_SECOND: Final = 200
 _NEWCOMERS_A_SECOND: Final = 4
 _SCRAPES_A_SECOND: Final = 2
 _PROBES_A_SECOND: Final = 10
-_ANY_CERTIFICATE: Final = any_certificate()
 _NEWCOMERS_ADDRESS: Final = "127.0.0.3"
 
 
@@ -111,9 +109,7 @@ def scraped(http_url: str) -> str:
 def _page(url: str) -> str:
     try:
         # HTTP is served during every attack, if slowly.
-        with urllib.request.urlopen(  # noqa: S310 - http or https, and this machine
-            url, timeout=PATIENCE_SECONDS, context=_ANY_CERTIFICATE
-        ) as page:
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as page:  # noqa: S310 - http, and this machine
             text: str = page.read().decode()
             return text
     except OSError as error:

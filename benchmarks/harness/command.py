@@ -71,15 +71,18 @@ def report(
     options: argparse.Namespace,
     conditions: Mapping[str, Any],
     sections: table.Sections,
-    figures: Sequence[Figure] | None = None,
+    figures: Sequence[Figure],
+    *,
+    is_complete: bool = True,
 ) -> None:
-    """Print the sections of figures, and write figures as JSON: the given ones, by default those of the sections."""
-    if figures is None:
-        figures = [figure for section in sections.values() for figure in section]
-    print(f"{table.figures_markdown(sections)}\n\n{sentence(conditions)}\n{table.summary(figures)}")
+    """Print the sections of figures, write all figures as JSON, and, if none is missing, the page that was named."""
+    shown, summary = table.figures_markdown(sections), table.summary(figures)
+    print(f"{shown}\n\n{sentence(conditions)}\n{summary}")
     results = {"conditions": conditions, "figures": [figure.members() for figure in figures]}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.write is not None and is_complete:
+        write_block(options.write, f"{sentence(conditions)}\n\n{shown}\n\n{summary}.")
 
 
 def write_block(page: Path, block: str) -> None:

@@ -43,26 +43,25 @@ class Habits:
 class Crowd:
     """The benchmark's end of a crowd."""
 
-    def __init__(self, events: Connection) -> None:
-        self._events = events
-        # Number of reconnections before the last event.
-        self.again = 0
-        # When the members began to connect, on the monotonic clock.
-        self.began_at = self.next("begins")
+    def __init__(self, times: Connection) -> None:
+        # the beginning, and each time at which all members were served, on the monotonic clock
+        self._times = times
+        # when the members began to connect
+        self.began_at = self._next()
 
-    def next(self, event: str) -> float:
-        """Wait for an event and return its time: all members have "begun" to connect, or all have been "served".
+    def served(self) -> float:
+        """Wait until all members have been served, after the last such time, and return when that was.
 
         Raises:
             BenchError: the crowd's process has ended.
         """
+        return self._next()
+
+    def _next(self) -> float:
         try:
-            while True:
-                name, at, self.again = self._events.recv()
-                if name == event:
-                    return float(at)
+            return float(self._times.recv())
         except EOFError:
-            raise BenchError(f"the process of a crowd ended before its event {event!r}") from None
+            raise BenchError("the process of a crowd has ended") from None
 
 
 @contextmanager
@@ -71,8 +70,8 @@ def crowd(
 ) -> Iterator[Crowd]:
     """A crowd until the block ends; its members send the frames in turn, and by default there is one for each frame."""
     count = len(frames) if members is None else members
-    with child(_run, server.port, frames, count, habits or Habits()) as events:
-        yield Crowd(events)
+    with child(_run, server.port, frames, count, habits or Habits()) as times:
+        yield Crowd(times)
 
 
 @contextmanager
@@ -94,9 +93,9 @@ def child(run: Callable[..., None], *arguments: object) -> Iterator[Connection]:
 # -- the process of the members ---------------------------------------------------------------------------------------
 
 
-def _run(port: int, frames: Sequence[bytes], count: int, habits: Habits, events: Connection) -> None:
+def _run(port: int, frames: Sequence[bytes], count: int, habits: Habits, times: Connection) -> None:
     signal.alarm(_LIFETIME_SECONDS)
-    _Members(port, frames, count, habits, events).run()
+    _Members(port, frames, count, habits, times).run()
 
 
 @dataclass(slots=True)
@@ -115,23 +114,22 @@ class _Member:
 class _Members:
     """The members and their event loop."""
 
-    def __init__(self, port: int, frames: Sequence[bytes], count: int, habits: Habits, events: Connection) -> None:
+    def __init__(self, port: int, frames: Sequence[bytes], count: int, habits: Habits, times: Connection) -> None:
         self._address = ("127.0.0.1", port)
         self._frames = frames
         self._habits = habits
-        self._events = events
+        self._times = times
         self._members = [_Member(number) for number in range(count)]
         self._selector = selectors.DefaultSelector()
         # Heap of members that wait to connect: (time on the monotonic clock, number).
         self._away: list[tuple[float, int]] = [(0.0, number) for number in range(count)]
         self._connecting = 0
-        self._begun = 0
         self._served = 0
 
     def run(self) -> None:
         """Connect, request and connect again until the process is killed."""
-        reported: set[str] = set()
-        self._events.send(("begins", time.monotonic(), 0))
+        were_served = False
+        self._times.send(time.monotonic())
         while True:
             self._connect_due()
             # Patience is compared with the time before this step, so that responses that are already here count.
@@ -139,10 +137,10 @@ class _Members:
             for key, events in self._selector.select(_LOOK_SECONDS):
                 self._step(key.data, events)
             self._give_up(before)
-            now = {"begun": self._begun >= len(self._members), "served": self._served == len(self._members)}
-            for event in (event for event, is_so in now.items() if is_so and event not in reported):
-                self._events.send((event, time.monotonic(), max(0, self._begun - len(self._members))))
-            reported = {event for event, is_so in now.items() if is_so}
+            are_served = self._served == len(self._members)
+            if are_served and not were_served:
+                self._times.send(time.monotonic())
+            were_served = are_served
 
     def _connect_due(self) -> None:
         now = time.monotonic()
@@ -158,7 +156,6 @@ class _Members:
         member.peer.connect_ex(self._address)
         member.reader = FrameReader()
         member.is_served = False
-        self._begun += 1
         self._connecting += 1
         member.unsent = memoryview(self._frames[member.number % len(self._frames)])
         patience = self._habits.patience_seconds

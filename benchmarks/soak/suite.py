@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         _say(f"cannot be measured: {error}")
         return 2
     figures = observed.figures()
-    report(options, conditions.members(), {"Soak": figures})
+    report(options, conditions.members(), {"Soak": figures}, figures)
     return int(any(figure.verdict == "missed" for figure in figures))
 
 

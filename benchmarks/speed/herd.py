@@ -35,10 +35,7 @@ def measure(bench: Bench) -> list[Figure]:
     rounds = range(bench.effort.rounds)
     what = f"{_CLIENTS:,} clients, a topic each, all served after"
     bench.progress(f"herd: {what}")
-    served = [_clients(bench) for _ in rounds]
-    begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
-    details = f"all connecting within {begun:.0f} ms, {again:,} again"
-    clients = Figure("herd.polite", what, "seconds", [each[0] for each in served], at_most(10), details)
+    clients = Figure("herd.polite", what, "seconds", [_clients(bench) for _ in rounds], at_most(10))
     bench.progress(f"herd: {_BROKERS:,} brokers")
     measured = [_stall(bench) for _ in rounds]
     wall_ms, took = max(wall for _, wall, _ in measured), max(took for _, _, took in measured)
@@ -48,13 +45,12 @@ def measure(bench: Bench) -> list[Figure]:
     return [clients, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), details)]
 
 
-def _clients(bench: Bench) -> tuple[float, float, int]:
-    """Seconds until all clients are served, and until all have begun to connect; the number of reconnections."""
+def _clients(bench: Bench) -> float:
+    """Seconds until all clients are served."""
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         register(wire, pulled_brokers())
         with crowd(server, _ROUTES, members=_CLIENTS, habits=_CLIENTS_HABITS) as clients:
-            begun = clients.next("begun") - clients.began_at
-            return clients.next("served") - clients.began_at, begun, clients.again
+            return clients.served() - clients.began_at
 
 
 def _stall(bench: Bench) -> tuple[float, float, float]:
@@ -65,7 +61,7 @@ def _stall(bench: Bench) -> tuple[float, float, float]:
         others = wire.info()["brokers"]
         with Probe(server, _ROUTES[0]) as probe, Repeating(probe.send):
             with crowd(server, frames, habits=_BROKERS_HABITS) as brokers:
-                took = brokers.next("served") - brokers.began_at
+                took = brokers.served() - brokers.began_at
             # rarely: the thread of the probe should be the only one that works
             until("all brokers are evicted", lambda: wire.info()["brokers"] == others, every=0.5)
         return probe.longest_busy_ms, probe.longest_ms, took

@@ -90,7 +90,7 @@ def measure_connections(bench: Bench) -> list[Figure]:
         before = server.status_bytes()
         frames = [route_request(TOPIC_NAME % number) for number in range(PULLED_TOPICS)]
         with crowd(server, frames, members=_CONNECTIONS) as clients:
-            clients.next("served")
+            clients.served()
             during, count = server.status_bytes(), brokers.info()["connections"]
     # Includes the connection of this request.
     if count != _CONNECTIONS + 1:

@@ -106,19 +106,19 @@ class _Measurement:
         seconds = server.listening_after_seconds
         add("start", "start: from exec to listening", "seconds", seconds, most=0.7, details=sizes)
         brokers = self._stack.enter_context(crowd(server, [broker.json_frame() for broker in self._others]))
-        add("registered", "until all brokers have registered", "seconds", brokers.next("served") - brokers.began_at)
+        add("registered", "until all brokers have registered", "seconds", brokers.served() - brokers.began_at)
         with crowd(server, self._routes[: profile.clients], members=profile.clients) as clients:
-            add("served", "until all clients have a route", "seconds", clients.next("served") - clients.began_at)
+            add("served", "until all clients have a route", "seconds", clients.served() - clients.began_at)
             add("resident", "resident with all of them", "megabytes", server.status_bytes() / 1e6)
             self._progress("a restart")
             stopped = time.monotonic()
             first.close()
             restarted = daemon(self._bench, *self._flags, "--listen-port", str(server.port))
             server = self._stack.enter_context(restarted)
-            seconds = brokers.next("served") - stopped
+            seconds = brokers.served() - stopped
             add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", seconds)
             what = "and until all clients have a route; each connects again after 0.5 to 1.5 s"
-            add("restart.clients", what, "seconds", clients.next("served") - stopped, most=10)
+            add("restart.clients", what, "seconds", clients.served() - stopped, most=10)
             what = "processor time of the new server until then"
             add("restart.computing", what, "seconds", server.cpu_seconds())
         return server
@@ -167,4 +167,4 @@ def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> t
             else:
                 wire.close()
             died, cpu = time.monotonic(), server.cpu_seconds()
-            return watching.next("served") - died, server.cpu_seconds() - cpu
+            return watching.served() - died, server.cpu_seconds() - cpu

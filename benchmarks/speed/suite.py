@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from benchmarks.harness import table
-from benchmarks.harness.command import Command, measured, report, write_block
-from benchmarks.harness.conditions import Conditions, sentence
+from benchmarks.harness.command import Command, measured, report
+from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.rounds import FULL, QUICK, Bench
 from benchmarks.speed import (
@@ -78,9 +77,7 @@ def run(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Namespa
     conditions, what = Conditions.now(), titles(subjects)
     named = options.only or list(subjects)
     figures, unmeasured = measured(bench, {name: partial(subjects[name], bench) for name in named})
-    sections, members = {what[name]: each for name, each in figures.items()}, conditions.members()
-    report(options, members, sections)
-    if options.write is not None and not unmeasured:
-        rounds = f"{bench.effort.rounds} rounds of {bench.effort.seconds} s"
-        write_block(options.write, f"{sentence(members)} {rounds}.\n\n{table.figures_markdown(sections)}")
+    sections = {what[name]: each for name, each in figures.items()}
+    every = [figure for each in figures.values() for figure in each]
+    report(options, conditions.members(), sections, every, is_complete=not unmeasured)
     return int(bool(unmeasured))
