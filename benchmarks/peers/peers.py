@@ -28,6 +28,8 @@ class Peer:
     label: str
     start: Callable[[Bench], AbstractContextManager[Registry]]
     is_name_server: bool = True
+    # True: the peer is only measured with many topics.
+    is_for_memory: bool = False
     # True for a JVM, which compiles frequently executed code while it runs.
     warms_up: bool = False
 
@@ -36,51 +38,24 @@ class Peer:
 OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, STAYING))
 
 
-class Peers:
-    """The available peers, which are fetched when they are first needed."""
-
-    def __init__(self, wanted: Collection[str] = ()) -> None:
-        self._available: Sequence[Peer] | None = None
-        # names of REGISTRIES
-        self._wanted = wanted or REGISTRIES
-
-    def available(self, bench: Bench) -> Sequence[Peer]:
-        """The available peers in the order of the report; a message, printed once, explains each missing one."""
-        if self._available is None:
-            self._available = list(self._fetched(bench))
-        return self._available
-
-    def name_servers(self, bench: Bench) -> Sequence[Peer]:
-        """The available peers with which brokers can register."""
-        return [peer for peer in self.available(bench) if peer.is_name_server]
-
-    def with_less_heap(self, bench: Bench) -> Sequence[Peer]:
-        """The newest of Apache's NameServers with a smaller heap than that of its start script."""
-        if "apache" not in self._wanted:
-            return []
+def available(bench: Bench, wanted: Collection[str]) -> Iterator[Peer]:
+    """The peers of these REGISTRIES that work here, in the order of the report; a message explains each other one."""
+    for fetch in (each for name, some in REGISTRIES.items() if name in wanted for each in some):
         try:
-            return [_apache(rocketmq.APACHE_VERSIONS[-1], "512 MB", bench)]
-        except AbsentError:
-            # `available` has printed the reason.
-            return []
-
-    def _fetched(self, bench: Bench) -> Iterator[Peer]:
-        for fetch in (each for name, some in REGISTRIES.items() if name in self._wanted for each in some):
-            try:
-                peer = fetch(bench)
-                bench.progress(f"trying {peer.label}")
-                with peer.start(bench) as registry:
-                    registry.seed()
-            except (AbsentError, BenchError, OSError) as why:
-                bench.progress(f"left out: {why}")
-            else:
-                yield peer
+            peer = fetch(bench)
+            bench.progress(f"trying {peer.label}")
+            with peer.start(bench) as registry:
+                registry.seed()
+        except (AbsentError, BenchError, OSError) as why:
+            bench.progress(f"left out: {why}")
+        else:
+            yield peer
 
 
-def _apache(version: str, heap: str, bench: Bench) -> Peer:
+def _apache(version: str, heap: str, bench: Bench, *, is_for_memory: bool = False) -> Peer:
     start = partial(rocketmq.apache, lib=jars(bench, "apache", version), heap=heap)
     key = f"apache-{version}-{heap.replace(' ', '').lower()}"
-    return Peer(key, f"Apache's {version}, {heap}", start, warms_up=True)
+    return Peer(key, f"Apache's {version}, {heap}", start, is_for_memory=is_for_memory, warms_up=True)
 
 
 def _rust(bench: Bench) -> Peer:
@@ -104,7 +79,11 @@ def _etcd(bench: Bench) -> Peer:
 
 # name -> functions that fetch its peers; in the order of the report
 REGISTRIES: Final[Mapping[str, Sequence[Callable[[Bench], Peer]]]] = {
-    "apache": [partial(_apache, version, "4 GB") for version in rocketmq.APACHE_VERSIONS],
+    "apache": [
+        *(partial(_apache, version, "4 GB") for version in rocketmq.APACHE_VERSIONS),
+        # The newest one with a smaller heap than that of its start script.
+        partial(_apache, rocketmq.APACHE_VERSIONS[-1], "512 MB", is_for_memory=True),
+    ],
     "rust": [_rust],
     "zookeeper": [_zookeeper],
     "etcd": [_etcd],

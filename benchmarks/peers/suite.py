@@ -17,7 +17,7 @@ from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values,
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
-from benchmarks.peers.peers import OURS, REGISTRIES, Peer, Peers, against, fewer_rounds, started
+from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, fewer_rounds, started
 from benchmarks.peers.registry import Registry
 from benchmarks.speed import suite
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
@@ -45,18 +45,18 @@ def main(arguments: Sequence[str]) -> int:
     )
     suite.add_quick(command)
     options = command.parse(arguments)
-    peers = Peers(options.against)
-    subjects = {name: update_wrapper(partial(measure, peers), measure) for name, measure in SUBJECTS.items()}
     with Bench.pinned(QUICK if options.quick else FULL) as bench:
+        peers = list(available(bench, options.against or REGISTRIES))
+        subjects = {name: update_wrapper(partial(measure, peers), measure) for name, measure in SUBJECTS.items()}
         return suite.run(bench, subjects, options)
 
 
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
+def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """A NameServer's work on one core: pulls, heartbeats, a change notified to 1,000 watchers, memory."""
-    others = peers.available(bench)
+    others = [peer for peer in peers if not peer.is_for_memory]
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
         fresh = {key: [_megabytes(registry)] for key, registry in running.items()}
@@ -138,10 +138,10 @@ def _megabytes(registry: Registry) -> float:
     return registry.server.status_bytes() / 1e6
 
 
-def measure_two_cores(peers: Peers, bench: Bench) -> list[Figure]:
+def measure_two_cores(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Pulls on two cores, which the load shares."""
     # All registries run at the same time, of which one is busy. Ours uses one core, and leaves the other to the load.
-    others = peers.available(bench)
+    others = [peer for peer in peers if not peer.is_for_memory]
     with _on_both(bench) as bench_on_both, ExitStack() as stack:
         running = started(bench_on_both, stack, [OURS, *others])
         _warm_up(bench, running, [OURS, *others])
@@ -167,14 +167,14 @@ def _on_both(bench: Bench) -> Iterator[Bench]:
 # -- other subjects ---------------------------------------------------------------------------------------------------
 
 
-def measure_startup(peers: Peers, bench: Bench) -> list[Figure]:
+def measure_startup(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Time until the port responds, and memory then."""
 
     def start(peer: Peer) -> tuple[float, float]:
         with peer.start(bench) as registry:
             return registry.server.listening_after_seconds, _megabytes(registry)
 
-    others = peers.available(bench)
+    others = [peer for peer in peers if not peer.is_for_memory]
     starts = fewer_rounds(bench).in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
     seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in starts.items()} for which in (0, 1))
     return [
@@ -183,9 +183,9 @@ def measure_startup(peers: Peers, bench: Bench) -> list[Figure]:
     ]
 
 
-def measure_registration(peers: Peers, bench: Bench) -> list[Figure]:
+def measure_registration(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """A registration of 10,000 topics, as its broker waits for it and as the server pays for it."""
-    others = peers.name_servers(bench)
+    others = [peer for peer in peers if peer.is_name_server and not peer.is_for_memory]
     broker = a_broker()
     kinds = {
         "unchanged": ("unchanged", [broker.json_frame()]),
@@ -225,9 +225,9 @@ def _round_trip(broker: Wire, frame: bytes) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def measure_memory(peers: Peers, bench: Bench) -> list[Figure]:
+def measure_memory(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Memory with 4 clusters of 8 brokers, which share 10,000 topics each."""
-    others = [*peers.name_servers(bench), *peers.with_less_heap(bench)]
+    others = [peer for peer in peers if peer.is_name_server]
     script = pulls(TOPICS * CLUSTERS, LONG_NAME)
     registered: dict[str, list[float]] = {}
     pulled: dict[str, list[float]] = {}
@@ -248,9 +248,9 @@ def measure_memory(peers: Peers, bench: Bench) -> list[Figure]:
     ]
 
 
-def measure_scale(peers: Peers, bench: Bench) -> list[Figure]:
+def measure_scale(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Three million queue entries: 300 brokers with the same 10,000 topics each."""
-    others = peers.name_servers(bench)
+    others = [peer for peer in peers if peer.is_name_server and not peer.is_for_memory]
     results = {OURS.key: scale.measured(scale.OURS_AT_SCALE, bench)}
     for peer in others:
         try:
@@ -261,7 +261,7 @@ def measure_scale(peers: Peers, bench: Bench) -> list[Figure]:
 
 
 # in the order of the report
-SUBJECTS: Final[Mapping[str, Callable[[Peers, Bench], list[Figure]]]] = {
+SUBJECTS: Final[Mapping[str, Callable[[Sequence[Peer], Bench], list[Figure]]]] = {
     "work": measure_work,
     "two_cores": measure_two_cores,
     "startup": measure_startup,
