@@ -1,6 +1,7 @@
 """`namesrv-staleness compact`: smaller files, the same report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from tests.support.spark_logs import (
     write_closed,
     write_plain,
 )
-from tools.heartbeat_logs.cli import main as generate
+from tools.heartbeat_logs import Settings, generate
+from tools.heartbeat_logs.settings import MINUTE
 
 TORN = "ns-5-00cc-1.jsonl.gz"
 REGULAR = "ns-6-00dd-1.jsonl.gz"
@@ -98,9 +100,8 @@ def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 def test_irregular_logs_say_the_same(tmp_path: Path) -> None:
     """Servers stall, lines are repeated or late, brokers die often; a third of the files stays lines."""
     logs = tmp_path / "logs"
-    stalls = "--lates 4 --clock-steps 2 --restarts 1 --torn"
-    lines = "--duplicates 0.002 --out-of-order 0.01 --jitter 0.05 --missed 0.01 --deaths 20"
-    generate(["--lines", "20000", "--brokers", "20", "--out", str(logs), *stalls.split(), *lines.split()])
+    stalls = Settings(duration=220 * MINUTE, brokers=20, lates=4, clock_steps=2, restarts=1, torn=True)
+    generate(replace(stalls, duplicates=0.002, out_of_order=0.01, jitter=0.05, missed=0.01, deaths=20.0), logs)
     before = summary(logs, tmp_path / "before")
     main(["compact", str(logs)])
     for compacted in sorted(logs.rglob("*.parquet"))[::3]:

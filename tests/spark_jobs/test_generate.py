@@ -167,8 +167,7 @@ def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     """And another one others."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        given = ["--lines", "4_000", "--out", str(tmp_path / name), "--seed", str(seed), "--restarts", "1", "--torn"]
-        assert main(given) == 0
+        generate(Settings(seed=seed, duration=140 * MINUTE, brokers=4, restarts=1, torn=True), tmp_path / name)
 
     first, second, third = (
         {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
@@ -180,11 +179,9 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line, and nothing is overwritten."""
-    assert main(["--out", str(tmp_path / "x"), "--skew", "1.5"]) == 2
+    with pytest.raises(ValueError, match=r"^skew must be a share from 0 to less than 1: 1\.5$"):
+        Settings(skew=1.5)
     (tmp_path / "mine").touch()
     assert main(["--out", str(tmp_path)]) == 2
 
-    assert [
-        "heartbeat_logs: skew must be a share from 0 to less than 1: 1.5",
-        f"heartbeat_logs: {tmp_path} is not empty",
-    ] == (capsys.readouterr().err.splitlines())
+    assert capsys.readouterr().err == f"heartbeat_logs: {tmp_path} is not empty\n"
