@@ -18,11 +18,10 @@ GZIP_LEVEL: Final = 1
 class Files:
     """The files of one boot below a directory, as a context manager."""
 
-    def __init__(self, directory: Path, boot: Boot, nameserver: str, *, is_compressed: bool) -> None:
+    def __init__(self, directory: Path, boot: Boot, nameserver: str) -> None:
         self._directory = directory
         self._boot = boot
         self._nameserver = nameserver
-        self._is_compressed = is_compressed
         self._count = 0
         self._hour = -1
         self._size = 0
@@ -43,16 +42,12 @@ class Files:
         self._hour, self._size = hour, 0
         self._count += 1
         moment = datetime.fromtimestamp(at // SECOND, UTC)
-        name = f"{self._nameserver}-{self._boot.boot_id}-{self._count}.jsonl"
+        name = f"{self._nameserver}-{self._boot.boot_id}-{self._count}.jsonl.gz"
         self._path = self._directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}" / name
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        if self._is_compressed:
-            self._path = self._path.with_name(name + ".gz")
-            # Without time and name in the header, equal lines make equal bytes.
-            self._raw = self._path.open("wb")
-            self._file = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0)
-        else:
-            self._file = self._path.open("wb")
+        # Without time and name in the header, equal lines make equal bytes.
+        self._raw = self._path.open("wb")
+        self._file = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0)
         return True
 
     def write(self, lines: list[str]) -> None:
@@ -76,15 +71,14 @@ class Files:
         if self._file is None:
             return
         self.close()
-        data = self._path.read_bytes()
-        data = (gzip.decompress(data) if self._is_compressed else data).rstrip(b"\n")
+        data = gzip.decompress(self._path.read_bytes()).rstrip(b"\n")
         torn = data[: data.rfind(b"\n") + 1 + (len(data) - data.rfind(b"\n")) // 2]
         if leave_open:
             opened = self._path.with_name(self._path.name.removesuffix(".gz").replace(".jsonl", ".jsonl.open"))
             opened.write_bytes(torn)
             self._path.unlink()
         else:
-            self._path.write_bytes(gzip.compress(torn, GZIP_LEVEL, mtime=0) if self._is_compressed else torn)
+            self._path.write_bytes(gzip.compress(torn, GZIP_LEVEL, mtime=0))
 
     def __enter__(self) -> Self:
         """Itself."""

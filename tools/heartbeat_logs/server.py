@@ -32,7 +32,7 @@ def write_log(
     runs = boots(settings, nameserver)
     for boot in runs:
         name = nameserver_name(nameserver)
-        with Files(directory, boot, name, is_compressed=settings.gzip) as files:
+        with Files(directory, boot, name) as files:
             log = _BootLog(settings, world, boot, name)
             for lines in log.chunks(files):
                 files.write(lines)
