@@ -1,6 +1,7 @@
 """The agent for threads: all methods, start, stop, drain and callbacks."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,34 @@ def test_start_register_stop(namesrv: Daemon, name: str) -> None:
 
     namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
     assert (agent_threads(), repr(agent)) == ([], "<SyncBrokerAgent [not started]>")
+
+
+VERBS: tuple[Callable[[SyncBrokerAgent], object], ...] = (
+    lambda agent: agent.registered(),
+    lambda agent: agent.create_topic(BILLS),
+    lambda agent: agent.update_topic(ORDERS),
+    lambda agent: agent.delete_topic("orders"),
+    lambda agent: agent.set_perm("orders", Permission.READ),
+    lambda agent: agent.replace_topics([]),
+    lambda agent: agent.promote(),
+    lambda agent: agent.demote(1),
+    lambda agent: agent.drain(),
+    lambda agent: agent.topics,
+)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["before start", "after stop"])
+def test_methods_of_an_agent_that_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> None:
+    """Methods that need the thread raise a clear error, and the others return their value."""
+    agent = SyncBrokerAgent(settings_of(namesrv, "idle", name_servers="127.0.0.1:1"), [ORDERS])
+    if is_stopped:
+        agent.start()
+    agent.stop()
+
+    for verb in VERBS:
+        with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+            verb(agent)
+    assert (agent.servers, agent.master) == ({}, None)
 
 
 def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
