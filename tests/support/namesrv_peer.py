@@ -4,7 +4,6 @@ Headers and bodies are encoded and decoded here without the code under test.
 """
 
 import json
-import struct
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -69,10 +68,6 @@ class NamesrvPeer(RawPeer):
         answer = await self.receive()
         assert answer.opaque == opaque
         return answer
-
-    async def receive_bytes(self) -> bytes:
-        head = await self.reader.readexactly(8)
-        return head + await self.reader.readexactly(struct.unpack_from(">I", head)[0] - 4)
 
     async def register(
         self,

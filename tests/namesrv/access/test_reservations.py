@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgpack
 import pytest
 
 from namesrv.access import reservations
@@ -12,7 +11,7 @@ from namesrv_remoting.access import Permission, parse_access_file
 from tests.namesrv.access.test_attacks import NO_PERMISSION
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.signing import Key
 from tests.support.spelling import Response
 
@@ -163,26 +162,6 @@ async def test_observed_rules_displace_no_broker(tmp_path: Path) -> None:
         assert [(await register(peer, *each)).code for each in ((ORDERS, slave), (BILLING, BILLING_1))] == [0, 0]
 
         assert occupants(server) == {slave.addr: "orders", BILLING_1.addr: "billing"}
-
-
-async def test_reservations_are_listed(tmp_path: Path) -> None:
-    """Request 20005 lists each reservation with account and remaining time, for `namesrvctl access reserved`."""
-    (tmp_path / "access.toml").write_text(TENANTS)
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
-        owner = await server.connect()
-        await register(owner, BILLING, BILLING_1)
-        await leave(server, owner)
-        await server.clock.advance(600)
-
-        reader = await server.connect()
-        key = Key("billing", SECRET, now_ms=1_700_000_600_000)
-        reader.send(key.request_frame(20005, None, native({}), spelling="native"))
-        response = await reader.receive()
-
-        assert msgpack.unpackb(response.body)["reserved"] == [
-            {"kind": kind, "value": value, "cluster": "prod", "account": "billing", "expires_in_seconds": 3000.0}
-            for kind, value in (("name", "billing-1"), ("address", "10.0.0.1:10911"))
-        ]
 
 
 @pytest.mark.parametrize(

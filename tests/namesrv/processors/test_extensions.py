@@ -14,19 +14,15 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
-    TIMESTAMP,
     Broker,
     NamesrvPeer,
     Spelling,
     native,
-    native_registration,
     registration,
 )
 
 PULL_ROUTES, SERVER_INFO, RECENT_EVENTS = RequestCode.PULL_ROUTES, RequestCode.SERVER_INFO, RequestCode.RECENT_EVENTS
-LIST_CONNECTIONS, LIST_BROKERS = RequestCode.LIST_CONNECTIONS, RequestCode.LIST_BROKERS
-WHO_AM_I, LIST_SETTINGS = RequestCode.WHO_AM_I, RequestCode.LIST_SETTINGS
-LIST_KV_NAMESPACES = RequestCode.LIST_KV_NAMESPACES
+LIST_SETTINGS, LIST_KV_NAMESPACES = RequestCode.LIST_SETTINGS, RequestCode.LIST_KV_NAMESPACES
 EXTENSIONS = [code for code, kind in REQUESTS.items() if kind.is_extension]
 
 
@@ -79,27 +75,6 @@ async def test_server_info(server: InProcess) -> None:
     } == info  # fmt: skip
 
 
-async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:
-    """Events are numbered from 1; the event of a route precedes the event of its cause."""
-    await peer.register(MASTER, native_registration("T"), spelling="native")
-    await server.clock.advance(2)
-    await peer.call(104, MASTER.ext)
-
-    found = await ask(peer, RECENT_EVENTS)
-
-    assert server.namesrv.boot.id == found["boot_id"]
-    identity = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
-    routes = {"topics": ["T"], "count": 1, "broker_name": "broker-a"}
-    at, later = 1_700_000_000_000, 1_700_000_002_000
-    assert [
-        {"seq": 1, "event": "route", "ts_ms": at, "revision": 1, **routes},
-        {"seq": 2, "event": "register", "ts_ms": at, **identity, "kind": "full", "topics": 1},
-        {"seq": 3, "event": "unregister", "ts_ms": later, **identity},
-        {"seq": 4, "event": "route", "ts_ms": later, "revision": 2, **routes},
-        {"seq": 5, "event": "evict", "ts_ms": later, **identity, "reason": "unregistered", "silent_ms": 2000},
-    ] == found["events"]
-
-
 async def test_recent_events_are_paged(server: InProcess, peer: NamesrvPeer) -> None:
     """`since` is the last known number, and `limit` selects the latest events after it."""
     for n in range(1_005):
@@ -115,81 +90,6 @@ async def test_recent_events_are_paged(server: InProcess, peer: NamesrvPeer) -> 
     for asked, numbers in members:
         assert numbers == [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **asked))["events"]]
     assert (await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")).code == 1
-
-
-async def test_connections_are_listed(server: InProcess) -> None:
-    """Each connection is listed with its role, protocol and counters, and the list can be limited to a role."""
-    broker, client, admin, silent = [await server.connect() for _ in range(4)]
-    await broker.register(MASTER)
-    await server.clock.advance(1)
-    await broker.call(105, {"topic": "T"})
-    await broker.call(106)
-    await client.call(105, {"topic": "T"}, spelling="native")
-    await client.call(105, {"topic": "absent"}, spelling="native")
-    await client.call(106, spelling="native")
-    await admin.call(106, spelling="binary")
-    await server.clock.advance(2)
-
-    found = (await ask(admin, LIST_CONNECTIONS))["connections"]
-
-    assert {
-        "id": server.connection_of(broker).id, "peer": broker.address, "proxied": None, "role": "broker",
-        "protocol": "json", "since_ms": 1_700_000_000_000, "last_request_seconds": 2.0, "requests": 3,
-        "in_flight": 0, "unsent_bytes": 0, "account": None,
-    } == found[0]  # fmt: skip
-    seen = [(one["peer"], one["role"], one["protocol"], one["requests"], one["in_flight"]) for one in found]
-    assert [
-        (broker.address, "broker", "json", 3, 0),
-        (client.address, "client", "msgpack", 3, 0),
-        (admin.address, "admin", "msgpack", 2, 1),
-        (silent.address, None, None, 0, 0),
-    ] == seen
-
-    async def peers(role: str | None) -> list[str]:
-        return [one["peer"] for one in (await ask(admin, LIST_CONNECTIONS, role=role))["connections"]]
-
-    assert [broker.address] == await peers("broker")
-    assert [client.address] == await peers("client")
-    assert [admin.address] == await peers("admin")
-    assert len(await peers(None)) == 4
-    assert await peers("stranger") == []
-
-
-async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
-    """Each broker is listed with its live entry, its ages by the monotonic clock, and its reported state."""
-    await peer.register(MASTER, registration("T", "U", "V", counter=7, state_version=2), haServerAddr="ha")
-    await peer.call(205, {"brokerName": "broker-a"})
-    await server.clock.advance(100)
-    agent = await server.connect()
-    body = native_registration("T", counter=3)
-    ext: dict[str, Any] = {"agentId": "agent-1", "registrationSeq": 4, "heartbeatTimeoutMillis": 10_000}
-    await agent.register(ELSEWHERE, body, spelling="native", **ext)
-    await server.clock.advance(1.5)
-    state = {"disk_used": 0.25, "note": None}
-    await agent.call(904, ELSEWHERE.ext, native({"state": state}), spelling="native")
-    await server.clock.advance(0.5)
-
-    found = await ask(peer, LIST_BROKERS)
-
-    assert server.namesrv.boot.id == found["boot_id"]
-    assert [
-        {
-            "cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911",
-            "ha_server_addr": "ha", "age_seconds": 102.0, "expires_in_seconds": 18.0, "expiry_seconds": 120.0,
-            "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP}, "topics": 3,
-            "write_removed": True, "agent_id": None, "registration_seq": None,
-            "connection": server.connection_of(peer).id, "protocol": "rocketmq", "state": None,
-            "advertised": None,
-        },
-        {
-            "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
-            "ha_server_addr": None, "age_seconds": 0.5, "expires_in_seconds": 9.5, "expiry_seconds": 10.0,
-            "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1,
-            "write_removed": False, "agent_id": "28a95ec3", "registration_seq": 4,
-            "connection": server.connection_of(agent).id, "protocol": "msgpack", "state": state,
-            "advertised": None,
-        },
-    ] == found["brokers"]  # fmt: skip
 
 
 @pytest.mark.settings(drain_seconds=1.0)
