@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from namesrv_console.access.settings import AccessSettings
 from namesrv_console.health import Report
 from tests.support.console import Shown, console
-from tests.support.console_access import PASSWORD, fields, write_users
+from tests.support.console_access import fields, write_users
 from tests.support.fake_clock import passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, SLAVE, registration
@@ -33,12 +33,6 @@ class Attended(NamedTuple):
     @property
     def verdict(self) -> tuple[str, int]:
         return self.report.verdict.level, self.report.verdict.acknowledged
-
-    async def sign_in(self, name: str) -> None:
-        self.shown.http.cookies.clear()
-        form = fields(await self.shown.text("/login"))
-        form |= {"name": name, "password": f"{PASSWORD} of {name}"}
-        assert (await self.shown.http.post("/login", data=form)).status_code == 303
 
     async def acknowledge(self, hours: str, why: str) -> int:
         """Send the form of the problem's page, and return the status."""
@@ -72,7 +66,7 @@ async def attended(path: Path) -> AsyncIterator[Attended]:
         await passing(server.clock, lambda: found.report.verdict.brokers == 2)
         await master.call(104, MASTER.ext)
         await passing(server.clock, lambda: found.verdict == ("critical", 0))
-        await found.sign_in("olga")
+        await found.shown.sign_in("olga")
         yield found
 
 
@@ -167,7 +161,7 @@ async def test_dismissed_broker_is_listed_no_more(tmp_path: Path) -> None:
 async def test_viewers_do_not_acknowledge(tmp_path: Path) -> None:
     """A viewer sees the list, and neither the form nor its effect; without users the console has no links."""
     async with attended(tmp_path) as found:
-        await found.sign_in("vera")
+        await found.shown.sign_in("vera")
         assert (await found.shown.http.get("/acknowledge", params=WITHOUT_MASTER)).status_code == 403
         assert (await found.shown.http.get("/dismiss?broker=cluster-1/broker-a/0")).status_code == 403
         assert (await found.shown.http.post("/acknowledge", data=WITHOUT_MASTER)).status_code == 403

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_console.state import BrokerKey
-from tests.support.console import Shown, console
+from tests.support.console import Shown, console, console_of_two
 from tests.support.fake_clock import passing
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker, native, native_registration
@@ -60,11 +60,7 @@ async def test_broker_page_shows_age_and_expiry(tmp_path: Path) -> None:
 
 async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -> None:
     """The column of the server that lacks a broker shows `MISSING`; other columns show the age."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        console(one.clock, one.where, two.where) as shown,
-    ):
+    async with console_of_two(tmp_path) as (one, two, shown):
         await (await one.connect()).register(MASTER)
         await (await two.connect()).register(OTHER)
         await seen(one, shown, MASTER)

@@ -12,7 +12,7 @@ from namesrv_console.poller import Observed
 from namesrv_console.state import ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from tests.support.console import Shown, console
+from tests.support.console import Shown, console, console_of_two
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, SLAVE, registration
@@ -74,11 +74,7 @@ async def test_planned_stop_is_no_problem(tmp_path: Path) -> None:
 
 async def test_brokers_of_an_unreachable_server_are_not_gone(tmp_path: Path) -> None:
     """The console knows nothing about brokers whose only server stopped, and names the server."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        console(one.clock, one.where, two.where) as shown,
-    ):
+    async with console_of_two(tmp_path) as (one, two, shown):
         await (await two.connect()).register(MASTER, registration("T", "U"))
         await passing(one.clock, lambda: report(shown).verdict.brokers == 1)
 
@@ -112,11 +108,7 @@ async def test_killed_group_is_gone_although_a_hung_server_had_it(tmp_path: Path
 
 async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_path: Path) -> None:
     """A broker that registers with several servers in turn causes no problem, and the verdict names the difference."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        console(one.clock, one.where, two.where) as shown,
-    ):
+    async with console_of_two(tmp_path) as (one, two, shown):
         await (await one.connect()).register(MASTER, registration("T", "U"))
         await passing(one.clock, lambda: (report(shown).verdict.brokers, report(shown).verdict.topics) == (1, 2))
         assert "1 broker, 2 topics, 2 servers, with expected differences" in await shown.text("/")

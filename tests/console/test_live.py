@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.console import console
+from tests.support.console import console, console_of_two
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker
@@ -93,11 +93,7 @@ async def test_unknown_page_has_no_stream() -> None:
 
 async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:
     """A broker that registered with one server only is expected at the other for 35 s, and missing there afterwards."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        console(one.clock, one.where, two.where) as shown,
-    ):
+    async with console_of_two(tmp_path) as (one, two, shown):
         # Neither server has just started.
         await one.clock.advance(40.0)
         tab = shown.tab("/")

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,7 +15,9 @@ from namesrv_console.app import create_app
 from namesrv_console.console import Console
 from namesrv_console.settings import ConsoleSettings
 from namesrv_runtime.clock import Clock
+from tests.support.console_access import PASSWORD, fields
 from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.in_process import InProcess, namesrv_in_process
 
 BASE = "http://127.0.0.1:9878"
 
@@ -82,6 +85,12 @@ class Shown(NamedTuple):
         assert answer.status_code == 200, answer.text
         return answer.text
 
+    async def sign_in(self, name: str) -> None:
+        """Sign in as a user whom `write_users` has written."""
+        self.http.cookies.clear()
+        form = fields(await self.text("/login")) | {"name": name, "password": f"{PASSWORD} of {name}"}
+        assert (await self.http.post("/login", data=form)).status_code == 303
+
     def tab(self, of: str, **seen: Any) -> Tab:
         tab = Tab(self.app, of, **seen)
         self.tasks.create_task(tab.run())
@@ -106,3 +115,14 @@ async def console(clock: Clock, *servers: str, **settings: Any) -> AsyncIterator
             raise _Over
     except* _Over:
         pass
+
+
+@asynccontextmanager
+async def console_of_two(home: Path) -> AsyncIterator[tuple[InProcess, InProcess, Shown]]:
+    """Two servers with the same clock, and a console of both."""
+    async with (
+        namesrv_in_process(home / "1") as one,
+        namesrv_in_process(home / "2", clock=one.clock) as two,
+        console(one.clock, one.where, two.where) as shown,
+    ):
+        yield one, two, shown

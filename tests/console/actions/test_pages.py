@@ -61,12 +61,6 @@ class Acting(NamedTuple):
             await asyncio.wait({task}, timeout=5.0)
         return await task
 
-    async def sign_in(self, name: str) -> None:
-        self.shown.http.cookies.clear()
-        form = fields(await self.shown.text("/login"))
-        form |= {"name": name, "password": f"{PASSWORD} of {name}"}
-        assert (await self.shown.http.post("/login", data=form)).status_code == 303
-
     async def preview(self, action: str, **given: str) -> httpx2.Response:
         return await self.during(self.shown.http.get(f"/actions/{action}", params=given))
 
@@ -100,7 +94,7 @@ async def acting(path: Path, asks: Mapping[str, Any] = {}, **settings: Any) -> A
         with refusing_address() as down:
             async with console(clock, first.where, second.where, down, access=access, **asks) as shown:
                 done = Acting(shown, first, second, down, clock, path / "trail")
-                await done.sign_in("olga")
+                await done.shown.sign_in("olga")
                 yield done
 
 
@@ -306,7 +300,7 @@ async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
         seen = await console.preview("delete-topic", topic="T")
         form = fields(seen.text.split('<h2 id="confirm-title"')[1]) | {"confirm": "T"}
 
-        await console.sign_in("vera")
+        await console.shown.sign_in("vera")
         page = await console.shown.text("/topic?name=T")
         assert "/actions/delete-topic" not in page
         assert "Only operators may make changes." in await console.shown.text("/actions")
