@@ -111,6 +111,7 @@ class RouteKeeper:
         """The route of a topic from a server; one request serves all callers of the moment. Raises RouteError."""
         fetch = self._fetches.get(topic)
         if fetch is None:
+            _check_name(topic)
             if not self._unsent:
                 # The request is sent once all tasks that run now have added their topics.
                 self._start(self._send_fetches())
@@ -277,3 +278,11 @@ class RouteKeeper:
                     self._watch_again.set()
             except RemotingError as error:
                 _watch_logger.debug("server lost: %s", error)
+
+
+def _check_name(topic: str) -> None:
+    """Raise a RouteUnavailableError for a name without UTF-8, which would fail a request for all of its topics."""
+    try:
+        topic.encode()
+    except UnicodeEncodeError as error:
+        raise RouteUnavailableError(f"topic {topic!a} is not valid Unicode: {error.reason}") from error

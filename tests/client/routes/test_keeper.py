@@ -108,7 +108,7 @@ async def test_failed_poll_is_repeated_soon(tmp_path: Path) -> None:
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
         scene.proxy.cut()
-        failed_at = []
+        failed_at: list[float] = []
         for quarters in range(1, 4 * 60):
             await scene.clock.advance(0.25)
             if scene.client.status().unanswered > len(failed_at):
@@ -138,6 +138,19 @@ async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
         with pytest.raises(TopicNotFoundError, match=r"topic none does not exist, according to 127\.0\.0\.1:"):
             await scene.client.route("none")
         assert scene.request_count() == 2
+
+
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_name_that_cannot_be_sent_does_not_affect_other_topics(tmp_path: Path, protocol: str) -> None:
+    """Half of a surrogate pair, as Python reads an invalid byte of a file name or argument, has no UTF-8."""
+    async with route_scene(tmp_path, protocol=protocol) as scene:
+        found, error = await asyncio.gather(
+            scene.client.route("orders"), scene.client.route("bad\udcff"), return_exceptions=True
+        )
+
+        assert isinstance(error, RouteUnavailableError)
+        assert str(error) == r"topic 'bad\udcff' is not valid Unicode: surrogates not allowed"
+        assert isinstance(found, Route)
 
 
 async def test_unanswered_topic_does_not_delay_others() -> None:
