@@ -28,9 +28,13 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
     """The files with lines of a span, sorted. Files outside of folders of hours always count. Raises LogsError."""
     sizes: dict[str, int] = {}
     for folder in folders:
-        if not Path(folder).is_dir():
-            raise LogsError(f"{folder}: no such directory")
-        sizes |= _below(Path(folder), span)
+        try:
+            if not Path(folder).is_dir():
+                raise LogsError(f"{folder}: no such directory")
+            sizes |= _below(Path(folder), span)
+        except OSError as error:
+            # Without the lines in this place, a page would show the past as if a server had not run.
+            raise LogsError(f"{error.filename}: {str(error.strerror).lower()}") from error
     size = sum(sizes.values())
     if size > MOST_BYTES:
         moments = f"from {written(span.from_ms)} to {written(span.to_ms)}"
@@ -40,9 +44,9 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
 
 
 def _below(folder: Path, span: Span) -> dict[str, int]:
-    """The sizes of the files by path."""
+    """The sizes of the files by path. Raises OSError for a folder or file that cannot be read."""
     sizes: dict[str, int] = {}
-    for root, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, onerror=_raise_unless_removed):
         folders[:] = sorted(
             name
             for name in folders
@@ -56,11 +60,18 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
             if not name.endswith(SUFFIXES) or name.startswith(("_", ".")) or is_compacted(path, names):
                 continue
             try:
-                sizes[str(path.resolve())] = path.stat().st_size
+                with path.open("rb") as file:
+                    sizes[str(path.resolve())] = os.fstat(file.fileno()).st_size
             except FileNotFoundError:
                 # the file was removed, or just closed; in that case the next reading finds it
                 continue
     return sizes
+
+
+def _raise_unless_removed(error: OSError) -> None:
+    # The retention of a running server removes the folders of old hours.
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _is_near(root: str, name: str, span: Span) -> bool:

@@ -1,12 +1,14 @@
 """Spans of time, their notation, and the files of a log that they need."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from namesrv_spark_jobs.history.files import LogsError, all_hours, files_of, last_hour
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MOST_MS, Span, moment_ms, tick_texts, written
 from tests.support.heartbeat_lines import MIDNIGHT_MS
+from tests.support.permissions import unprivileged
 
 MINUTE_MS = 60_000
 
@@ -119,6 +121,25 @@ def test_compacted_hour_and_report_are_not_read_as_further_logs(tmp_path: Path) 
     found = files_of([str(tmp_path)], Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS))
 
     assert found == [str(compacted.resolve())]
+
+
+@pytest.mark.parametrize("closed", ["heartbeats", "heartbeats/dt=2026-03-01/hour=02", "file"])
+def test_logs_without_permission_are_an_error(closed: str) -> None:
+    """A server's logs are readable by its group only: to leave them out would show the past without that server."""
+    # Other users may not enter the directories of pytest.
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        log_of_hours(folder / "heartbeats", "dt=2026-03-01/hour=02")
+        file = next(folder.rglob("*.gz"))
+        place = file if closed == "file" else folder / closed
+        place.chmod(0)
+        hour = Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS)
+
+        with unprivileged(), pytest.raises(LogsError, match=f"{place}: permission denied"):
+            files_of([name], hour)
+
+        place.chmod(0o755)
 
 
 def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
