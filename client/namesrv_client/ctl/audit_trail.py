@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections import deque
@@ -84,36 +85,55 @@ class Trail:
     # Number of bytes read, by file name without suffix; closed files that were read to their end.
     _read: dict[Path, int] = field(default_factory=dict)
     _finished: set[Path] = field(default_factory=set)
+    # Folders without read permission, each of which is a problem once.
+    _unreadable: set[Path] = field(default_factory=set)
 
     @property
     def directory(self) -> Path:
         """The directory of the files; a server that has just started makes it with the first line."""
         inside = self.place / "audit"
-        return inside if inside.is_dir() else self.place
+        return inside if os.path.isdir(inside) else self.place  # noqa: PTH112 - False, too, without permission
 
     def exists(self) -> bool:
         """True if a server has written a trail there."""
-        return any(self.directory.glob("dt=*/hour=*"))
+        return bool(self._hours())
 
     def news(self) -> Iterator[Line]:
         """The matching lines that were written since the last call."""
-        for folder in sorted(self.directory.glob("dt=*/hour=*")):
+        for folder in self._hours():
             if _end_ms(folder) >= self.filters.since_ms:
                 yield from self._of_hour(folder)
 
     def last(self, most: int) -> list[Line]:
         """The last matching lines, without reading older hours."""
         lines: list[Line] = []
-        for folder in sorted(self.directory.glob("dt=*/hour=*"), reverse=True):
+        for folder in reversed(self._hours()):
             if len(lines) >= most or _end_ms(folder) < self.filters.since_ms:
                 break
             lines = [*deque(self._of_hour(folder), maxlen=most), *lines]
         return lines[-most:]
 
+    def _hours(self) -> list[Path]:
+        """The folders of hours, the oldest first."""
+        days = self._listed(self.directory, "dt=*")
+        return [hour for day in days for hour in self._listed(day, "hour=*")]
+
+    def _listed(self, folder: Path, pattern: str) -> list[Path]:
+        """The paths in a folder that match a pattern, sorted; none in a folder that was removed meanwhile."""
+        try:
+            return sorted(path for path in folder.iterdir() if fnmatchcase(path.name, pattern))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            if folder not in self._unreadable:
+                self._unreadable.add(folder)
+                self.problems.append(f"{folder}: {str(error.strerror).lower()}")
+            return []
+
     def _of_hour(self, folder: Path) -> Iterator[Line]:
         # The files of each boot: number of a file -> whether it is closed.
         runs: dict[str, dict[int, bool]] = {}
-        for path in folder.iterdir():
+        for path in self._listed(folder, "*"):
             if name := _FILE.fullmatch(path.name):
                 files = runs.setdefault(name["run"], {})
                 # A file that is being closed exists for a moment in both forms.

@@ -48,10 +48,18 @@ async def show(visit: Visit) -> Content:
 
 def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[str]]:
     trails = [Trail(directory, filters) for directory in directories]
-    missing = [f"no such directory: {trail.place}" for trail in trails if not trail.place.is_dir()]
+    missing = [f"no such directory: {trail.place}" for trail in trails if _is_missing(trail.place)]
     found: Any = merge(*(reversed(trail.last(_SHOWN)) for trail in trails), key=lambda line: -int(line["ts_ms"]))
     lines = list(found)[:_SHOWN]
     return lines, missing + [problem for trail in trails for problem in trail.problems]
+
+
+def _is_missing(place: Path) -> bool:
+    try:
+        return not place.is_dir()
+    except PermissionError:
+        # The trail reports the place as unreadable.
+        return False
 
 
 PAGE = Page("audit", "/audit", "audit.title", show, group="changes", key="a")

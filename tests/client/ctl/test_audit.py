@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from namesrv_client.ctl.audit_trail import Trail
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer, until
+from tests.support.permissions import unprivileged
 from tests.support.printing_process import PatternProcess
 
 # 2026-03-01 08:00 UTC
@@ -248,3 +250,24 @@ def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
     assert ended.json["directory"] == str(usual / "audit")
     nowhere = run("audit", *servers, env={"XDG_STATE_HOME": str(tmp_path), "COLUMNS": "500"})
     assert f"no such directory: {tmp_path / 'namesrv'}, and no open files of a server at 127.0.0.1:1" in nowhere.err
+
+
+@pytest.mark.parametrize("closed", ["", "audit", "audit/dt=2026-03-01", "audit/dt=2026-03-01/hour=08"])
+def test_trail_without_permission_is_a_problem(closed: str) -> None:
+    """A trail that cannot be read must not look as if nobody had changed anything; each place is named once."""
+    # Other users may not enter the directories of pytest.
+    with TemporaryDirectory() as name:
+        data = Path(name)
+        data.chmod(0o755)
+        hour = data / "audit" / "dt=2026-03-01" / "hour=08"
+        hour.mkdir(parents=True)
+        (hour / "ns-0a-1.jsonl.open").write_text(json.dumps(KV) + "\n")
+        place = data / closed
+        place.chmod(0)
+        trail = Trail(data)
+
+        with unprivileged():
+            assert (list(trail.news()), trail.last(10), list(trail.news())) == ([], [], [])
+
+        assert trail.problems == [f"{place}: permission denied"]
+        place.chmod(0o755)
