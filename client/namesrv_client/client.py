@@ -101,8 +101,12 @@ class RouteClient:
     async def __aenter__(self) -> Self:
         """Read the snapshot and the list of servers, and start without waiting for any server.
 
-        A list that cannot be read within `call_timeout_seconds` is used once it is known.
+        A list that cannot be read within `call_timeout_seconds` is used once it is known. A second start is a
+        RuntimeError.
         """
+        if self._stage != "new":
+            started = self._stage == "started"
+            raise RuntimeError(f"the client is {'started already' if started else 'closed; make another one'}")
         self._stage = "started"
         self._events.open()
         if self._snapshot is not None:

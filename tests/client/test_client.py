@@ -71,6 +71,16 @@ async def test_client_starts_without_a_server() -> None:
             await client.route("orders")
 
 
+async def test_client_starts_once() -> None:
+    """A second start would leave the tasks of the first one running for ever."""
+    client = RouteClient("127.0.0.1:1")
+    async with client:
+        with pytest.raises(RuntimeError, match=r"^the client is started already$"):
+            await client.__aenter__()
+    with pytest.raises(RuntimeError, match=r"^the client is closed; make another one$"):
+        await client.__aenter__()
+
+
 async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After three seconds the client starts with the routes of its snapshot; servers are used once they are known."""
     snapshot, pipe = tmp_path / "routes.json", tmp_path / "servers"

@@ -149,7 +149,7 @@ def test_incomplete_server_removes_nothing_that_it_sent_over_another_connection(
 
 
 def test_server_that_has_been_complete_on_the_connection_removes_what_it_sent_before(scene: Scene) -> None:
-    """The connection outlived the loss of the brokers; the same words of another boot remove nothing."""
+    """The connection outlived the loss of the brokers; the same response of another boot removes nothing."""
     scene.respond({"t": AB, "u": AB}, revision=7)
     scene.respond({}, connection=2, revision=7, unchanged=("t", "u"), conditional=True)
 
