@@ -315,8 +315,11 @@ class RouteInfoManager:
         now = self.now()
         return any(live.expires_at() < now for live in self.tables.broker_live_table.values())
 
-    async def evict_silent(self) -> int:
-        """Evict every broker whose expiry is over; return their number."""
+    async def evict_silent(self, *, keeps_disconnected: bool = False) -> int:
+        """Evict every broker whose expiry is over; return their number.
+
+        With `keeps_disconnected`, brokers without an open connection stay.
+        """
         async with self._changing() as section:
             now = self.now()
             self.scans += 1
@@ -326,14 +329,17 @@ class RouteInfoManager:
         for some in parts(due.items(), REMOVALS_AT_ONCE):
             await asyncio.sleep(0)
             async with self._changing() as section:
-                evicted += await self._evict(some, section)
+                evicted += await self._evict(some, section, keeps_disconnected=keeps_disconnected)
         return evicted
 
-    async def _evict(self, due: Sequence[tuple[BrokerAddrInfo, float]], section: WriteSection) -> int:
+    async def _evict(
+        self, due: Sequence[tuple[BrokerAddrInfo, float]], section: WriteSection, *, keeps_disconnected: bool
+    ) -> int:
         """Evict these silent brokers, unless a heartbeat or removal came later; return the number of evictions."""
         evicted = 0
         for key, last_update in due:
-            if key in self.tables.broker_live_table:
+            live = self.tables.broker_live_table.get(key)
+            if live is not None and (not keeps_disconnected or self.rules.is_connected(live.connection_id)):
                 # The removal is fenced by the time of the last heartbeat only: a change of the connection alone does
                 # not show that the broker lives.
                 removal = Removal(key, "silent", "last_update", last_update, self.scans)

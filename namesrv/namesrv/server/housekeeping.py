@@ -97,7 +97,8 @@ class Housekeeping:
             self._next_scan = max(self._next_scan, now - self._tick_seconds) + interval
             if namesrv.manager.is_anyone_overdue():
                 await self._drain_sockets()
-            await namesrv.manager.evict_silent()
+            # A server that drains closes the connections of brokers itself; these are expected at its next boot.
+            await namesrv.manager.evict_silent(keeps_disconnected=namesrv.boot.is_draining)
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
 
     def _note_stop(self) -> None:

@@ -61,6 +61,18 @@ async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> Non
                 await peer.call(205, {"brokerName": broker.name})
 
 
+async def test_next_boot_expects_brokers_that_a_long_drain_has_disconnected(tmp_path: Path) -> None:
+    """A drain may last longer than the expiry of brokers, whose connections the server itself has closed."""
+    async with namesrv_in_process(tmp_path, drain_seconds=24.0, scan_interval_seconds=1.0) as server:
+        first, last = await server.connect(), await server.connect()
+        await first.register(A, heartbeatTimeoutMillis="3000")
+        # the connection of another broker, which is closed 12 s later
+        await last.call(904, B.ext)
+        await server.stop()
+
+    assert loaded(tmp_path).brokers == (EXPECTED_A,)
+
+
 async def test_snapshot_is_written_within_five_seconds(
     server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
 ) -> None:
