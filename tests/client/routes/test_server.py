@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from namesrv_client.routes.identity import ServerIdentity
 from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError
@@ -132,15 +133,31 @@ async def test_restart_behind_an_open_connection_is_noticed() -> None:
         peer = await introduced(script, asyncio.create_task(server.identify(1.0)))
         assert server.identity.is_complete
 
-        pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
-        request = await peer.receive()
-        assert msgpack.unpackb(request.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
-        peer.send(native_response(request, PULLED))
-        answer = await pulling
+        answers = []
+        for boot_id in ("b1", "b2"):
+            pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
+            request = await peer.receive()
+            assert msgpack.unpackb(request.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
+            peer.send(native_response(request, {**PULLED, "boot_id": boot_id}))
+            answers.append(await pulling)
 
-        assert (answer.boot_id, answer.revision, answer.is_conditional) == ("b2", 3, False)
-        assert (answer.is_complete, answer.was_complete) == (False, False)
+        before, after = answers
+        assert (before.is_complete, before.was_complete) == (True, True)
+        assert (after.boot_id, after.revision, after.is_conditional) == ("b2", 3, False)
+        assert (after.is_complete, after.was_complete, after.connection) == (False, False, before.connection)
         assert (server.identity.boot_id, server.identity.is_complete) == ("b2", False)
+
+
+def test_response_of_an_ended_connection_counts_for_no_other() -> None:
+    """The response may be processed after the end of its connection, and shows nothing about the next one."""
+    identity = ServerIdentity("a:1", client_settings("a:1"), FakeClock())
+    earlier = identity.connection
+    assert identity.note_routes(earlier, "b1", is_complete=True) == (earlier, True)
+    identity.note_end()
+
+    late, was_complete = identity.note_routes(earlier, "b1", is_complete=True)
+    assert (late in (earlier, identity.connection), was_complete) == (False, True)
+    assert identity.note_routes(identity.connection, "b1", is_complete=False) == (identity.connection, False)
 
 
 async def test_invalid_server_info_is_a_remoting_error() -> None:
@@ -286,6 +303,7 @@ async def test_apache_server_is_incomplete_for_45_s() -> None:
         for answer in (between, second):
             assert (answer.is_complete, answer.knows_all_topics) == (False, False)
         assert len({answer.boot_id for answer in (first, between, second)}) == 3
+        assert first.connection != between.connection == second.connection
         await clock.advance(45.0)
         assert (server.identity.is_complete, server.identity.knows_all_topics) == (True, True)
         assert (apache.refused, apache.connections) == (0, 2)
