@@ -26,7 +26,7 @@ _CONSOLE: Final = "namesrv-console: "
 
 
 def demo(options: argparse.Namespace, screen: Screen) -> int:
-    """The whole of it; the exit code."""
+    """Run the demo, and return its exit code."""
     directory, times = options.directory, Times(options.factor)
     for old in ("ns1", "ns2"):
         shutil.rmtree(directory / old, ignore_errors=True)
@@ -58,7 +58,7 @@ def _console(cluster: Cluster) -> Iterator[str]:
     flags = [f"--server={server.address}" for server in cluster.servers.values()]
     flags += [f"--logs={directory / 'heartbeats'}" for directory in cluster.directories.values()]
     command = [sys.executable, "-m", "namesrv_console", "--listen=127.0.0.1:0", *flags]
-    # what is set for servers of yours says nothing about these
+    # The user's settings are for other servers.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
     # a session of its own: Ctrl-C is for the demo, which ends the console
     process = subprocess.Popen(  # noqa: S603 - our own program
@@ -72,7 +72,7 @@ def _console(cluster: Cluster) -> Iterator[str]:
             raise TimeoutInStoryError("the console has ended")
         cluster.screen.line("console", f"shows all of it: {url}")
         if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-            # never in the terminal, where the story is
+            # A browser in the terminal would hide the timeline of the demo.
             webbrowser.open(url)
         yield url
 
@@ -108,7 +108,7 @@ def _keep(url: str, seconds: float, screen: Screen) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m demo",
         description="A cluster on this machine: brokers die, hang and leave; who notices, and when?",
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     directory = Path("build/demo").resolve()
     parser.add_argument("--factor", type=float, default=20.0, help="how much faster than by default (20)")
     parser.add_argument("--scenes", nargs="*", choices=SCENES, default=list(SCENES), help="all, if none is named")
-    # a server takes the folder of its log from its data directory, and not from where we are
+    # A server resolves a relative path of its log against its data directory, not against the current directory.
     parser.add_argument(
         "--directory",
         type=lambda text: Path(text).resolve(),

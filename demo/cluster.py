@@ -54,7 +54,7 @@ class Application:
         self.client.stop()
 
     def sees(self, instance: Instance) -> bool:
-        """Whether the broker is in its route."""
+        """True if the broker is in the route that the client has."""
         return instance in _instances(self.client.cached(TOPIC))
 
     def _changed(self, change: RouteChange) -> None:
@@ -76,7 +76,7 @@ def _instances(route: Route | None) -> set[Instance]:
 
 
 class Cluster:
-    """All that runs, until the block ends."""
+    """Context with the running servers, brokers and clients of the demo."""
 
     def __init__(self, directory: Path, times: Times, screen: Screen) -> None:
         self.screen = screen
@@ -86,7 +86,7 @@ class Cluster:
         self.servers: dict[str, TestNameServer] = {}
         self.brokers: dict[Instance, TestBroker] = {}
         self.sent = 0
-        # sends that needed another broker, and sends that none took
+        # messages that another broker took, and messages that no broker took
         self.repeated = 0
         self.failed = 0
         self._ended = threading.Event()
@@ -108,7 +108,7 @@ class Cluster:
             self.consumer = Application("consumer", servers, self.screen, **poll)
             for application in (self.producer, self.consumer):
                 stack.enter_context(application)
-            # it polls routes that it has requested once
+            # The client polls the routes that were requested once.
             self.consumer.client.route(TOPIC)
             producing = threading.Thread(target=self._produce, daemon=True)
             producing.start()
@@ -118,7 +118,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # the end of everything is not part of the story
+        # The demo does not show the events of its own end.
         logging.getLogger().removeHandler(self.log)
         self._stack.close()
 
@@ -138,10 +138,10 @@ class Cluster:
         settings: dict[str, Any] = {"heartbeat_seconds": self.times[30], "client_poll_seconds": self.times[30], **place}
         return TestBroker(self.servers.values(), name, _TOPICS, cluster_name="demo", broker_id=number, **settings)
 
-    # -- what producer and servers do ---------------------------------------------------------------------------------
+    # -- messages, starts and stops ------------------------------------------------------------------------------------
 
     def _produce(self) -> None:
-        """Send a message every 50 ms; one that a broker does not take goes to another broker."""
+        """Send a message every 50 ms; a message that a broker does not take goes to another broker."""
         client, complained = self.producer.client, set[str]()
         while not self._ended.wait(_SEND_SECONDS):
             last: str | None = None
@@ -164,12 +164,12 @@ class Cluster:
                 self.failed += 1
 
     def start_broker(self, instance: Instance) -> None:
-        """Start another process, so to say, at the address of a broker that was killed."""
+        """Start a new broker at the address of a broker that was killed, as another process would."""
         address = self.brokers[instance].settings.broker_addr
         self.brokers[instance] = self._stack.enter_context(self._broker(instance, broker_addr=address))
 
     def stop_server(self, name: str) -> None:
-        """Take a NameServer away."""
+        """Stop a NameServer."""
         self.log.ready.discard(name)
         self.servers[name].stop()
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from demo.cluster import Cluster
 
-# what the eye needs between two events
+# pause between two events, so that a reader can follow
 _LOOK_SECONDS: Final = 1.5
-# of its expiry, for how long a broker may pause: with the heartbeat that was due, it stays below the whole
+# Share of its expiry for which a broker pauses: with the interval before the next heartbeat, less than the expiry.
 _PAUSE_SHARE: Final = 0.5
 
 
