@@ -50,8 +50,8 @@ class Lines(Parsed):
         return self._of_servers(REST_PART)
 
     def _of_servers(self, part: str) -> DataFrame:
-        # Client boots are found in `taken`, as for the clocks: if a line that the options exclude decided the kind of a
-        # boot here, the two would disagree.
+        # The clocks take client boots from `taken`, too: with lines that the options exclude, a boot could be a
+        # client's here and a server's there.
         clients = F.broadcast(boots.client_boots(self.taken))
         return _once(self.events).join(clients, on="boot", how="left_anti").filter(F.col("part") == part)
 

@@ -38,7 +38,7 @@ _CONF = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores of this machine."""
+    """A local Spark session with two cores."""
     try:
         require_java()
     except UsageError as error:
@@ -58,7 +58,7 @@ _GROUP = pytest.mark.xdist_group("spark")
 
 @pytest.fixture(params=["embedded", pytest.param("spark", marks=[pytest.mark.slow, _GROUP])])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """One that has nothing stored."""
+    """An engine without stored tables."""
     if request.param == "embedded":
         with EmbeddedEngine(tmp_path / "staging") as made:
             yield made

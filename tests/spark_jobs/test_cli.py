@@ -1,4 +1,4 @@
-"""The command: options, and what is wrong before Spark starts."""
+"""The command: its options, and the errors that it finds before Spark starts."""
 
 import os
 import shlex
@@ -75,7 +75,7 @@ def code_of(argv: list[str]) -> int:
 def test_wrong_option_is_named(
     log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
-    """With exit code 2, and without a directory."""
+    """The exit code is 2, and no directory is made."""
     assert code_of([log, "--out", str(tmp_path / "report"), *options]) == 2
 
     assert message in capsys.readouterr().err
@@ -124,7 +124,7 @@ def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tu
 
 
 def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
-    """What is Spark's stands before the entry, the rest after it in the order in which it was given; nothing runs."""
+    """Options for Spark stand before the entry point, the others after it in their order; the command only prints."""
     odd = str(tmp_path / "re port")
     options = ["--conf", "spark.x=a b", "--cluster", "c1", "--master", "spark://h:7077", "--fail-if", "p99>45"]
 
@@ -143,7 +143,7 @@ def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
 
 
 def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None:
-    """Sources, style and all, without what Python made of them."""
+    """The zip has the sources and the templates, and no bytecode."""
     first, second = tmp_path / "a.zip", tmp_path / "b.zip"
 
     assert build(first) == build(second)

@@ -87,7 +87,7 @@ def test_a_row_is_a_line(logs: Path) -> None:
 
 
 def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What development versions wrote is named, and not taken for lines that are bad."""
+    """Files of development versions are named as such, and their rows do not count as bad lines."""
     duckdb.sql(f"COPY (SELECT 'b' AS boot_id, {{'lines': 3}} AS run_1) TO '{tmp_path / 'a.parquet'}'")
 
     code = main([str(tmp_path / "a.parquet"), "--out", str(tmp_path / "out"), "--engine", "embedded", "--quiet"])
@@ -111,7 +111,7 @@ def test_irregular_logs_say_the_same(tmp_path: Path) -> None:
 
 
 def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the manual's example."""
+    """The manual's example names a directory relative to the current one."""
     monkeypatch.chdir(logs.parent)
 
     assert main(["compact", logs.name, "--quiet"]) == 0
@@ -141,8 +141,8 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
     assert f"{TORN}: truncated or damaged" in printed
 
 
-def test_what_cannot_be_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is named."""
+def test_missing_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 2."""
     assert main(["compact", str(tmp_path / "nowhere")]) == 2
     assert f"{tmp_path}/nowhere: no such file or directory" in capsys.readouterr().err
 

@@ -83,13 +83,13 @@ async def written_lines(root: Path) -> list[Line]:
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
-    """What was written, once for all tests."""
+    """The written lines, made once for all tests."""
     # a loop of its own: fixtures of a module outlive those of tests
     return asyncio.run(written_lines(tmp_path_factory.mktemp("contract")))
 
 
 def test_every_kind_of_line_is_written_and_on_the_page(lines: list[Line]) -> None:
-    """And none that the reader does not know: the first column of the page's two tables of events."""
+    """The events in the first columns of the page's tables are those written, and those that the reader knows."""
     text = PAGE.read_text().partition("## Events")[2]
     named = {name for row in re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
 
@@ -105,7 +105,7 @@ def test_every_field_is_read_or_known_to_be_unread(lines: list[Line]) -> None:
 
 
 def test_every_value_is_of_the_type_that_is_read(lines: list[Line]) -> None:
-    """A whole number where the reader expects one; null where there is nothing; what is required is there."""
+    """Fields have the types that the reader expects, absent values are null, and required fields are present."""
     for line in lines:
         assert {*schemas.REQUIRED, "nameserver"} <= line.keys()
         assert line["v"] == schemas.VERSION

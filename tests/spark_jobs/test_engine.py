@@ -36,7 +36,7 @@ from tests.support.spark_logs import SMALL_GRID, write_log
 def test_spark_is_taken_where_it_is_asked_for(
     tmp_path: Path, options: tuple[str, ...], environ: dict[str, str], engine: str, why: str
 ) -> None:
-    """In one word or another; otherwise nothing has to be installed or started."""
+    """A master, a URL or spark-submit asks for Spark; otherwise the report needs no Java."""
     log = tmp_path / "a.jsonl"
     log.write_text("{}")
     settings = read_settings([str(log), *options, "--out", str(tmp_path / "report")])
@@ -47,7 +47,7 @@ def test_spark_is_taken_where_it_is_asked_for(
 
 
 def test_a_log_that_does_not_fit_is_for_spark(tmp_path: Path) -> None:
-    """What it may need on disk is more than there is; the file has no content, and that size."""
+    """The log would need more disk than there is: its file is a terabyte long, without content."""
     log = tmp_path / "a.jsonl.gz"
     with log.open("wb") as file:
         file.truncate(1 << 40)
@@ -61,7 +61,7 @@ def test_a_log_that_does_not_fit_is_for_spark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_embedded_report_imports_nothing_of_spark(tmp_path: Path) -> None:
-    """From the command line to the page."""
+    """A whole report is made without importing PySpark."""
     logs = write_log(tmp_path / "logs")
     words = [str(logs), "--out", str(tmp_path / "report"), "--what-if", SMALL_GRID, "--quiet"]
     script = """
@@ -98,7 +98,7 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_paths_are_not_taken_for_patterns(tmp_path: Path) -> None:
-    """Not even where another path would match them: text, compressed text, tables, and what is worked in."""
+    """Paths with characters of patterns are taken literally: of lines, compressed lines, tables and directories."""
     plain, odd = tmp_path / "plain", tmp_path / "a[b]?*"
     write_log(plain)
     assert main(["compact", str(plain), "--quiet"]) == 0

@@ -59,7 +59,7 @@ def test_input_without_readable_lines_makes_no_report(
 
 
 def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
-    """The file has another name when it is opened. With --redact, addresses and clients are nowhere in the report."""
+    """The closed file is found under its new name. With --redact, no address or client is in the report."""
     lines = (
         HeartbeatLines("b").start().heartbeat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
     )

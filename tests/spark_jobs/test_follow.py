@@ -1,4 +1,4 @@
-"""A report that follows a log says the same as one that reads all of it at once."""
+"""A report with --follow has the numbers of a report that reads all files at once."""
 
 import json
 from pathlib import Path

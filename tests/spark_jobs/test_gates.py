@@ -35,7 +35,7 @@ def test_gate_that_is_met_fails_the_run(texts: str, failures: int) -> None:
 
 
 def test_gate_says_what_it_found() -> None:
-    """In seconds, as it was probably written, and as people say it."""
+    """The message has the value in seconds, as in most gates, and in the notation of the report."""
     assert _failed("p99>2m", "false>0") == ["p99>2m: registry.p99 is 128 s (128 s)", "false>0: false is 2"]
 
 

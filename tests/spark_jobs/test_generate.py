@@ -43,12 +43,12 @@ def events(directory: Path) -> list[dict[str, Any]]:
 
 
 def truth(directory: Path) -> list[dict[str, Any]]:
-    """How each broker died."""
+    """The cause of death of each broker."""
     return [json.loads(line) for line in (directory / "_truth.jsonl").read_bytes().splitlines()]
 
 
 def analysed(directory: Path) -> Analysis:
-    """What the reference makes of it."""
+    """The analysis of the reference."""
     return Analysis({name: data.split(b"\n") for name, data in contents(directory).items()})
 
 
@@ -165,7 +165,7 @@ def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    """And another one others."""
+    """Another seed gives other lines."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         generate(Settings(seed=seed, duration=140 * MINUTE, brokers=4, restarts=1, torn=True), tmp_path / name)
 

@@ -119,7 +119,7 @@ def test_page_shows_its_pictures(
 
 
 def _await(opened: webdriver.Chrome, script: str, *arguments: Any) -> Any:
-    """What this script says, once it says anything."""
+    """The result of a script, once it is not empty."""
     return WebDriverWait(opened, GUARD_SECONDS).until(lambda chrome: chrome.execute_script(script, *arguments))
 
 
@@ -343,7 +343,7 @@ def test_findings_lead_to_what_they_are_about() -> None:
 
 
 def test_names_that_look_like_numbers_are_drawn_as_they_are() -> None:
-    """What is left out of drawings, to make them small, is left out of tags."""
+    """Decimals and classes are removed from the tags of a drawing, to make it small, and not from its texts."""
     charts = sample_charts(broker='c1/10.2134.56 class="x"/0')
 
     (drawing, *_) = re.findall(

@@ -1,4 +1,4 @@
-"""What options say: the grid of --what-if, and moments; and how times and names are shown."""
+"""Values of options: the grid of --what-if, and moments; and the notation of times and names."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
     ],
 )
 def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
-    """Axis by axis."""
+    """Each axis has its own list of values."""
     assert grid == parse_grid(text)
 
 
@@ -57,7 +57,7 @@ def test_invalid_grid_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
-    """Wherever this runs; and it is shown so, to the second, or as a dash."""
+    """The zone of the machine does not matter; a moment is shown in UTC to the second, an unknown one as a dash."""
     assert ms == moment_ms(text)
     assert f"2026-03-01 0{(ms - 1_772_323_200_000) // 3_600_000}:" == shown_moment(ms)[:14]
     assert shown_moment(None) == "\N{EN DASH}"

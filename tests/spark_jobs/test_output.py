@@ -123,7 +123,7 @@ def test_unusable_directory_is_named(tmp_path: Path, given: str, message: str) -
     ("content", "is_ours"), [('["something else"]', False), ("{", False), ('{"program": "namesrv-staleness"}', True)]
 )
 def test_report_is_known_by_its_run_file(tmp_path: Path, content: str, is_ours: bool) -> None:
-    """Not by its name, nor by any file called run.json."""
+    """The content of run.json marks a report; a directory's name, or another file run.json, does not."""
     (tmp_path / "run.json").write_text(content)
 
     assert is_ours is is_report(tmp_path)

@@ -53,7 +53,7 @@ def test_only_dataframe_functions(file: Path) -> None:
 
 
 def test_functions_are_those_that_both_engines_have() -> None:
-    """What the analysis calls of PySpark's functions, the embedded engine spells, and no more."""
+    """The embedded engine has exactly the functions of PySpark that the analysis calls."""
     analysis = [file for file in FILES if "engines" not in file.parts]
     called = {
         node.attr

@@ -27,7 +27,7 @@ from namesrv_spark_jobs.errors import UsageError
     ],
 )
 def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, message: str | None) -> None:
-    """With what to do, in one line."""
+    """The message is one line with the remedy."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_bytes(says if isinstance(says, bytes) else f"#!/bin/sh\necho '{says}' >&2\n".encode())
@@ -43,7 +43,7 @@ def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, messag
 
 
 def test_reachable_master_is_accepted() -> None:
-    """Or one of several: a standby takes over; others than standalone masters are Spark's business."""
+    """One of several standalone masters has to answer, since a standby takes over; other masters are not checked."""
     with socket.create_server(("127.0.0.1", 0)) as master, socket.create_server(("127.0.0.1", 0)) as closed:
         port, gone = master.getsockname()[1], closed.getsockname()[1]
         closed.close()
@@ -55,7 +55,7 @@ def test_reachable_master_is_accepted() -> None:
 
 @pytest.mark.parametrize("address", ["", "host", "host:port", ":7077", "h:99999", "h:0", "127.0.0.1:1,host"])
 def test_invalid_master_is_refused(address: str) -> None:
-    """Before anything is dialled."""
+    """The form of the URL is checked before a connection is opened."""
     with pytest.raises(UsageError, match=r"not of the form spark://HOST:PORT$"):
         require_master(f"spark://{address}")
 

@@ -44,7 +44,7 @@ def after(at_ms: int) -> Span:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[Readings]:
-    """What is asked: a log of two servers."""
+    """Readings of a log of two servers."""
     (tmp_path / "tables").mkdir()
     with Readings(str(tmp_path / "tables"), [str(write_log(tmp_path / "logs"))]) as opened:
         yield opened

@@ -62,7 +62,7 @@ def test_a_span_is_a_second_to_a_week() -> None:
     ],
 )
 def test_an_axis_has_round_ticks(length_ms: int, texts: list[str]) -> None:
-    """At most eight, each with what tells it from the one before."""
+    """There are at most eight ticks, each with the parts of date and time in which it differs from the one before."""
     assert texts == [text for _, text in tick_texts(Span(MIDNIGHT_MS, MIDNIGHT_MS + length_ms))]
 
 

@@ -157,7 +157,7 @@ def _is_late(line: Line, options: Options) -> bool:
 
 
 def entries(line: Line) -> list[dict[str, Any]]:
-    """What a line says of topics, in one form for both versions: `topics`, and what goes with each of these lists."""
+    """The entries of a line about topics, in one form for both versions: `topics`, and a value for each."""
     fields = line.fields
     if "entries" in fields:
         return cast("list[dict[str, Any]]", fields["entries"])

@@ -48,7 +48,7 @@ def even_scans(boot: Boot, interval: int) -> Scans:
 
 
 def logged_scans(boot: Boot) -> Scans:
-    """Those of the log, without those whose finding was given up."""
+    """The logged scans, without the brokers whose removal was fenced."""
     fenced = {
         (line.get("cluster"), line.get("broker_addr"), line.get("scan"))
         for line in boot.of("fenced")
@@ -117,7 +117,7 @@ def _ends_of_silence(boot: Boot, lines: Sequence[Line], here: int, there: int) -
 
 
 def client_staleness(eviction: Eviction, poll: int) -> list[float]:
-    """What clients that poll so often would have seen of it: one value for each phase of their polls."""
+    """The client staleness of an eviction for clients with this poll interval: one value for each phase."""
     return [eviction.staleness + (2 * phase + 1) * poll / (2 * PHASES) for phase in range(PHASES)]
 
 
