@@ -14,6 +14,18 @@ from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
 from tests.support.staleness_sample import empty_summary, sample_summary, stats
 
 
+@pytest.mark.parametrize("empty", ["a", "b"])
+def test_time_without_heartbeats_is_not_compared(empty: str) -> None:
+    """Retention may have removed the lines of one time: false evictions of the other one are no change."""
+    full, nothing = _summary(false=30, near_misses=50, over_bound=1), empty_summary()
+    nothing["input"] |= {"events": {}, "from_ms": None, "until_ms": None}
+
+    made = comparison(nothing, full) if empty == "a" else comparison(full, nothing)
+
+    assert made["verdict"] == "unknown"
+    assert {row["judged"] for row in made["measures"]} == {"few", "neutral"}
+
+
 def _summary(*, removed: int = 100, p99: int = 128_000, days: float = 1, **counts: int) -> dict[str, Any]:
     """A day with so many removals, and with these counts."""
     made = sample_summary()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from namesrv_spark_jobs.report.measures import DURATIONS, measured
+from namesrv_spark_jobs.report.measures import DURATIONS, has_heartbeats, measured
 
 Summary = Mapping[str, Any]
 
@@ -94,6 +94,8 @@ def _duration(name: str, before: Summary, after: Summary) -> dict[str, Any]:
 
 def _rate(name: str, before: Summary, after: Summary, days: Sequence[float]) -> dict[str, Any]:
     """A row for a count, judged by the rate per day, since the reports may cover times of different length."""
+    if not (has_heartbeats(before) and has_heartbeats(after)):
+        return _row(name, before, after, "few")
     made, ratio = _row(name, before, after, "same"), days[1] / days[0]
     old, new = made["a"] * ratio, made["b"]
     # staleness over the bound should never happen, so a single case more is worse
@@ -108,7 +110,7 @@ def _verdict(judged: Mapping[str, Sequence[str]]) -> str:
         return "mixed"
     if judged["better"] or judged["worse"]:
         return "better" if judged["better"] else "worse"
-    return "unknown" if len(judged["few"]) == len(_JUDGED) else "same"
+    return "unknown" if set(_JUDGED) <= set(judged["few"]) else "same"
 
 
 def _groups(before: Summary, after: Summary) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from namesrv_spark_jobs.report.measures import has_heartbeats
 from namesrv_spark_jobs.report.shown import counted
-from namesrv_spark_jobs.transforms.schema import HEARTBEATS
 
 Summary = Mapping[str, Any]
 # a finding: severity, code and text
@@ -55,7 +55,7 @@ def _of_staleness(summary: Summary) -> Found:
     if registry["over_bound"]:
         removed = counted(registry["over_bound"], "broker was removed", "brokers were removed")
         yield "critical", "over_bound", f"{removed} later than expiry, scan interval and delays of the server explain."
-    if not registry["all"]["count"] and not _has_heartbeats(summary):
+    if not registry["all"]["count"] and not has_heartbeats(summary):
         lines, left_out = summary["input"]["lines"], summary["input"]["left_out"]
         filters = f": --since, --until and the other filters leave out {left_out:,} of {counted(lines, 'line')}"
         yield "warning", "no_heartbeats", f"No heartbeat of a broker was read{filters if left_out else ''}."
@@ -73,10 +73,6 @@ def _of_staleness(summary: Summary) -> Found:
         yield "info", "censored", f"{text}: their staleness is at least what was seen of it."
     if pulls:
         yield "info", "exposed_pulls", f"{counted(pulls, 'response', 'responses')} still contained a dead broker."
-
-
-def _has_heartbeats(summary: Summary) -> bool:
-    return any(name in summary["input"]["events"] for name in HEARTBEATS)
 
 
 def _of_replay(summary: Summary) -> Found:

@@ -6,6 +6,7 @@ from operator import getitem
 from typing import Any, Final
 
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
+from namesrv_spark_jobs.transforms.schema import HEARTBEATS
 
 _STATISTICS: Final = {**PERCENTILE_FIELDS, "max": "max", "mean": "mean"}
 # Paths into the summary. A measure with several paths is their sum; a path with a minus sign is subtracted.
@@ -41,6 +42,11 @@ def measured(summary: Mapping[str, Any], measure: str) -> float | None:
     values = [_value(summary, place) for place in {**DURATIONS, **COUNTS}[measure]]
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
+
+
+def has_heartbeats(summary: Mapping[str, Any]) -> bool:
+    """False for a report without any heartbeat, whose zeros mean nothing."""
+    return any(name in summary["input"]["events"] for name in HEARTBEATS)
 
 
 def _value(summary: Mapping[str, Any], place: str) -> float | None:
