@@ -108,6 +108,9 @@ def is_audit_trail(name: str, folders: Iterable[str]) -> bool:
 
 
 def _refuse(error: OSError) -> None:
+    if isinstance(error, FileNotFoundError):
+        # The retention of a running server removes the folders of old hours.
+        return
     raise UsageError(f"{error.filename}: {error.strerror}") from error
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import file_url, literal, log_files, short_name, truncated
+from tests.support.spark_logs import write_plain
 
 ALL = ["a-1-1.jsonl.gz", "a-1-2.jsonl.open", "b-1-1.jsonl"]
 
@@ -137,3 +138,13 @@ def test_truncated_file_is_found(tmp_path: Path) -> None:
         path.write_bytes(content)
         found = truncated([str(path), "/nowhere/a.jsonl", "s3a://bucket/a.jsonl.gz"])
         assert ([] if is_whole else [str(path)]) == found, number
+
+
+def test_folder_that_is_removed_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """The retention of a running server removes the folders of old hours."""
+    kept = write_plain(tmp_path / "new", "ns-1-boot-1-1.jsonl", ["{}"])
+    old = tmp_path / "old"
+    old.mkdir()
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+
+    assert log_files([str(tmp_path)], lambda _: old.rmdir()) == [str(kept)]
