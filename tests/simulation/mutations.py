@@ -140,7 +140,7 @@ MUTATIONS: Final = (
     Mutation(
         "a client accepts the routes of a server that is not ready",
         "namesrv_client.routes.cache",
-        "    if response.is_complete or (old.boot_id == response.boot_id and is_unbroken):\n        return True",
+        "    if response.is_complete or (boot_id == response.boot_id and is_unbroken):\n        return True",
         "    return True",
     ),
     Mutation(

@@ -175,8 +175,7 @@ class RouteCache:
         route, at = self._routes.get(topic), self.point.confirmed_at
         if route is None or at <= route.confirmed_at or topic not in self.point.topics:
             return route
-        absent_since, sender = route.confirmed_absent_since, (route.boot_id, route.connection)
-        return Route(topic, route.data, route.source, at, absent_since, route.clock, *sender)
+        return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.sender)
 
     def existing(self) -> list[Route]:
         """All known routes, without topics that a server reports as absent."""
@@ -248,15 +247,8 @@ class RouteCache:
                 continue
             self.unconfirmed.discard(topic)
             if data is not None:
-                new = Route(
-                    topic,
-                    self._interner.shared(data),
-                    source,
-                    now,
-                    clock=self._clock,
-                    boot_id=response.boot_id,
-                    connection=response.connection,
-                )
+                sender = response.boot_id, response.connection
+                new = Route(topic, self._interner.shared(data), source, now, None, self._clock, sender)
             elif old is not None:
                 # The last route stays, marked as absent.
                 since = now if old.confirmed_absent_since is None else old.confirmed_absent_since
@@ -312,8 +304,9 @@ def _is_accepted(old: Route, data: TopicRouteData | None, response: RouteRespons
     The response must be of a server that is complete; or remove no broker from the old route; or be of the same boot id
     as the old route, and either have arrived over the same connection or over one on which the server was complete.
     """
-    is_unbroken = response.was_complete or old.connection == response.connection
-    if response.is_complete or (old.boot_id == response.boot_id and is_unbroken):
+    boot_id, connection = old.sender
+    is_unbroken = response.was_complete or connection == response.connection
+    if response.is_complete or (boot_id == response.boot_id and is_unbroken):
         return True
     return data is not None and _instances(old.data) <= _instances(data)
 

@@ -54,8 +54,7 @@ class Route:
     confirmed_absent_since: float | None = None
     clock: Clock | None = field(default=None, repr=False, compare=False)
     # boot id and connection of the server that sent the route (see RouteResponse); empty and 0 for a route from disk
-    boot_id: str = field(default="", repr=False, compare=False)
-    connection: int = field(default=0, repr=False, compare=False)
+    sender: tuple[str, int] = field(default=("", 0), repr=False, compare=False)
 
     @property
     def age(self) -> float:

@@ -289,9 +289,8 @@ class Syncing(RuleBasedStateMachine):
 
 def may_remove(answer: RouteResponse, old: Route) -> bool:
     """True if a server that is not complete may remove brokers from the route."""
-    if answer.boot_id != old.boot_id:
-        return False
-    return answer.was_complete or answer.connection == old.connection
+    boot_id, connection = old.sender
+    return answer.boot_id == boot_id and (answer.was_complete or answer.connection == connection)
 
 
 def seen(route: Route | None) -> Any:
