@@ -65,7 +65,11 @@ class Past:
 
     async def _result(self, request: PastRequest) -> Result:
         async with self._one_at_a_time:
-            worker = self._worker or await self._start()
+            try:
+                worker = self._worker or await self._start()
+            except OSError as error:
+                # No directory for temporary files, or no memory for a process.
+                return Failed(why=f"the process that reads logs cannot start: {error}")
             assert worker.stdin and worker.stdout  # noqa: S101, PT018 - both are pipes
             try:
                 async with asyncio.timeout(self._limit_seconds):

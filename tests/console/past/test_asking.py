@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -56,6 +57,20 @@ async def test_questions_beyond_a_few_are_refused(past: Past) -> None:
     assert Failed(why="16 requests are waiting already; try again later") == refused
     assert isinstance(last, Timeline)
     assert isinstance(accepted, Timeline)
+
+
+async def test_missing_temporary_directory_is_named(
+    past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may have no writable directory; once there is one, requests are answered."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    failed = await past.ask(request_of(5), patience_seconds=PATIENT)
+    monkeypatch.undo()
+
+    assert isinstance(failed, Failed)
+    assert "the process that reads logs cannot start: " in failed.why
+    assert f"No such file or directory: '{tmp_path}/nowhere/namesrv-console-" in failed.why
+    assert isinstance(await past.ask(request_of(5), patience_seconds=PATIENT), Timeline)
 
 
 async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
