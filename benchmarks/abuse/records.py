@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 # Plain text of a KeyUpdate record: handshake message 24 of one byte (0: no update in return), then the record type 22.
 _KEY_UPDATE: Final = b"\x18\x00\x00\x01\x00\x16"
@@ -19,12 +19,10 @@ _TAG_BYTES: Final = 16
 # Header of each TLS 1.3 record: type application data, version TLS 1.2, length.
 _HEAD: Final = b"\x17\x03\x03" + (len(_KEY_UPDATE) + _TAG_BYTES).to_bytes(2)
 KEY_UPDATE_BYTES: Final = len(_HEAD) + len(_KEY_UPDATE) + _TAG_BYTES
-# name of the cipher suite -> hash of its key schedule, bytes of its keys
-_SUITES: Final = {
-    "TLS_AES_128_GCM_SHA256": ("sha256", 16),
-    "TLS_AES_256_GCM_SHA384": ("sha384", 32),
-    "TLS_CHACHA20_POLY1305_SHA256": ("sha256", 32),
-}
+# The cipher suite that OpenSSL prefers, its hash, and the bytes of its keys.
+_SUITE: Final = "TLS_AES_256_GCM_SHA384"
+_HASH: Final = "sha384"
+_KEY_BYTES: Final = 32
 # label in the key log of the secret for the first records after the handshake
 _LABEL: Final = "CLIENT_TRAFFIC_SECRET_0"
 _READ_AT_ONCE: Final = 16 * 1024
@@ -87,15 +85,13 @@ class TlsRecords:
         """The next `count` KeyUpdate records, to be sent before any application data, and none after them."""
         cipher = self._tls.cipher()
         assert cipher is not None  # noqa: S101 - the handshake is over
-        suite = cipher[0]
-        hash_name, key_bytes = _SUITES[suite]
-        sealing = ChaCha20Poly1305 if "CHACHA20" in suite else AESGCM
+        assert cipher[0] == _SUITE  # noqa: S101 - both ends are OpenSSL
         records = []
         for _ in range(count):
             # The record is the first one with its keys, so that the nonce is the IV.
-            key, nonce = (_derived(self._secret, *what, hash_name) for what in ((b"key", key_bytes), (b"iv", 12)))
-            records.append(_HEAD + sealing(key).encrypt(nonce, _KEY_UPDATE, _HEAD))
-            self._secret = _derived(self._secret, b"traffic upd", len(self._secret), hash_name)
+            key, nonce = _derived(self._secret, b"key", _KEY_BYTES), _derived(self._secret, b"iv", 12)
+            records.append(_HEAD + AESGCM(key).encrypt(nonce, _KEY_UPDATE, _HEAD))
+            self._secret = _derived(self._secret, b"traffic upd", len(self._secret))
         return b"".join(records)
 
 
@@ -107,8 +103,8 @@ def any_certificate() -> ssl.SSLContext:
     return context
 
 
-def _derived(secret: bytes, label: bytes, size: int, hash_name: str) -> bytes:
+def _derived(secret: bytes, label: bytes, size: int) -> bytes:
     """HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context; no size is longer than the hash."""
     full = b"tls13 " + label
     info = size.to_bytes(2) + bytes([len(full)]) + full + b"\x00"
-    return hmac.digest(secret, info + b"\x01", hash_name)[:size]
+    return hmac.digest(secret, info + b"\x01", _HASH)[:size]

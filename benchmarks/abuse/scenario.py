@@ -19,9 +19,7 @@ from benchmarks.abuse.well_behaved import (
     TABLE_BYTES,
     Seen,
     has_broker,
-    metric,
     registration,
-    scraped,
     well_behaved_peers,
 )
 from benchmarks.harness.figures import BenchError, Figure, at_most
@@ -48,7 +46,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         server, group = scenario.server, scenario.group
         attacker = stack.enter_context(scenario.attacker())
         send = attack.prepare(attacker)
-        before = _Resources.of(server, scenario.http_url)
+        before = _Resources.of(server)
         idle_rate = scenario.rest()
         _reset_peak(server)
         times = scenario.attack(attacker, send)
@@ -106,12 +104,11 @@ class _Scenario:
         self.group = stack.enter_context(MemoryGroup(limit_bytes)) if limit_bytes else None
         prefix = () if self.group is None else self.group.prefix
         self.server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix))
-        self.http_url = f"http://127.0.0.1:{self.server.http_port}"
         if seed := attack.seed():
             stack.enter_context(Wire(self.server, PATIENCE_SECONDS)).success(seed)
         # stops the well-behaved peers, and returns what they have observed
         self.seen = stack.enter_context(
-            well_behaved_peers(self.server, self.http_url, durations.heartbeat_seconds, durations.expiry_seconds)
+            well_behaved_peers(self.server, durations.heartbeat_seconds, durations.expiry_seconds)
         )
         # This connection is opened before attackers take all slots.
         self._watcher = stack.enter_context(Wire(self.server, PATIENCE_SECONDS))
@@ -152,7 +149,7 @@ class _Scenario:
     def is_responding(self) -> bool:
         """True if the server responds to a request for its metrics."""
         try:
-            scraped(self.http_url)
+            self.server.page("/metrics")
         except BenchError as error:
             self._bench.progress(str(error))
             return False
@@ -201,7 +198,7 @@ class _Resources:
     table_bytes: float
 
     @classmethod
-    def of(cls, server: Server, http_url: str) -> Self:
+    def of(cls, server: Server) -> Self:
         # Processor time is read after the scrape, which takes some as well.
-        table_bytes = metric(scraped(http_url), TABLE_BYTES)
+        table_bytes = server.metric(TABLE_BYTES)
         return cls(time.monotonic(), server.cpu_seconds(), server.status_bytes(), table_bytes)

@@ -4,10 +4,8 @@ Their responses show what an attack costs other peers.
 """
 
 import contextlib
-import re
 import socket
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,7 +83,7 @@ class Seen:
     probes: list[tuple[float, float]]
 
 
-# -- frames and HTTP --------------------------------------------------------------------------------------------------
+# -- frames -----------------------------------------------------------------------------------------------------------
 
 
 def broker(name: str, kind: SerializeType) -> Broker:
@@ -99,29 +97,6 @@ def registration(name: str, kind: SerializeType) -> bytes:
     """The registration of the broker with this name."""
     registering = broker(name, kind)
     return registering.native_frame() if kind == SerializeType.MSGPACK else registering.json_frame(kind)
-
-
-def scraped(http_url: str) -> str:
-    """The server's metrics. Raises BenchError."""
-    return _page(f"{http_url}/metrics")
-
-
-def _page(url: str) -> str:
-    try:
-        # HTTP is served during every attack, if slowly.
-        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as page:  # noqa: S310 - http, and this machine
-            text: str = page.read().decode()
-            return text
-    except OSError as error:
-        raise BenchError(f"{url}: {error}") from error
-
-
-def metric(metrics: str, name: str) -> float:
-    """The value of a metric without labels. Raises BenchError."""
-    match = re.search(rf"^{name} (\S+)$", metrics, re.MULTILINE)
-    if match is None:
-        raise BenchError(f"no {name} in the metrics")
-    return float(match[1])
 
 
 def has_broker(name: str, route: bytes) -> bool:
@@ -234,8 +209,8 @@ class _Newcomers:
 class _HttpPeers:
     """A scraper of metrics, and a liveness probe like a kubelet's, but more frequent."""
 
-    def __init__(self, http_url: str) -> None:
-        self._http_url = http_url
+    def __init__(self, server: Server) -> None:
+        self._server = server
         # memory of the tables at each scrape with a response
         self.table_bytes: list[float] = []
         # for each probe with a response: its time, seconds until the response
@@ -244,20 +219,20 @@ class _HttpPeers:
     def scrape(self) -> None:
         """Note the memory of the tables."""
         with contextlib.suppress(BenchError):
-            self.table_bytes.append(metric(scraped(self._http_url), TABLE_BYTES))
+            self.table_bytes.append(self._server.metric(TABLE_BYTES))
 
     def probe(self) -> None:
         """Note how long a liveness probe takes."""
         began = time.monotonic()
         with contextlib.suppress(BenchError):
-            _page(f"{self._http_url}/livez")
+            self._server.page("/livez")
             self.probes.append((began, time.monotonic() - began))
 
 
-def _observe(server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float, pipe: Connection) -> None:
+def _observe(server: Server, heartbeat_seconds: float, expiry_seconds: float, pipe: Connection) -> None:
     """Let the peers work until a message comes over the pipe, then send over it what they have seen."""
     brokers = _Brokers(server, expiry_seconds)
-    puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(http_url)
+    puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(server)
     with (
         Repeating(brokers.heartbeat, at_most=1 / heartbeat_seconds),
         Repeating(puller.pull, at_most=_PULLS_A_SECOND),
@@ -273,14 +248,12 @@ def _observe(server: Server, http_url: str, heartbeat_seconds: float, expiry_sec
 
 
 @contextmanager
-def well_behaved_peers(
-    server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float
-) -> Iterator[Callable[[], Seen]]:
+def well_behaved_peers(server: Server, heartbeat_seconds: float, expiry_seconds: float) -> Iterator[Callable[[], Seen]]:
     """The process of the well-behaved peers; the block begins when their brokers are registered.
 
     The function stops the peers, and returns what they have observed. Raises BenchError.
     """
-    with child(_observe, server, http_url, heartbeat_seconds, expiry_seconds) as pipe:
+    with child(_observe, server, heartbeat_seconds, expiry_seconds) as pipe:
 
         def seen() -> Seen:
             pipe.send("end")

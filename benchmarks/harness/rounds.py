@@ -1,5 +1,6 @@
 """Measures alternatives in turn, in several short rounds, because the speed of a shared machine drifts."""
 
+import asyncio
 import os
 import resource
 import sys
@@ -105,6 +106,16 @@ def until(what: str, condition: Callable[[], object], seconds: float = 60.0, eve
         if time.monotonic() - began > seconds:
             raise BenchError(f"{what}: not within {seconds:g} s")
         time.sleep(every)
+    return time.monotonic() - began
+
+
+async def until_async(what: str, condition: Callable[[], object], seconds: float = 60.0, every: float = 0.01) -> float:
+    """As `until`, in an event loop. Raises BenchError."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > seconds:
+            raise BenchError(f"{what}: not within {seconds:g} s")
+        await asyncio.sleep(every)
     return time.monotonic() - began
 
 

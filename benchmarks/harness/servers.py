@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from benchmarks.harness.rounds import Bench
 
 # A server that takes longer than this to listen or to exit counts as broken.
 _PATIENCE_SECONDS: Final = 60.0
+# HTTP is served during every attack, if slowly.
+_PAGE_SECONDS: Final = 120.0
 # Longer than any measurement; a limit server that a killed benchmark has left behind exits then.
 _LIMIT_LIFETIME_SECONDS: Final = 900
 _LOOK_SECONDS: Final = 0.005
@@ -92,6 +95,23 @@ class Server:
         """Processor time of the main thread, which runs the event loop."""
         schedstat = Path(f"/proc/{self.pid}/task/{self.pid}/schedstat")
         return int(schedstat.read_text(encoding="ascii").split()[0]) / 1e9
+
+    def page(self, path: str) -> str:
+        """A page of the HTTP port. Raises BenchError."""
+        url = f"http://127.0.0.1:{self.http_port}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=_PAGE_SECONDS) as page:
+                text: str = page.read().decode()
+                return text
+        except OSError as error:
+            raise BenchError(f"{url}: {error}") from error
+
+    def metric(self, name: str) -> float:
+        """The value of a metric without labels. Raises BenchError."""
+        match = re.search(rf"^{name} (\S+)$", self.page("/metrics"), re.MULTILINE)
+        if match is None:
+            raise BenchError(f"no {name} in the metrics")
+        return float(match[1])
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -163,7 +183,7 @@ def _exit(number: int, _: FrameType | None) -> None:
     loop.call_soon_threadsafe(sys.exit, 128 + number)
 
 
-# -- the daemon and the limit server ----------------------------------------------------------------------------------
+# -- the daemon, the limit server and the console ---------------------------------------------------------------------
 
 
 @contextmanager
@@ -192,6 +212,19 @@ def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     with (
         data_directory("limit") as directory,
         started(bench, Program("limit", command, printed_ports(r'{"port":(\d+)}'), directory)) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def web_console(bench: Bench, servers: Sequence[Server]) -> Iterator[Server]:
+    """The web console of these servers, until the block ends."""
+    named = [word for server in servers for word in ("--server", server.address)]
+    command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
+    ports = printed_ports(r"http://127\.0\.0\.1:(\d+)/")
+    with (
+        data_directory("console") as directory,
+        started(bench, Program("namesrv-console", command, ports, directory)) as server,
     ):
         yield server
 

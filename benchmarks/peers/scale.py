@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, percentile
-from benchmarks.harness.rounds import Bench, Repeating
+from benchmarks.harness.rounds import Bench, Repeating, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
 from benchmarks.peers import rocketmq
@@ -93,13 +93,9 @@ def _registered(wires: Sequence[Wire], frames: Sequence[bytes]) -> float:
 def _gone(wires: Sequence[Wire], count: int) -> float:
     """Close the connections of some brokers, and return the time until the last topic has no dead one any more."""
     left = _brokers(wires[-1]) - count
-    began = time.perf_counter()
     for wire in wires[BROKERS - left - count : BROKERS - left]:
         wire.close()
-    while _brokers(wires[-1]) > left:
-        if time.perf_counter() - began > _PATIENCE_SECONDS:
-            raise BenchError(f"dead brokers stay in a route for {_PATIENCE_SECONDS} s")
-    return time.perf_counter() - began
+    return until("no route has a dead broker", lambda: _brokers(wires[-1]) == left, _PATIENCE_SECONDS, 0.0)
 
 
 def _brokers(wire: Wire) -> int:

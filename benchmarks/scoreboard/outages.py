@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, latest, none_of
 from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
 from benchmarks.harness.hosts import drop
-from benchmarks.harness.rounds import Bench
+from benchmarks.harness.rounds import Bench, until_async
 from benchmarks.harness.servers import WAITING, daemon, expiring
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
 from benchmarks.scoreboard.programs import in_event_loop
@@ -199,7 +199,7 @@ async def all_dead(seconds: int) -> list[Figure]:
                     missing += known is None or len((await client.route(_TOPIC)).data.broker_datas) < _BROKERS
                     ages.append(0.0 if known is None else known.age)
                     await asyncio.to_thread(world.fleet.start, 0)
-                    confirmed.append(await _confirmed_after(client, time.monotonic()))
+                    confirmed.append(await _confirmed(client))
                 for number in range(1, _SERVERS):
                     await asyncio.to_thread(world.fleet.start, number)
                 await registered(world.agents, _SERVERS)
@@ -211,14 +211,15 @@ async def all_dead(seconds: int) -> list[Figure]:
     ]
 
 
-async def _confirmed_after(client: RouteClient, began: float) -> float:
-    while True:
+async def _confirmed(client: RouteClient) -> float:
+    """Wait until the route has been confirmed from now on, and return how long that took."""
+    began = time.monotonic()
+
+    def is_confirmed() -> bool:
         known = client.cached(_TOPIC)
-        if known is not None and known.confirmed_at > began:
-            return time.monotonic() - began
-        if time.monotonic() - began > PATIENCE_SECONDS:
-            raise BenchError(f"no route is confirmed {PATIENCE_SECONDS:g} s after a server is back")
-        await asyncio.sleep(0.01)
+        return known is not None and known.confirmed_at > began
+
+    return await until_async("a route is confirmed", is_confirmed)
 
 
 @in_event_loop

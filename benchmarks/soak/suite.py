@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
-from benchmarks.abuse.well_behaved import metric, scraped
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.command import Command, report
 from benchmarks.harness.conditions import Conditions
@@ -267,8 +266,7 @@ class _Soak:
         return least
 
     def _sample(self, seconds: float, resident_bytes: int) -> Sample:
-        metrics = scraped(f"http://127.0.0.1:{self._server.http_port}")
-        descriptors, tasks = (metric(metrics, name) for name in ("process_open_fds", "nameserver_tasks"))
+        descriptors, tasks = (self._server.metric(name) for name in ("process_open_fds", "nameserver_tasks"))
         return Sample(seconds, resident_bytes, descriptors, tasks)
 
 

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 from benchmarks.harness.figures import BenchError, Column, Figure
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
 from benchmarks.speed import console_browser
-from benchmarks.speed.console_process import PATIENCE_SECONDS, SERVERS, console_of
+from benchmarks.speed.console_browser import PATIENCE_SECONDS, SERVERS
 
 _BROKERS: Final = 100
 _TOPICS: Final = 10_000
@@ -48,7 +48,7 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
             for wire in wires:
                 wire.success(frame)
         began = time.monotonic()
-        console = stack.enter_context(console_of(bench, servers))
+        console = stack.enter_context(web_console(bench, servers))
         _until("topics are listed", lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
         _until("all topics are known", lambda: _is_complete(console))
         add("filled", "from its start until every topic is known", "seconds", time.monotonic() - began)

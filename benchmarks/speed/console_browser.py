@@ -13,11 +13,14 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
-from benchmarks.speed.console_process import PATIENCE_SECONDS, SERVERS, console_of
 from tests.support.browser import browser, show
 
+# The number of NameServers behind the console.
+SERVERS: Final = 3
+# The longest wait for the console or the browser.
+PATIENCE_SECONDS: Final = 60.0
 PAGES: Final = ("/", "/brokers", "/topics", "/topology")
 # Each page is opened from this one.
 _FORMER_PAGE: Final = "/kv"
@@ -87,7 +90,7 @@ def heat_map(bench: Bench) -> list[Figure]:
         for wire in wires:
             for broker in every:
                 wire.success(broker.json_frame())
-        console = stack.enter_context(console_of(bench, servers))
+        console = stack.enter_context(web_console(bench, servers))
         chrome = stack.enter_context(opened(bench))
         show(chrome, f"http://127.0.0.1:{console.port}/", size=(1440, 900))
         WebDriverWait(chrome, PATIENCE_SECONDS).until(lambda it: it.execute_script(_CELLS, _BROKERS * SERVERS))

@@ -135,7 +135,6 @@ def _code(response: bytes) -> int:
 class ZooKeeper(Dialect[bytes]):
     """ZooKeeper's protocol: entries are ephemeral nodes, which are named NAME:QUEUES."""
 
-    port = 9876
     greeting = zookeeper.greeting(_SESSION_MS)
     # every server answers from its own table
     pull = look = zookeeper.request(zookeeper.CHILDREN, zookeeper.buffer(_ROOT) + b"\0")
@@ -227,7 +226,6 @@ _RANGE: Final = {"key": _text(_KEYS), "range_end": _text(_AFTER_KEYS)}
 class Etcd(Dialect[dict[str, Any]]):
     """etcd's JSON gateway: entries are keys /brokers/NAME:QUEUES that belong to a lease."""
 
-    port = 9876
     # as etcd's clients do by default: a read that the ensemble has agreed on
     pull = _post("/v3/kv/range", _RANGE)
     look = _post("/v3/kv/range", {**_RANGE, "serializable": True})

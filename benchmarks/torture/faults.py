@@ -13,7 +13,7 @@ from benchmarks.harness.figures import BenchError
 from benchmarks.harness.hosts import drop, new_socket
 from benchmarks.torture.load import EXPIRY_SECONDS, REGISTRATION_SECONDS, Client
 from benchmarks.torture.name_servers import ROUTE, TOPIC, RegisteredBroker
-from benchmarks.torture.sessions import LOST
+from benchmarks.torture.sessions import LOST, PORT
 from benchmarks.torture.world import World
 
 # The server that has the fault.
@@ -171,7 +171,7 @@ async def _sent(world: World, data: bytes, seconds: float) -> None:
     with new_socket(source, source.address) as peer, contextlib.suppress(*LOST):
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         async with asyncio.timeout_at(ends_at):
-            await asyncio.get_running_loop().sock_connect(peer, (server.address, world.fleet.peer.dialect.port))
+            await asyncio.get_running_loop().sock_connect(peer, (server.address, PORT))
             await asyncio.get_running_loop().sock_sendall(peer, data)
             await asyncio.sleep(seconds)
 

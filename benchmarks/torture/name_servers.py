@@ -29,7 +29,6 @@ _LAST_SECONDS: Final = 0.3
 class RocketMQ(Dialect[RemotingCommand]):
     """RocketMQ's protocol."""
 
-    port = 9876
     pull = look = ROUTE
 
     def response_in(self, data: bytes) -> RemotingCommand | None:

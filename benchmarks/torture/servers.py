@@ -14,11 +14,10 @@ from benchmarks.peers.peers import rust_program
 from benchmarks.torture.coordination import Etcd, EtcdBroker, ZooKeeper, ZooKeeperBroker
 from benchmarks.torture.load import EXPIRY_SECONDS, Broker
 from benchmarks.torture.name_servers import RegisteredBroker, RocketMQ
-from benchmarks.torture.sessions import Dialect, Place
+from benchmarks.torture.sessions import PORT, Dialect, Place
 
 # name and address of each server
 SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
-_PORT: Final = RocketMQ.port
 _HEAP: Final = "512 MB"
 # RocketMQ's default (5 s) divided by 12: the time between two scans for silent brokers
 _SCAN_SECONDS: Final = 0.5
@@ -41,7 +40,7 @@ class Peer:
 
 def _ours(python: Path, home: Path, address: str) -> list[str]:
     return [
-        *(str(python), "-m", "namesrv", "--listen-host", address, "--listen-port", str(_PORT)),
+        *(str(python), "-m", "namesrv", "--listen-host", address, "--listen-port", str(PORT)),
         *("--http-listen", "", "--data-dir", str(home / "data"), "--log-format", "json"),
         *("--scan-interval-seconds", str(_SCAN_SECONDS), "--wait-for-service-seconds", str(_READINESS_SECONDS)),
     ]
@@ -49,12 +48,12 @@ def _ours(python: Path, home: Path, address: str) -> list[str]:
 
 def _apache(lib: Path, home: Path, address: str) -> list[str]:
     scan_ms = round(_SCAN_SECONDS * 1000)
-    place = {"bindAddress": address, "listenPort": _PORT}
+    place = {"bindAddress": address, "listenPort": PORT}
     return rocketmq.apache_command(lib, _HEAP, home, **place, scanNotActiveBrokerInterval=scan_ms)
 
 
 def _rust(program: Path, home: Path, address: str) -> list[str]:
-    return rocketmq.rust_command(program, home, address, _PORT, _SCAN_SECONDS)
+    return rocketmq.rust_command(program, home, address, PORT, _SCAN_SECONDS)
 
 
 def _zookeeper(lib: Path, home: Path, address: str) -> list[str]:
@@ -67,13 +66,13 @@ def _zookeeper(lib: Path, home: Path, address: str) -> list[str]:
     settings = f"tickTime={EXPIRY_SECONDS * 1000 / 20:.0f}\ninitLimit=40\nsyncLimit=20\n"
     ensemble = "".join(f"server.{number}={each}:2888:3888\n" for number, each in enumerate(addresses))
     flags = ("-Xmx512m", "-Dzookeeper.preAllocSize=1024")
-    return zookeeper.command(lib, home, address, _PORT, settings + ensemble, *flags)
+    return zookeeper.command(lib, home, address, PORT, settings + ensemble, *flags)
 
 
 def _etcd(program: Path, home: Path, address: str) -> list[str]:
     name = next(name for name, each in SERVERS.items() if each == address)
     peers = {name: f"http://{each}:2380" for name, each in SERVERS.items()}
-    return etcd.command(program, home, f"http://{address}:{_PORT}", name, peers)
+    return etcd.command(program, home, f"http://{address}:{PORT}", name, peers)
 
 
 _NEWEST: Final = rocketmq.APACHE_VERSIONS[-1]

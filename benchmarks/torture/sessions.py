@@ -10,6 +10,8 @@ from typing import Final, Generic, TypeVar
 from benchmarks.harness.hosts import new_socket
 from tests.netns.network import Host
 
+# port of all servers, each of which has a host of its own
+PORT: Final = 9876
 # most bytes of one read
 _AT_ONCE: Final = 1 << 16
 
@@ -26,7 +28,6 @@ R = TypeVar("R")
 class Dialect(ABC, Generic[R]):
     """The protocol of a server; R is the type of a response."""
 
-    port: int
     # the first bytes on a connection, which have a response of their own; empty if clients begin with a request
     greeting: bytes = b""
     # request for the brokers of the common topic, as clients send it
@@ -64,7 +65,7 @@ class Session(Generic[R]):
                 async with asyncio.timeout(self._patience):
                     if self._socket is None:
                         self._socket = new_socket(*self._place)
-                        await asyncio.get_running_loop().sock_connect(self._socket, (self.target, self._dialect.port))
+                        await asyncio.get_running_loop().sock_connect(self._socket, (self.target, PORT))
                         if self.greeting:
                             self.welcome = await self._response_to(self._socket, self.greeting)
                     return await self._response_to(self._socket, frame)

@@ -18,7 +18,7 @@ from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started
 from benchmarks.torture.load import REGISTRATION_SECONDS, Client, Probe, Pulls
 from benchmarks.torture.servers import SERVERS, Peer
-from benchmarks.torture.sessions import LOST, Session
+from benchmarks.torture.sessions import LOST, PORT, Session
 from tests.netns.network import Host, Network, ip
 
 _OTHERS: Final = {"brokers": "10.0.0.20", "clients": "10.0.0.100", "hostile": "10.0.0.250"}
@@ -72,7 +72,7 @@ class Fleet:
             asyncio.run(Session(dialect, (host, host.address), host.address, _RESPONSE_SECONDS).request(dialect.look))
         except LOST:
             return ()
-        return [dialect.port]
+        return [PORT]
 
     def signal(self, number: int, signal_number: signal.Signals) -> None:
         """Send a signal to a server."""
