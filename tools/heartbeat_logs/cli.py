@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tools.heartbeat_logs.server import write_log
 from tools.heartbeat_logs.settings import SECOND, Settings
@@ -23,10 +22,6 @@ LINES_PER_BROKER: Final = 2000
 CLIENTS: Final = 200
 # Number of servers whose logs are written at a time.
 PROCESSES: Final = 2
-SHOWN_EVERY_SECONDS: Final = 0.5
-
-# Number of lines written so far by all processes.
-_written: Any = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,44 +31,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"heartbeat_logs: {given.out} is not empty", file=sys.stderr)  # noqa: T201 - a command talks
         return 2
     began = time.monotonic()
-    lines = generate(settings_of(given.lines, given.seed), given.out, is_shown=sys.stderr.isatty())
+    lines = generate(settings_of(given.lines, given.seed), given.out)
     seconds = time.monotonic() - began
     print(f"{lines:,} lines in {seconds:.1f} s in {given.out}; the truth is in {TRUTH}")  # noqa: T201
     return 0
 
 
-def generate(settings: Settings, out: Path, *, is_shown: bool = False) -> int:
+def generate(settings: Settings, out: Path) -> int:
     """Write the logs of all servers and the truth into a directory; returns the number of lines."""
     out.mkdir(parents=True, exist_ok=True)
-    context = multiprocessing.get_context("spawn")
-    written = context.Value("q", 0)
-    workers = min(PROCESSES, settings.nameservers)
-    with context.Pool(workers, _begin, (written,)) as pool:
-        jobs = [pool.apply_async(_write_one, (settings, number, out)) for number in range(settings.nameservers)]
-        expected = max(1, round(settings.lines_per_second * settings.duration / SECOND))
-        for job in jobs:
-            while not job.ready():
-                job.wait(SHOWN_EVERY_SECONDS)
-                if is_shown:
-                    print(f"\r{written.value:,} lines ({written.value / expected:.0%})", end="", file=sys.stderr)  # noqa: T201
-        removals = [removal for job in jobs for removal in job.get()]
-    if is_shown:
-        print("\r\x1b[K", end="", file=sys.stderr)  # noqa: T201
+    world = drawn(settings)
+    jobs = [(settings, world, number, out) for number in range(settings.nameservers)]
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        written = pool.starmap(write_log, jobs, chunksize=1)
+    removals = [removal for _, some in written for removal in some]
     with (out / TRUTH).open("w", encoding="utf-8") as file:
-        file.writelines(truth_lines(drawn(settings), removals))
-    return int(written.value)
-
-
-def _begin(written: "Synchronized[int]") -> None:
-    globals()["_written"] = written
-
-
-def _write_one(settings: Settings, nameserver: int, out: Path) -> list[dict[str, Any]]:
-    def wrote(lines: int) -> None:
-        with _written.get_lock():
-            _written.value += lines
-
-    return write_log(settings, drawn(settings), nameserver, out, wrote)
+        file.writelines(truth_lines(world, removals))
+    return sum(lines for lines, _ in written)
 
 
 def settings_of(lines: int, seed: int) -> Settings:

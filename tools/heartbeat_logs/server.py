@@ -1,7 +1,7 @@
 """The log of one NameServer, chunk by chunk."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -24,11 +24,9 @@ def nameserver_name(number: int) -> str:
     return f"ns-{number + 1}"
 
 
-def write_log(
-    settings: Settings, world: World, nameserver: int, directory: Path, wrote: Callable[[int], None]
-) -> list[dict[str, Any]]:
-    """Write the log of one server; returns its removals, for the truth. `wrote` gets the number of lines per chunk."""
-    removals: list[dict[str, Any]] = []
+def write_log(settings: Settings, world: World, nameserver: int, directory: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Write the log of one server; returns the number of lines, and the removals for the truth."""
+    count, removals = 0, list[dict[str, Any]]()
     runs = boots(settings, nameserver)
     for boot in runs:
         name = nameserver_name(nameserver)
@@ -36,11 +34,11 @@ def write_log(
             log = _BootLog(settings, world, boot, name)
             for lines in log.chunks(files):
                 files.write(lines)
-                wrote(len(lines))
+                count += len(lines)
             if not boot.is_stopped:
                 files.tear(leave_open=boot is runs[-1])
         removals += [removal_record(boot, name, removal) for removal in log.routes.removals]
-    return removals
+    return count, removals
 
 
 class _BootLog:
