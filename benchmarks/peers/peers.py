@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,8 +14,6 @@ from benchmarks.peers import etcd, rocketmq, zookeeper
 from benchmarks.peers.fetching import AbsentError, crate_program, jars
 from benchmarks.peers.registry import Registry
 from benchmarks.speed.pulls import STAYING
-
-_FEWER_ROUNDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +100,6 @@ def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, 
                 raise
             bench.progress(f"left out: {why}")
     return running
-
-
-def fewer_rounds(bench: Bench) -> Bench:
-    """A bench with at most _FEWER_ROUNDS rounds, for measurements that take long."""
-    return replace(bench, effort=replace(bench.effort, rounds=min(_FEWER_ROUNDS, bench.effort.rounds)))
 
 
 def against(

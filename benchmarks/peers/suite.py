@@ -17,7 +17,7 @@ from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values,
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
-from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, fewer_rounds, started
+from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
 from benchmarks.peers.registry import Registry
 from benchmarks.speed import suite
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
@@ -66,7 +66,7 @@ def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
             peer.key: running[peer.key] for peer in (OURS, *others) if peer.is_name_server and peer.key in running
         }
         pipelined = _in_turn(
-            fewer_rounds(bench),
+            bench,
             "pipelined pulls",
             name_servers,
             lambda each: run(bench, each.server, each.pulls, *PIPELINED),
@@ -145,9 +145,7 @@ def measure_two_cores(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     with _on_both(bench) as bench_on_both, ExitStack() as stack:
         running = started(bench_on_both, stack, [OURS, *others])
         _warm_up(bench, running, [OURS, *others])
-        pulled = _in_turn(
-            fewer_rounds(bench), "pulls on two cores", running, lambda each: run(bench, each.server, each.pulls)
-        )
+        pulled = _in_turn(bench, "pulls on two cores", running, lambda each: run(bench, each.server, each.pulls))
     return _work_figures("two_cores", "pulls on 200 connections", pulled, others)
 
 
@@ -175,7 +173,7 @@ def measure_startup(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
             return registry.server.listening_after_seconds, _megabytes(registry)
 
     others = [peer for peer in peers if not peer.is_for_memory]
-    starts = fewer_rounds(bench).in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
+    starts = bench.in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
     seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in starts.items()} for which in (0, 1))
     return [
         *against("startup.first_response", "from exec to the first response", "seconds", seconds, others),
@@ -203,7 +201,7 @@ def measure_registration(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
             for case in cases.values():
                 for _ in range(_REGISTRATION_WARM_UPS):
                     case()
-            costs_by_peer = fewer_rounds(bench).in_turn(f"registrations, {what}", cases)
+            costs_by_peer = bench.in_turn(f"registrations, {what}", cases)
             figures += _registration_figures(f"registration.{name}", what, costs_by_peer, others)
     return figures
 
