@@ -10,19 +10,18 @@ from namesrv_remoting.command import RemotingCommand
 
 
 class Probe:
-    """Notes the longest times until a response; `send` has to be called again and again.
+    """Notes the times until a response; `send` has to be called again and again.
 
     The thread that calls `send` should be the only one of its process that works: another one may hold the interpreter
     lock while it has no processor, and meanwhile the server goes on with later work.
     """
 
-    def __init__(self, server: Server, frame: bytes) -> None:
+    def __init__(self, server: Server, frame: bytes, patience_seconds: float = 30.0) -> None:
         self._server = server
-        self._wire = Wire(server)
+        self._wire = Wire(server, patience_seconds)
         self._frame = frame
-        self.responses = 0
-        # the longest time on the clock
-        self.longest_ms = 0.0
+        # for each response the time on the clock
+        self.waits_ms: list[float] = []
         # the most processor time of the server's loop, see `busy_seconds`
         self.longest_busy_ms = 0.0
 
@@ -38,9 +37,8 @@ class Probe:
         response = self._wire.request(self._frame)
         computed, waited = self._server.loop_seconds() - computed, _waited_seconds() - waited
         took = time.monotonic() - began
-        self.longest_ms = max(self.longest_ms, 1000 * took)
+        self.waits_ms.append(1000 * took)
         self.longest_busy_ms = max(self.longest_busy_ms, 1000 * busy_seconds(took, waited, computed))
-        self.responses += 1
         return response
 
 

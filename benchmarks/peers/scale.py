@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, percentile
+from benchmarks.harness.probe import Probe
 from benchmarks.harness.rounds import Bench, Repeating, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
@@ -41,17 +42,12 @@ def _route(number: int) -> bytes:
 
 @contextmanager
 def _pulled(server: Server) -> Iterator[list[float]]:
-    """Latencies in milliseconds of a client that pulls one route until the block ends."""
-    latencies: list[float] = []
-    with Wire(server, _PATIENCE_SECONDS) as wire:
-
-        def pull() -> None:
-            began = time.perf_counter()
-            wire.request(_route(0))
-            latencies.append((time.perf_counter() - began) * 1000)
-
-        with Repeating(pull, at_most=_PULLS_A_SECOND):
-            yield latencies
+    """The waits in milliseconds of a client that pulls one route until the block ends."""
+    with (
+        Probe(server, _route(0), _PATIENCE_SECONDS) as probe,
+        Repeating(probe.send, at_most=_PULLS_A_SECOND),
+    ):
+        yield probe.waits_ms
 
 
 def measured(peer: Peer, bench: Bench) -> dict[str, float]:

@@ -59,7 +59,6 @@ def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     others = [peer for peer in peers if not peer.is_for_memory]
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
-        fresh = {key: [_megabytes(registry)] for key, registry in running.items()}
         _warm_up(bench, running, [OURS, *others])
         pulled = _in_turn(bench, "pulls", running, lambda each: run(bench, each.server, each.pulls))
         name_servers = {
@@ -86,7 +85,6 @@ def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
         *_work_figures("heartbeats", "heartbeats on 200 connections", heartbeats, others),
         *against("watch.p50", "half of the watchers know", "milliseconds", _each("p50_ms", notified), others),
         *against("watch", "all watchers know", "milliseconds", _each("longest_ms", notified), others),
-        *against("memory.fresh", "resident at the first response", "megabytes", fresh, others),
         *against("memory.loaded", "resident after all of that", "megabytes", loaded, others),
     ]
 

@@ -15,6 +15,7 @@ from benchmarks.harness.rounds import FULL, QUICK, Bench
 from benchmarks.speed import (
     agents,
     client,
+    commands,
     console,
     eviction,
     herd,
@@ -24,7 +25,6 @@ from benchmarks.speed import (
     registration,
     rolling,
     staleness,
-    startup,
     tls,
 )
 
@@ -45,7 +45,7 @@ SUBJECTS: Final[Mapping[str, Measure]] = {
     "rolling": rolling.measure,
     "profiles": profiles.measure,
     "tls": tls.measure,
-    "startup": startup.measure,
+    "commands": commands.measure,
     "agents": agents.measure,
     "client": client.measure,
     "staleness": staleness.measure,
