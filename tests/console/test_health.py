@@ -59,6 +59,28 @@ async def test_killed_group_stays_visible_until_it_is_back(tmp_path: Path) -> No
         assert list(report(shown).gone) == []
 
 
+async def test_master_falls_silent_without_any_response(tmp_path: Path) -> None:
+    """Time alone makes a master silent, and open pages receive the new verdict."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        master, slave = await server.connect(), await server.connect()
+        await master.register(MASTER, registration("T", "U"))
+        await slave.register(SLAVE, registration("T", "U"))
+        await passing(server.clock, lambda: report(shown).verdict.brokers == 2)
+        tab = shown.tab("/brokers")
+        began = server.clock.monotonic()
+
+        async def heartbeat() -> None:
+            await slave.call(904, SLAVE.ext)
+
+        for _ in range(4):
+            await server.clock.advance(20)
+            await heartbeat()
+        await passing(server.clock, lambda: "1 silent master" in tab.parts.get("verdict", ""))
+        assert kinds(shown) == ["silent_master"]
+        assert server.clock.monotonic() - began > 60
+        tab.leave()
+
+
 async def test_planned_stop_is_no_problem(tmp_path: Path) -> None:
     """A broker that unregisters is listed as gone, and the verdict stays good."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
