@@ -230,9 +230,9 @@ class Checks:
         for name in change.brokers_removed:
             if not self._is_excused(name):
                 self._fail("RoutesNeverLost", f"{client.name} has lost {name} of {change.topic}")
-        if change.new is None or (history := self._histories.get(change.new.boot_id)) is None:
+        if change.new is None or (history := self._histories.get(change.new.sender[0])) is None:
             return
-        place = (client.name, client.machine.lives, change.new.boot_id, change.topic)
+        place = (client.name, client.machine.lives, change.new.sender[0], change.topic)
         actual = _value_of(change.new.data)
         values = history.values[change.topic]
         for number in range(self._places.get(place, 0), len(values)):

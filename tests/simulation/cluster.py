@@ -282,7 +282,7 @@ class ClientNode(Node):
             await self.machine.sleep(0.5)
 
     def _changed(self, change: RouteChange) -> None:
-        run = change.new.boot_id if change.new is not None else "-"
+        run = change.new.sender[0] if change.new is not None else "-"
         brokers = "-" if change.new is None else ",".join(sorted(change.new.brokers))
         self.world.note(self.name, "route", change.topic, brokers, run[:6])
         self.on_change(self, change)
