@@ -36,6 +36,6 @@ def _run_slice(_first: int, _left: int) -> dict[str, Any]:
 
 
 def whole_server(examples: int) -> Measure:
-    """A measure that sends this many examples to decoders and to a whole server; it ignores the row's size."""
+    """A measure that sends this many examples to a whole server; it ignores the row's size."""
     run = passing(["tests/fuzz"], ["-o", "faulthandler_timeout=0"], variable="NAMESRV_FUZZ_EXAMPLES")
     return lambda _: run(examples)

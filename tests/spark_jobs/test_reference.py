@@ -1,0 +1,262 @@
+"""The reference, against numbers written by hand: edges of the definitions in docs/staleness.md.
+
+The rest is proven by the report, which finds the same in another way, and by logs of known truth.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.spark_jobs.reference import Analysis
+from tests.spark_jobs.reference.lines import Boot
+from tests.spark_jobs.reference.registration_periods import RegistrationPeriod
+from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, replay
+from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
+
+# a second in the reference's unit
+S = 1_000_000
+SLAVE = broker("broker-a", 1)
+NO_AGENT = broker(agent_id=None)
+
+
+def of(*lines: HeartbeatLines) -> Analysis:
+    """The analysis of these boots."""
+    return Analysis(files_of(*lines))
+
+
+def boot_of(lines: HeartbeatLines) -> Boot:
+    """The boot of these lines."""
+    (boot,) = Analysis(files_of(lines)).boots
+    return boot
+
+
+def period_of(lines: HeartbeatLines) -> RegistrationPeriod:
+    """The one registration period in these lines."""
+    (period,) = of(lines).periods
+    return period
+
+
+def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
+    """Five anchors, of which two are an hour ahead: the median is the true offset, and there are two steps."""
+    lines = HeartbeatLines().start(0).scan(5_000, 1)
+    lines.wall_ms += 3_600_000
+    lines.scan(10_000, 2).heartbeat(11_000).scan(15_000, 3)
+    lines.wall_ms -= 3_600_000
+    boot = boot_of(lines.scan(20_000, 4))
+
+    assert boot.offset_ms == MIDNIGHT_MS
+    assert len(boot.clock_steps) == 2
+    assert boot.wall(11_000_000) == (MIDNIGHT_MS + 11_000) * 1000
+
+
+@pytest.mark.parametrize(("step_ms", "steps"), [(500, 0), (501, 1), (-501, 1)])
+def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
+    """A smaller difference is drift of the clock, and is not counted."""
+    lines = HeartbeatLines().start(0)
+    lines.wall_ms += step_ms
+
+    assert steps == len(boot_of(lines.scan(5_000, 1)).clock_steps)
+
+
+def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
+    """`opened` says it when `start` is not there, and only then."""
+    opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 60_000, "late_ms": 700}
+    first = boot_of(HeartbeatLines().add("opened", 10_000, **opened).heartbeat(11_000))
+    second = boot_of(HeartbeatLines().start(0).late(1_000, 700).add("opened", 10_000, **opened).heartbeat(11_000))
+
+    assert 10_300_000 == first.live[2] == second.live[4]
+    assert (first.scan_interval, first.expiry) == (5_000_000, 60_000_000)
+    assert (second.scan_interval, second.expiry) == (5_000_000, 120_000_000)
+
+
+@pytest.mark.parametrize(
+    ("times", "interval_ms"),
+    [
+        ([0, 30_000, 60_000], 30_000),
+        # the lower one of two; 5 ms apart does not count as an interval
+        ([0, 30_000, 70_000], 30_000),
+        ([0, 5, 40_005], 40_000),
+        ([0, 10, 40], 10),
+        # without an interval, a quarter of the expiry
+        ([0], 30_000),
+        # eleven intervals, of which the ten last ones count: five of 1 s and five of 2 s
+        ([0, *range(5_000, 10_001, 1_000), *range(12_000, 20_001, 2_000)], 1_000),
+    ],
+)
+def test_usual_interval_is_the_median_of_the_last_ten_intervals(times: list[float], interval_ms: int) -> None:
+    """Intervals under 10 ms are left out."""
+    assert interval_ms * 1000 == period_of(HeartbeatLines().start().heartbeats(*times)).usual_interval
+
+
+@pytest.mark.parametrize(
+    ("removed", "late_at", "is_over"),
+    [(156_000, None, False), (156_001, None, True), (160_001, 100_000, False), (160_001, 20_000, True)],
+)
+def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:
+    """Last seen at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
+    lines = HeartbeatLines().start().heartbeats(0, 30_000)
+    if late_at is not None:
+        lines.late(late_at, 4_500)
+
+    assert is_over == period_of(lines.evict(removed)).is_over_bound
+
+
+@pytest.mark.parametrize(
+    ("reason", "gone", "back", "after_ms", "is_false"),
+    [
+        ("silent", broker(), broker(), 999_000, True),
+        ("disconnected", broker(), broker(), 999_000, True),
+        # a broker that unregistered and registers again was not evicted falsely
+        ("unregistered", broker(), broker(), 1_000, False),
+        ("superseded", broker(), broker(), 1_000, False),
+        ("silent", broker(), broker(agent_id="another"), 1_000, False),
+        ("silent", broker(), NO_AGENT, 1_000, False),
+        ("silent", NO_AGENT, NO_AGENT, 120_000, True),
+        ("silent", NO_AGENT, NO_AGENT, 120_000.001, False),
+        # another broker at this address
+        ("silent", broker(), {**broker(), "broker_id": 1}, 1_000, False),
+    ],
+)
+def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:
+    """The same process sends a heartbeat again: it has the same agent id, or is back within one expiry."""
+    lines = HeartbeatLines().start().heartbeat(0, gone).evict(121_000, gone, reason).heartbeat(121_000 + after_ms, back)
+
+    assert is_false == of(lines).periods[0].is_false_eviction
+
+
+def test_near_misses() -> None:
+    """80 s, two thirds of 120 s, are not a near miss, but 80.001 s are.
+
+    An interval with an eviction in it does not count, nor does one during which the server slept.
+    """
+    lines = HeartbeatLines().start().heartbeats(0, 80_000, 160_001).evict(300_000).heartbeat(400_000)
+    lines.late(430_000, 30_000).heartbeat(490_000)
+
+    assert [(heartbeat.at, silence) for heartbeat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
+
+
+def test_exposed_pulls() -> None:
+    """2 + 4 + 8 pulls of routes with the broker, from its last heartbeat to one scan after the removal.
+
+    A broker that unregisters has none.
+    """
+    for reason, expected in (("silent", [{"t": 14}]), ("unregistered", [])):
+        lines = HeartbeatLines().start().heartbeats(0, 30_000).route(0, 1, member("broker-a"), member("broker-b"))
+        lines.pulls(30_000, 1, 1).pulls(30_001, 1, 2).pulls(150_000, 1, 4).evict(152_000, reason=reason)
+        lines.route(152_000, 2, member("broker-b")).pulls(157_000, 1, 8).pulls(157_001, 1, 16).pulls(157_000, 2, 32)
+
+        assert expected == [pulls for _, pulls in of(lines).exposed_pulls]
+
+
+def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200), ahead: int = 0) -> HeartbeatLines:
+    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead."""
+    lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000).start((up.start + ahead) * 1000)
+    lines.heartbeats(*((heartbeat + ahead) * 1000 for heartbeat in heartbeats))
+    if evict:
+        lines.evict((evict + ahead) * 1000)
+    return lines.add("stop", (up.stop + ahead) * 1000)
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        # server 1 has the broker first, and removes it last
+        ([_server("1", 10, evict=163), _server("2", 12, evict=166)], [(10, 12), (163, 166)]),
+        # walls are compared
+        ([_server("1", 10), _server("2", 15, ahead=100)], [(10, 15)]),
+        # a server that is down has no opinion: 2 is up from 50 s on, goes at 80 s, and is back at 90 s
+        (
+            [_server("1", 10), _server("2", 60, up=range(50, 80)), _server("2", 95, up=range(90, 200))],
+            [(50, 60), (90, 95)],
+        ),
+        # one server alone, or two that were never up together, cannot diverge
+        ([_server("1", 10, up=range(133)), _server("2", 140, up=range(135, 200))], []),
+        # as long as any two of three differ, it is the same episode
+        ([_server("1", 10, evict=140), _server("2", 10, evict=145), _server("3", 10, evict=150)], [(140, 150)]),
+        ([_server("1", 10, evict=140), _server("2", 10, evict=150), _server("3")], [(10, 150)]),
+        # a registration period without heartbeats has no beginning
+        ([_server("1", evict=10), _server("2")], []),
+        # a slave is not its master: who has only one of them lacks the other, to its last line
+        (
+            [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],
+            [(10, 18), (12, 18)],
+        ),
+    ],
+)
+def test_divergence(servers: list[HeartbeatLines], expected: list[tuple[int, int]]) -> None:
+    """From, to, in seconds since midnight."""
+    spans = [span for found in of(*servers).episodes.values() for span in found]
+
+    assert expected == [(began // S - MIDNIGHT_MS // 1000, ended // S - MIDNIGHT_MS // 1000) for began, ended in spans]
+
+
+def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[tuple[float, float, bool]]:
+    """(evicted, staleness, false) in seconds."""
+    boot = boot_of(lines)
+    return [(x.at / S, x.staleness / S, x.is_false) for x in replay(boot, policy, even_scans(boot, round(scan_s * S)))]
+
+
+def dead() -> HeartbeatLines:
+    """The server starts at 2 s and receives heartbeats at 10 s and 40 s only; the log ends at 300 s."""
+    return HeartbeatLines().start(2_000).heartbeats(10_000, 40_000).scan(300_000, 60)
+
+
+# who asked for 30 s keeps it
+OWN = broker(expiry_ms=30_000)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expiry", "scan", "expected"),
+    [
+        # scans at 2, 7, 12, …; deadline 70: 72
+        (dead(), 30, 5, [(72, 32, False)]),
+        # scans at 2, 12, 22, …; deadline 160: 162
+        (dead(), 120, 10, [(162, 122, False)]),
+        # the deadline 42 is itself a scan, and one may be silent for exactly that long: 52
+        (dead(), 2, 10, [(22, 12, True), (52, 12, False)]),
+        # 297 is the last scan; the log ends at 300
+        (dead(), 256.999, 5, [(297, 257, False)]),
+        (dead(), 257, 5, []),
+        # a scan at the last line counts, not after it
+        (HeartbeatLines().start(0).heartbeat(40_000).scan(300_000, 60), 255, 5, [(300, 260, False)]),
+        # a heartbeat at the time of the scan is in time
+        (HeartbeatLines().start(2_000).heartbeats(2_000, 12_001), 5, 5, [(12, 10, True)]),
+        (HeartbeatLines().start(2_000).heartbeats(2_000, 12_000), 5, 5, []),
+        (HeartbeatLines().start(2_000).heartbeat(10_000, OWN).scan(300_000, 60), 60, 5, [(42, 32, False)]),
+        # a closed connection ends the silence; a silent eviction is replayed
+        (dead().evict(72_000, reason="disconnected"), 30, 5, []),
+        (dead().evict(72_000, reason="silent"), 30, 5, [(72, 32, False)]),
+        (dead().evict(72_001, reason="disconnected"), 30, 5, [(72, 32, False)]),
+        # without `start` scans count from the first one, or from the first line
+        (HeartbeatLines().heartbeat(1_000, OWN).scan(3_000, 1).scan(100_000, 20), 99, 5, [(33, 32, False)]),
+        (HeartbeatLines().heartbeat(1_000, OWN).served(100_000, 1), 99, 5, [(36, 35, False)]),
+        # it slept from 30 to 80 s: the silence of 100 s was one of 50 s
+        (HeartbeatLines().start(0).heartbeat(0).late(80_000, 50_000).heartbeat(100_500).scan(100_501, 9), 50, 5, []),
+    ],
+)
+def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
+    """The first scan strictly after the deadline evicts, if it comes before the end of the silence."""
+    assert expected == replayed(lines, fixed(round(expiry * S)), scan)
+
+
+@pytest.mark.parametrize(
+    ("other", "scan", "is_exact"),
+    # a finding that was given up is left out; a server that evicts at another scan is found
+    [
+        (None, 27, True),
+        (None, 26, False),
+        (None, 28, False),
+        ({"event": "fenced", "reason": "silent"}, 28, True),
+    ],
+)
+def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, is_exact: bool) -> None:
+    """The last heartbeat is at 10 s, and the 27th scan evicts: that at 130 s is not after the deadline."""
+    lines = HeartbeatLines().start(0).heartbeat(10_000)
+    for number in (25, 26, 27, 28):
+        lines.scan(5_000 * number, number)
+    if other is not None:
+        lines.add(at=135_001, **broker(), **other, scan=27)
+
+    found = of(lines.evict(140_001, scan=scan)).as_logged
+
+    assert (is_exact, 1, 1) == (found["exact"], found["replayed"], found["logged"])
