@@ -214,11 +214,11 @@ def ago(seconds: float | None) -> str | None:
 
 
 def moment(ts_ms: int | None) -> str | None:
-    """A date and time on this machine's clock."""
+    """A date and time in UTC, as --at and --since take it."""
     if ts_ms is None:
         return None
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts_ms / 1000)) + f".{ts_ms % 1000:03}"
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ts_ms / 1000)) + f".{ts_ms % 1000:03}"
     except (ValueError, OverflowError, OSError):
         # A server may send any number.
         return str(ts_ms)

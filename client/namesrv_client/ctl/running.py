@@ -36,7 +36,8 @@ def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoRet
             if seconds is None:
                 output.report(report)
                 return report.code
-            output.report(report, head=f"every {seconds:g} s, at {time.strftime('%H:%M:%S')}; Ctrl-C ends")
+            now = time.strftime("%H:%M:%S", time.gmtime())
+            output.report(report, head=f"every {seconds:g} s, at {now} UTC; Ctrl-C ends")
             await servers.clock.sleep(seconds)
 
     run(options, stream, ExitCode.INTERRUPTED if seconds is None else ExitCode.OK, may_repeat=True)

@@ -89,7 +89,7 @@ def test_lines_are_shown_in_order_of_time(data_dir: Path) -> None:
     done = run("audit", str(data_dir))
 
     assert (done.code, done.err) == (0, "")
-    assert done.cells[0] == ["TIME", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"]
+    assert done.cells[0] == ["TIME (UTC)", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"]
     events = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
     assert events == [cells[1:2] for cells in done.cells[1:]]
     assert [cells[-1] for cells in done.cells[1:] if cells[1] != "start"] == [
@@ -118,6 +118,7 @@ def test_summary_lines_show_count_and_duration(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("shanghai")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -134,6 +135,7 @@ def test_summary_lines_show_count_and_duration(tmp_path: Path) -> None:
         (["--topic=k"], []),
         (["--since=2026-03-01T08:30"], [REFUSED, WIPED]),
         (["--since=2026-03-01T09:00:00.001+00:00"], [WIPED]),
+        (["--since=2026-03-01 09:00:00.001"], [WIPED]),
         (["--since=1s"], []),
     ],
 )

@@ -44,7 +44,7 @@ async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
     who = "cluster-1/broker-a/0 10.0.0.1:10911"
     assert (shown.code, shown.err) == (0, "")
     assert [
-        ["TIME", "NUMBER", "EVENT", "WHAT"],
+        ["TIME (UTC)", "NUMBER", "EVENT", "WHAT"],
         [at_first, "1", "route", "revision=1 topics=T count=1 broker_name=broker-a"],
         [at_first, "2", "register", f"{who} kind=full topics=1"],
         [later, "3", "unregister", who],

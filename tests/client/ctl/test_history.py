@@ -23,7 +23,7 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
         await peer.call(216, {"topic": "T"})
 
         shown = await ctl(*at(where), "history", "T")
-        at_first = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:25")
+        at_first = await ctl(*at(where), "history", "T", "--at", "2023-11-14 22:13:20.000")
         before = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:19")
         other = await ctl(*at(where), "history", "X", "-o", "json")
         document = (await ctl(*at(where), "history", "T", "-o", "json")).json
@@ -33,7 +33,7 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
     second.append("broker-a/0 removed (unregistered)")
     changed = [("3", "broker-b/0 registered"), ("4", "broker-b"), ("5", "-")]
     later = [[second[0], revision, "1", broker] for revision, broker in changed]
-    assert shown.cells == [["TIME", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later]
+    assert shown.cells == [["TIME (UTC)", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later]
     causes = [change["causes"] for change in document["servers"][0]["changes"]]
     assert [[MASTER.addr], [MASTER.addr], [OTHER.addr], [], []] == [
         [cause["broker_addr"] for cause in found] for found in causes
@@ -52,23 +52,25 @@ def test_history_from_logs(tmp_path: Path) -> None:
     absent = run("history", "absent", "--logs", logs)
 
     first = ["2026-03-01 00:00:00.100", "ns-1", "1", "+broker-a:0 +broker-b:0", "broker-a:0 broker-b:0"]
-    assert [["TIME", "SERVER", "REVISION", "CHANGE", "ROUTE"], first, REMOVED] == shown.cells
+    assert [["TIME (UTC)", "SERVER", "REVISION", "CHANGE", "ROUTE"], first, REMOVED] == shown.cells
     assert (absent.code, absent.lines, len(absent.problems)) == (1, [], 1)
     assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
 
 
-def test_history_from_logs_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shanghai")
+@pytest.mark.parametrize("time", ["2026-03-01T00:03:10", REMOVED[0]])
+def test_history_from_logs_at_a_time(tmp_path: Path, time: str) -> None:
     """At a time the logs show each server's route, and clients that still had an older one."""
     logs = str(write_log(tmp_path))
 
-    shown = run("history", "t", "--logs", logs, "--at", "2026-03-01T00:03:10")
+    shown = run("history", "t", "--logs", logs, "--at", time)
 
     assert shown.cells == [
-        ["SERVER", "ROUTE", "SINCE"],
+        ["SERVER", "ROUTE", "SINCE (UTC)"],
         ["ns-1", "broker-b:0", "2026-03-01 00:03:05.001"],
         ["ns-2", "not in the logs", "-"],
         [],
-        ["CLIENT", "SERVER", "RECEIVED AT", "ROUTE", "STATE"],
+        ["CLIENT", "SERVER", "RECEIVED AT (UTC)", "ROUTE", "STATE"],
         ["k#1", "ns-1", "2026-03-01 00:00:00.200", "broker-a:0 broker-b:0", "old"],
     ]
 

@@ -85,6 +85,12 @@ def test_invalid_timestamp_is_shown_as_a_number(ts_ms: int | None) -> None:
     assert (None if ts_ms is None else str(ts_ms)) == moment(ts_ms)
 
 
+@pytest.mark.usefixtures("shanghai")
+def test_moments_are_in_utc() -> None:
+    """Times are in UTC, whatever the zone of this machine, like those of the report and the console."""
+    assert moment(1_772_352_000_001) == "2026-03-01 08:00:00.001"
+
+
 @pytest.mark.parametrize(("perm", "text"), [(0, "---"), (2, "-W-"), (4, "R--"), (6, "RW-"), (7, "RWX"), (8, "---")])
 def test_permissions_are_written_as_in_rocketmq(perm: int, text: str) -> None:
     """Read, write and inherit permission have RocketMQ's letters."""

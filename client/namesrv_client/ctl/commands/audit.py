@@ -5,7 +5,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -42,7 +42,7 @@ def audit(  # noqa: PLR0913 - each is an option
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many of the last lines.")] = 50,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only from then on: 30m or 7d ago, or 2026-03-01T08:00."),
+        typer.Option("--since", metavar="TIME", help="Only from then on: 30m or 7d ago, or 2026-03-01T08:00 (UTC)."),
     ] = None,
     kind: Annotated[
         list[str] | None,
@@ -66,7 +66,7 @@ def audit(  # noqa: PLR0913 - each is an option
     if follows:
         _follow(options, trail, limit)
     lines = list(deque(trail.news(), maxlen=limit))
-    columns = ("time", "event", "account", "peer", "request", "what")
+    columns = ("time (UTC)", "event", "account", "peer", "request", "what")
     rows = [(moment(line["ts_ms"]), *_cells(line)) for line in lines]
     if not trail.exists():
         trail.problems.append(f"no audit trail in {trail.directory}; {_NAME_IT}")
@@ -116,7 +116,9 @@ def _since(text: str | None) -> float:
     if ago := re.fullmatch(r"([0-9]+)([smhd])(?: ago)?", text.strip()):
         return (time.time() - int(ago[1]) * _SECONDS[ago[2]]) * 1000
     try:
-        return datetime.fromisoformat(text).timestamp() * 1000
+        begin = datetime.fromisoformat(text)
+        # Without the rounding, a printed time might be after the line that has it.
+        return round((begin if begin.tzinfo else begin.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise typer.BadParameter(
             f"not a time: {text!r} (for example 30m, 2h, 7d, 2026-03-01T08:00)", param_hint="--since"

@@ -88,7 +88,7 @@ async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
 
 
 _COLUMNS: Final[Columns[Event]] = {
-    "time": lambda event: moment(event.ts_ms),
+    "time (UTC)": lambda event: moment(event.ts_ms),
     "number": lambda event: event.seq,
     "event": lambda event: event.event,
     "what": lambda event: what(event.fields),

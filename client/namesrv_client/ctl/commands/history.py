@@ -50,7 +50,7 @@ def _cause_text(cause: Event) -> str:
 
 
 _COLUMNS: Final[Columns[Change]] = {
-    "time": lambda change: moment(change.event.ts_ms),
+    "time (UTC)": lambda change: moment(change.event.ts_ms),
     "revision": lambda change: change.event.fields.get("revision"),
     "topics changed": lambda change: change.event.fields.get("count"),
     "broker": Change.brokers,
@@ -148,7 +148,7 @@ def _report(past: Document, *, shows_all: bool) -> Report:
     left_out = past["changes_left_out" if shows_all else "clients_left_out"]
     problems = [f"{left_out} more are not shown"] if left_out else []
     if not past["changes"]:
-        problems.append(f"no change of {past['topic']} in the logs of the week before {moment(past['at_ms'])}")
+        problems.append(f"no change of {past['topic']} in the logs of the week before {moment(past['at_ms'])} UTC")
     return Report(past, body, ExitCode.OK if past["changes"] else ExitCode.NO, problems)
 
 
@@ -157,7 +157,7 @@ def _all_changes(past: Document) -> list[RenderableType]:
         (moment(one["at_ms"]), one["nameserver"], one["revision"], _difference(one), _route(one))
         for one in past["changes"][::-1]
     ]
-    return table(("time", "server", "revision", "change", "route"), rows)
+    return table(("time (UTC)", "server", "revision", "change", "route"), rows)
 
 
 def _at_the_moment(past: Document) -> list[RenderableType]:
@@ -172,8 +172,8 @@ def _at_the_moment(past: Document) -> list[RenderableType]:
         )
         for one in past["clients"]
     ]
-    clients = table(("client", "server", "received at", "route", "state"), received)
-    return [*table(("server", "route", "since"), servers), *([Text()] if clients else []), *clients]
+    clients = table(("client", "server", "received at (UTC)", "route", "state"), received)
+    return [*table(("server", "route", "since (UTC)"), servers), *([Text()] if clients else []), *clients]
 
 
 def _difference(change: Document) -> Text:
