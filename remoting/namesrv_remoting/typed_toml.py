@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,6 +24,19 @@ class FileError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = tuple(problems)
+
+
+def text_of_file(path: Path) -> str:
+    """The text of a file, without the byte order mark that editors on Windows begin a file with.
+
+    Raises:
+        OSError: the file cannot be read.
+        FileError: the file is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError([f"not UTF-8 at byte {error.start}"]) from None
 
 
 def read_toml(text: str, struct: type[S]) -> S:

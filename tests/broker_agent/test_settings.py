@@ -96,6 +96,22 @@ topic_name = "счета"
     )
 
 
+def test_byte_order_mark_is_skipped(path: Path) -> None:
+    """An editor on Windows may begin the file with a mark, which the daemon's files may have, too."""
+    path.write_text("\ufeff" + TOPIC, encoding="utf-8")
+
+    assert read_config(path) == AgentConfig(AgentSettings(**NEEDED), (TopicConfig("T"),))
+
+
+def test_unreadable_file_is_named_once(path: Path) -> None:
+    """The message names a missing file once, and the first byte of a file that is not UTF-8."""
+    with pytest.raises(ConfigFileError, match=f"^{re.escape(f'{path}: No such file or directory')}$"):
+        read_config(path)
+    path.write_bytes(b"# \xff")
+    with pytest.raises(ConfigFileError, match=f"^{re.escape(f'{path}: not UTF-8 at byte 2')}$"):
+        read_config(path)
+
+
 def test_documented_files(path: Path) -> None:
     """The examples of module and README are valid; a broker may start without topics."""
     readme = Path(__file__).parents[2] / "broker_agent" / "README.md"

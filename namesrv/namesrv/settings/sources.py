@@ -22,7 +22,7 @@ from namesrv_remoting.access import AccessFile, parse_access_file
 from namesrv_remoting.address_views import AddressViews, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
-from namesrv_remoting.typed_toml import FileError
+from namesrv_remoting.typed_toml import FileError, text_of_file
 from namesrv_runtime.log import printable, quoted
 
 # pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not the code around it. Its errors name
@@ -192,13 +192,11 @@ def _from_properties(path: str | None, translate: Callable[[Mapping[str, str], s
 
 def _text_of_file(path: str) -> str:
     try:
-        content = Path(path).read_bytes()
+        return text_of_file(Path(path))
     except OSError as error:
         raise SettingsError([f"cannot be read: {(error.strerror or str(error)).lower()}"]) from None
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SettingsError([f"is not UTF-8 at byte {error.start}"]) from None
+    except FileError as error:
+        raise SettingsError([f"is {error}"]) from None
 
 
 def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:

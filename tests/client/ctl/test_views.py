@@ -27,8 +27,10 @@ def written(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_check_lists_views(file: str) -> None:
-    """A valid file is shown view by view."""
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_check_lists_views(file: str, mark: str) -> None:
+    """A valid file is shown view by view, also one that begins with a byte order mark."""
+    Path(file).write_text(mark + FILE, encoding="utf-8")
     done = run("views", "check", file)
 
     assert (done.code, done.err) == (0, "")
