@@ -1,8 +1,10 @@
 """The key-value configuration, in memory and in a file with the same content.
 
 Changes are made one at a time: a change is written to the file first, and is visible afterwards. A failed write
-changes nothing. The file has the form of Apache's, `{"configTable":{"NAMESPACE":{"key":"value"}}}`, so that a file of
-Apache's server can be used.
+changes nothing; the unchanged content is then written every few seconds until the disk works again.
+
+The file has the form of Apache's, `{"configTable":{"NAMESPACE":{"key":"value"}}}`, so that a file of Apache's server
+can be used.
 """
 
 import asyncio
@@ -11,14 +13,17 @@ import logging
 import re
 import reprlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
+from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from namesrv_runtime.log import event
+from namesrv_runtime.periodic import Periodic
 from namesrv_runtime.write_state import WriteState
 
 logger = logging.getLogger(__name__)
@@ -28,6 +33,8 @@ Tables = Mapping[str, Mapping[str, str]]
 # called after a change is on disk, with namespace, key, old and new value; None stands for no value
 Changed = Callable[[str, str, str | None, str | None], None]
 
+# After a failed write, the file is written again this often.
+RETRY_SECONDS: Final = 5.0
 # half of a UTF-16 pair, which JSON can spell and UTF-8 cannot
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -117,7 +124,7 @@ class KVConfig:
             if key not in table and (least := self._file_bytes + len(key) + size) > self._most_bytes:
                 # Checked here, because encoding all other entries would take longer than everything else.
                 raise self._too_large(value, least)
-            await self._write(namespace, {**table, key: value}, key)
+            await self._change(namespace, {**table, key: value}, key)
             return True
 
     async def delete(self, namespace: str, key: str) -> bool:
@@ -126,7 +133,7 @@ class KVConfig:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is None:
                 return False
-            await self._write(namespace, table, key)
+            await self._change(namespace, table, key)
             return True
 
     def _check_room(self, namespace: str, table: Mapping[str, str], key: str) -> None:
@@ -147,9 +154,39 @@ class KVConfig:
         message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
         return KVLimitError("value", value, message)
 
-    async def _write(self, namespace: str, table: Mapping[str, str], key: str) -> None:
+    async def run(self, clock: Clock) -> None:
+        """Retry after failed writes, until cancelled."""
+        await Periodic(clock, RETRY_SECONDS, self.retry).run()
+
+    async def retry(self, lateness_seconds: float = 0.0) -> None:  # noqa: ARG002 - writing late is fine
+        """Write the unchanged content if the last write failed, since only a write shows that the disk works again."""
+        async with self._writing:
+            if self.writes.has_failed:
+                with suppress(OSError):
+                    await self._write(self._tables)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # The cancellation arrived during the write, which could not be stopped.
+            raise asyncio.CancelledError
+
+    async def _change(self, namespace: str, table: Mapping[str, str], key: str) -> None:
         tables, value, most_bytes = {**self._tables, namespace: table}, table.get(key), self._most_bytes
-        write = asyncio.get_running_loop().run_in_executor(None, self._write_file, tables, most_bytes)
+        try:
+            size, is_cancelled = await self._write(tables)
+        except OSError as error:
+            event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
+            raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
+        if size > most_bytes:
+            raise self._too_large(value, size)
+        before, self._tables, self._file_bytes = self.get(namespace, key), tables, size
+        self._on_change(namespace, key, before, value)
+        if is_cancelled:
+            raise asyncio.CancelledError
+
+    async def _write(self, tables: Tables) -> tuple[int, bool]:
+        """Write the tables; return their size, and whether the task was cancelled meanwhile. Raises OSError."""
+        had_failed = self.writes.has_failed
+        write = asyncio.get_running_loop().run_in_executor(None, self._write_file, tables, self._most_bytes)
         is_cancelled = False
         while not write.done():
             try:
@@ -159,22 +196,20 @@ class KVConfig:
                 is_cancelled = True
         try:
             size = write.result()
-        except OSError as error:
-            event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
-            raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
         finally:
             # The future's exception refers to this frame: without `del`, megabytes would stay in a reference cycle.
             del write
-        if size > most_bytes:
-            raise self._too_large(value, size)
-        before, self._tables, self._file_bytes = self.get(namespace, key), tables, size
-        self._on_change(namespace, key, before, value)
-        if is_cancelled:
-            raise asyncio.CancelledError
+        if had_failed and not self.writes.has_failed:
+            event(logger, logging.INFO, "kv_write_recovered", path=self._path)
+        return size, is_cancelled
 
     def _write_file(self, tables: Tables, most_bytes: int) -> int:
-        with self.writes.writing():
-            return write_file(self._path, tables, most_bytes)
+        data = encode(tables)
+        # Content that is too large is not written, and shows nothing about the disk.
+        if len(data) <= most_bytes:
+            with self.writes.writing():
+                write_atomically(self._path, data)
+        return len(data)
 
     def __repr__(self) -> str:
         keys = sum(map(len, self._tables.values()))
@@ -198,14 +233,6 @@ def _check_unicode(field: str, text: str) -> None:
 def encode(tables: Tables) -> bytes:
     """The content of the file."""
     return msgspec.json.encode({"configTable": tables})
-
-
-def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
-    """Replace the file, unless it would exceed `most_bytes`; return the size of the new content. Raises OSError."""
-    data = encode(tables)
-    if len(data) <= most_bytes:
-        write_atomically(path, data)
-    return len(data)
 
 
 def read_file(path: Path) -> Tables:

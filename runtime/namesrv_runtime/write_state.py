@@ -7,9 +7,6 @@ from typing import Final
 
 # A write that takes longer counts as stuck; a disk that is only slow takes less.
 STUCK_SECONDS: Final = 5.0
-# A failure is reported for so long. A writer that writes often has failed again by then; the state of a file that is
-# written rarely is unknown after that time.
-FAILURE_COUNTS_SECONDS: Final = 60.0
 
 
 class WriteState:
@@ -18,8 +15,8 @@ class WriteState:
     def __init__(self) -> None:
         # monotonic seconds: when the write under way began
         self._began: float | None = None
-        # time and error of the last failure; a successful write clears both
-        self._failed: tuple[float, OSError] | None = None
+        # error of the last write if that failed; writers repeat a failed write until it succeeds
+        self._failed: OSError | None = None
 
     def __repr__(self) -> str:
         return f"<WriteState [{self.problem() or 'fine'}]>"
@@ -32,7 +29,7 @@ class WriteState:
             yield
         except OSError as error:
             # A copy of the error, because the original would keep its stack frames and all objects in them.
-            self._failed = time.monotonic(), OSError(error.errno, error.strerror)
+            self._failed = OSError(error.errno, error.strerror)
             raise
         else:
             self._failed = None
@@ -55,6 +52,4 @@ class WriteState:
         if seconds := self.stuck_seconds():
             return f"a write has been stuck for {seconds:.0f} s"
         failed = self._failed
-        if failed is not None and time.monotonic() - failed[0] < FAILURE_COUNTS_SECONDS:
-            return str(failed[1].strerror).lower()
-        return None
+        return None if failed is None else str(failed.strerror).lower()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.kv import KVConfig, KVLimitError, KVLimits, KVWriteError, decode, encode, read_file, write_file
+from namesrv.kv import RETRY_SECONDS, KVConfig, KVLimitError, KVLimits, KVWriteError, decode, encode, read_file
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.logged import logged
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ async def begin(*changes: Coroutine[Any, Any, T]) -> list[asyncio.Task[T]]:
 
 
 VALUES = ("", "1", "2")
-STEPS = st.sampled_from(["put", "put", "delete", "cancel", "disk", "disk", "break", "mend"])
+STEPS = st.sampled_from(["put", "put", "delete", "cancel", "disk", "disk", "break", "mend", "retry"])
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.integers(0, 2)), max_size=30))
@@ -128,6 +129,8 @@ async def follow(path: Path, schedule: list[tuple[str, int, int]]) -> tuple[KVCo
                 await settle()
             elif what == "disk" and disk.waiting:
                 await disk.write()
+            elif what == "retry":
+                await begin(kv.retry())
             elif what == "break" and here.exists():
                 here.rename(away)
             elif what == "mend" and away.exists():
@@ -229,6 +232,47 @@ async def test_size_of_the_file_is_limited(path: Path) -> None:
     assert path.stat().st_size <= 100
 
 
+async def test_disk_that_works_again_is_noticed_without_a_change(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After a failed change the unchanged content is written again, until that succeeds."""
+    caplog.set_level(logging.INFO)
+    kv, clock = load(path), FakeClock()
+    await kv.put("NS", "k", "v")
+    retries = asyncio.create_task(kv.run(clock))
+    away = path.parent.rename(path.parent.with_name("away"))
+    with pytest.raises(KVWriteError):
+        await kv.put("NS", "k", "not written")
+    with pytest.raises(KVLimitError):
+        await kv.put("NS", "k" * 256, "a refused change writes nothing, and shows nothing about the disk")
+
+    await clock.advance(100.0)
+    await until(lambda: not kv._writing.locked())
+    assert kv.writes.problem() == "no such file or directory"
+    away.rename(path.parent)
+    await clock.advance(RETRY_SECONDS)
+    await until(lambda: kv.writes.problem() is None)
+    await until(lambda: not kv._writing.locked())
+
+    assert [len(logged(caplog, name)) for name in ("kv_write_failed", "kv_write_recovered")] == [1, 1]
+    assert read_file(path) == {"NS": {"k": "v"}}
+    retries.cancel()
+
+
+async def test_cancelled_retry_ends_after_its_write(path: Path) -> None:
+    """A retry that is cancelled while its write fails again ends, and does not go on for ever."""
+    kv = load(path)
+    path.parent.rename(path.parent.with_name("away"))
+    async with slow_disk() as disk:
+        [change] = await begin(kv.put("NS", "k", "v"))
+        await disk.write()
+        [retry] = await begin(kv.retry())
+        retry.cancel()
+        await settle()
+        await disk.write()
+
+    assert isinstance(change.exception(), KVWriteError)
+    assert retry.cancelled()
+
+
 async def test_refused_puts_free_their_memory(path: Path) -> None:
     """A refused put keeps no encoded file in memory; one of a new key does not even encode it."""
     kv = load(path, replace(DEFAULTS, max_value_bytes=1 << 20, max_file_bytes=1 << 20))
@@ -254,7 +298,6 @@ async def test_refused_puts_free_their_memory(path: Path) -> None:
     assert most - before < 900_000
 
 
-MOST_BYTES = 1 << 20
 ORDERS = "broker-a:4;broker-b:4"
 
 
@@ -266,7 +309,7 @@ def kept_aside(directory: Path) -> list[bytes]:
 def test_file_has_the_format_of_apache(tmp_path: Path) -> None:
     """The file is compact JSON under `configTable` with unescaped Unicode, as Apache's server writes it."""
     path = tmp_path / "kvConfig.json"
-    write_file(path, {"NS": {"k": "v", "grüße": '"\n'}, "EMPTY": {}}, MOST_BYTES)
+    path.write_bytes(encode({"NS": {"k": "v", "grüße": '"\n'}, "EMPTY": {}}))
 
     assert path.read_text("utf-8") == '{"configTable":{"NS":{"k":"v","grüße":"\\"\\n"},"EMPTY":{}}}'
 
@@ -355,9 +398,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 def test_written_tables_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, tables: dict[str, dict[str, str]]
 ) -> None:
-    """Tables are read as they were written, and the returned size is that of the file."""
+    """Tables are read as they were written."""
     path = tmp_path_factory.getbasetemp() / "every-kvConfig.json"
-    size = write_file(path, tables, MOST_BYTES)
+    path.write_bytes(encode(tables))
 
     assert read_file(path) == tables
-    assert path.stat().st_size == size

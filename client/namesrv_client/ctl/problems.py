@@ -48,7 +48,7 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
     "missing_broker": ("missing", "clients of this server cannot reach it for {topics}"),
     "disagreement": ("{differences} between servers", "clients of different servers get different routes"),
     "write_removed": ("write permission removed by an operator", "producers do not write to {affected}"),
-    "disk_failing": ("a file cannot be written", "it will lack changes after a restart"),
+    "disk_failing": ("a file cannot be written", "after a restart it may lack what it could not write"),
     "memory_budget": ("memory is nearly used up", "it refuses large registrations and connections soon"),
     "certificate_expires": ("the certificate runs out", "then no peer that verifies it connects"),
 }

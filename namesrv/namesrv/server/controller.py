@@ -417,6 +417,7 @@ class NamesrvController:
         housekeeping.check_readiness()
         spawn(housekeeping.run())
         spawn(snapshotter.run())
+        spawn(namesrv.kv.run(self._clock))
         spawn(namesrv.certificates.run())
         event(
             logger,
