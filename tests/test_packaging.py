@@ -3,6 +3,8 @@
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -18,6 +20,7 @@ from tools.release_check import version_problems
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ROOT / "locks"
+CONFIGS = dist.wheels(dist.read_project())
 
 
 def pinned(lock: Path) -> dict[str, frozenset[str]]:
@@ -99,6 +102,43 @@ def test_wheels_are_reproducible(wheels: dict[str, zipfile.ZipFile], tmp_path: P
     again = {path.name.split("-")[0]: path.read_bytes() for path in dist.build_wheels(tmp_path)}
 
     assert again == {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()}
+
+
+# Imports every module of a wheel. Without site, the source tree of an editable installation is not on the path.
+IMPORT_ALL = """
+import importlib, sys
+sys.path[:0] = sys.argv[1].split(":")
+for module in sys.argv[2:]:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        print(module, "needs", error.name)
+"""
+# These modules need a wheel that their own wheel does not require; the commands name that wheel.
+NEED_ANOTHER_WHEEL = {"namesrv_history": {"namesrv_spark_jobs.history.readings"}}
+
+
+@pytest.mark.parametrize("wheel", sorted(name.replace("-", "_") for name in CONFIGS))
+def test_modules_import_from_their_own_wheels_only(
+    wheels: dict[str, zipfile.ZipFile], tmp_path: Path, wheel: str
+) -> None:
+    """A wheel imports our packages only from itself and from the wheels that it requires."""
+    for name in dist.needed_wheels(wheel.replace("_", "-"), CONFIGS):
+        wheels[name.replace("-", "_")].extractall(tmp_path)  # noqa: S202  # wheels of ours
+    modules = {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in wheels[wheel].namelist()
+        if name.endswith(".py") and not name.endswith("__main__.py")
+    } - NEED_ANOTHER_WHEEL.get(wheel, set())
+    path = ":".join((str(tmp_path), sysconfig.get_path("purelib")))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", IMPORT_ALL, path, *sorted(modules)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_role_contains_its_own_wheels(tmp_path: Path) -> None:

@@ -1,27 +1,20 @@
 """Log files: the files that an INPUT names, their short names and sizes, and a check for truncated gzip files."""
 
 import glob
-import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
 
-from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.errors import UsageError
+from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX, is_audit_trail, is_compacted, is_report
 
-CLOSED_SUFFIX: Final = ".jsonl.gz"
 # suffixes of the daemon's and the client's logs: closed, plain, and open (also after a crash)
 LOG_SUFFIXES: Final = (CLOSED_SUFFIX, ".jsonl", ".jsonl.open", ".open")
-PARQUET_SUFFIX: Final = ".parquet"
 SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
-# A directory with this file is a report of this program: it may be replaced, and is not searched for input.
-RUN_FILE: Final = "run.json"
-# The directories of a daemon's heartbeat log and, beside it, of its audit trail, whose files have the same suffixes.
-HEARTBEATS: Final = "heartbeats"
-AUDIT: Final = "audit"
 # characters that Spark would take as parts of a pattern
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # at least two letters before the colon: one letter would be a drive
@@ -102,11 +95,6 @@ def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> l
     return paths
 
 
-def is_audit_trail(name: str, folders: Iterable[str]) -> bool:
-    """True for the folder of a daemon's audit trail; `folders` are the names of it and the folders beside it."""
-    return name == AUDIT and HEARTBEATS in folders
-
-
 def _refuse(error: OSError) -> None:
     if isinstance(error, FileNotFoundError):
         # The retention of a running server removes the folders of old hours.
@@ -145,25 +133,6 @@ def json_bytes(file: str) -> int:
     """Approximate size of the JSON lines in a file, or in a folder of tables."""
     size = file_bytes(file)
     return size if file.endswith((".jsonl", ".open")) else size * _INFLATED
-
-
-def compacted_of(file: Path) -> Path:
-    """The path of the compacted file for a closed file."""
-    return file.with_name(file.name.removesuffix(CLOSED_SUFFIX) + PARQUET_SUFFIX)
-
-
-def is_compacted(file: Path, names: Collection[str]) -> bool:
-    """True for a closed file beside its compacted file, which has the same lines; `names` are those in its folder."""
-    return file.name.endswith(CLOSED_SUFFIX) and compacted_of(file).name in names
-
-
-def is_report(directory: Path) -> bool:
-    """True if the directory is a finished report of this program."""
-    try:
-        run = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(run, dict) and run.get("program") == PROGRAM
 
 
 def short_name(path: str) -> str:

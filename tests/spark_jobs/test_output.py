@@ -12,7 +12,7 @@ import pytest
 
 from namesrv_spark_jobs.command.output import out_directory, write_json, written_aside
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import is_report
+from namesrv_spark_jobs.log_folders import is_report
 
 
 def _write(out: Path, number: int, then: Callable[[Path], object] = lambda _: None) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import AUDIT, CLOSED_SUFFIX, HEARTBEATS, compacted_of, truncated
+from namesrv_spark_jobs.log_files import truncated
+from namesrv_spark_jobs.log_folders import AUDIT, CLOSED_SUFFIX, HEARTBEATS, compacted_of
 from namesrv_spark_jobs.report.shown import counted
 
 COMMAND: Final = "compact"

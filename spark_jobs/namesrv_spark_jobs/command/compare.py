@@ -14,7 +14,8 @@ from namesrv_spark_jobs.command.arguments import Settings, moment_ms, read_setti
 from namesrv_spark_jobs.command.gates import Gate, Verdict, judge, parse_gate
 from namesrv_spark_jobs.command.output import about_run, out_directory, write_json, written_aside
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
-from namesrv_spark_jobs.log_files import RUN_FILE, is_report, log_files
+from namesrv_spark_jobs.log_files import log_files
+from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
 from namesrv_spark_jobs.report.comparison import comparison
 from namesrv_spark_jobs.report.page import comparison_page
 from namesrv_spark_jobs.report.shown import as_comparison, as_json

@@ -10,7 +10,8 @@ from typing import Final
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import CLOSED_SUFFIX, PARQUET_SUFFIX, files_below, truncated
+from namesrv_spark_jobs.log_files import files_below, truncated
+from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX
 
 # the folder below the report; its name is hidden from programs that read the report's folder as tables
 STATE: Final = ".follow"

@@ -19,7 +19,8 @@ from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis
 from namesrv_spark_jobs.command.gates import Verdict
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
-from namesrv_spark_jobs.log_files import RUN_FILE, is_report, is_url
+from namesrv_spark_jobs.log_files import is_url
+from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.report.shown import as_json
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
-from namesrv_spark_jobs.log_files import HEARTBEATS, is_audit_trail, is_compacted, is_report
+from namesrv_spark_jobs.log_folders import HEARTBEATS, is_audit_trail, is_compacted, is_report
 
 # suffixes of log files: closed, plain, being written, and compacted
 SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".open", ".parquet")
