@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_remoting.addresses import host_of
+from namesrv_remoting.codes import RequestCode
 
 Line = dict[str, Any]
+
+# The kinds of lines; the trail of a console has sign_in, too.
+KINDS: Final = ("change", "changes", "refusal", "refusals", "dropped", "start", "opened", "stop", "sign_in")
+# The requests of lines, by RocketMQ's names, and causes that are no requests. A console's trail may have other names.
+REQUESTS: Final = (*RequestCode.__members__, "SIGHUP", "CONNECT", "UNKNOWN", "SIGN_IN")
 
 _HOUR: Final = 3600
 _FILE: Final = re.compile(r"(?P<run>[^.].*-[0-9a-f]+)-(?P<number>[0-9]+)\.jsonl\.(?P<suffix>open|gz)")
@@ -36,7 +42,7 @@ class Filters:
 
     def admit(self, line: Mapping[str, Any]) -> bool:
         """True if a line matches all filters."""
-        request = None if self.request is None else self.request.upper().replace("-", "_")
+        request = None if self.request is None else request_name(self.request)
         return (
             line["ts_ms"] >= self.since_ms
             and (not self.kinds or line["event"] in self.kinds)
@@ -46,6 +52,11 @@ class Filters:
             and _fits(self.broker, _named(line, "broker_name", "brokerName"))
             and _fits(self.topic, _named({name: line.get(name) for name in ("changes", "about")}, "topic"))
         )
+
+
+def request_name(text: str) -> str:
+    """The name of a request as a line has it, of `put-kv-config` as well."""
+    return text.upper().replace("-", "_")
 
 
 def _fits(pattern: str | None, values: Iterator[Any] | list[Any]) -> bool:

@@ -2,12 +2,14 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
+
+from namesrv_runtime.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     # These modules are imported where they are used: without a server, above all for help, pydantic and asyncio are not
@@ -237,3 +239,11 @@ def duration(text: str, option: str, *, at_least: float = 0.001) -> float:
     if not at_least <= seconds <= _MAX_SECONDS:
         raise typer.BadParameter(f"{text!r} is outside {at_least:g} s to {_MAX_SECONDS:g} s", param_hint=option)
     return seconds
+
+
+def check_known(given: Iterable[str], known: Sequence[str], *, option: str) -> None:
+    """Raise a usage error that names all values if one of the given values is unknown."""
+    for value in given:
+        if value not in known:
+            hint = did_you_mean(value, known)
+            raise typer.BadParameter(f"unknown value {value!r}{hint}: use {', '.join(known)}", param_hint=option)

@@ -239,6 +239,10 @@ class ServerInfo(msgspec.Struct):
     traffic: Traffic | None = None
 
 
+# The types of the events in 20003; a newer server may have more.
+EVENT_TYPES: Final = ("register", "unregister", "evict", "fenced", "takeover_attempted", "route", "write_permission")
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event in 20003: the members of every event, and in `fields` the members of this event type."""

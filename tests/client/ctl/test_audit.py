@@ -174,8 +174,27 @@ def test_damaged_files_are_named_and_the_others_shown(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("request_name", "code", "problem"),
+    [
+        ("unregister", 1, "unknown request 'unregister' (did you mean UNREGISTER_BROKER?)"),
+        ("UNREGISTER_BROKER", 0, "no lines"),
+        ("UNREG*", 0, "no lines"),
+    ],
+)
+def test_misspelt_request_is_named(data_dir: Path, request_name: str, code: int, problem: str) -> None:
+    """A request that no line has is named if RocketMQ does not know it either."""
+    done = run("audit", str(data_dir), "--request", request_name)
+
+    assert (code, "", [problem]) == (done.code, done.out, done.problems)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["/nowhere"], "no such directory: /nowhere"), ([".", "--since=yesterday"], "not a time: 'yesterday'")],
+    [
+        (["/nowhere"], "no such directory: /nowhere"),
+        ([".", "--since=yesterday"], "not a time: 'yesterday'"),
+        ([".", "--event=refused"], "unknown value 'refused' (did you mean refusal?)"),
+    ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
     """The message contains the wrong value."""

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from namesrv import version
+from namesrv.routeinfo import effects
+from namesrv.routeinfo.effects import Effect
+from namesrv_remoting.bodies.extensions import EVENT_TYPES
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until
@@ -144,3 +147,10 @@ async def test_settings_are_listed_with_their_origin(tmp_path: Path, is_administ
         "request",
     )
     assert is_administered == ("dataDir" in found)
+
+
+def test_event_types_are_those_of_the_effects() -> None:
+    """Commands refuse other types, so that the list has all of them."""
+    classes = [value for value in vars(effects).values() if isinstance(value, type) and issubclass(value, Effect)]
+
+    assert {each.event_name for each in classes} - {""} == set(EVENT_TYPES)

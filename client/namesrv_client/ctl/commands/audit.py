@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,13 +14,14 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.audit_trail import Filters, Line, Trail, sentence
+from namesrv_client.ctl.audit_trail import KINDS, REQUESTS, Filters, Line, Trail, request_name, sentence
 from namesrv_client.ctl.local_server import running_data_dir
-from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import Output, Report, complain, moment, table
 from namesrv_client.ctl.running import print_once, run
 from namesrv_client.ctl.servers import Servers
 from namesrv_runtime.log import printable
+from namesrv_runtime.suggestions import did_you_mean
 
 _FOLLOW_SECONDS: Final = 0.5
 _NAME_IT: Final = "name the server's data directory, which the server logs as data_dir when it starts"
@@ -48,7 +50,7 @@ def audit(  # noqa: PLR0913 - each is an option
         list[str] | None,
         typer.Option(
             "--event",
-            help="Only lines of this kind: change, changes, refusal, refusals, dropped, start or stop.",
+            help=f"Only lines of this kind: {', '.join(KINDS)}.",
         ),
     ] = None,
     account: Annotated[str | None, typer.Option("--account", help="Only requests of this account (* for any).")] = None,
@@ -61,6 +63,7 @@ def audit(  # noqa: PLR0913 - each is an option
 
     Reads the files of the server's audit trail; run it where they are. Exits with 1 if one of them is damaged.
     """
+    check_known(kind or (), KINDS, option="--event")
     filters = Filters(frozenset(kind or ()), account, peer, request, broker, topic, _since(since))
     trail = Trail(_place(options, directory), filters)
     if follows:
@@ -70,7 +73,11 @@ def audit(  # noqa: PLR0913 - each is an option
     rows = [(moment(line["ts_ms"]), *_cells(line)) for line in lines]
     if not trail.exists():
         trail.problems.append(f"no audit trail in {trail.directory}; {_NAME_IT}")
+    elif not lines and request is not None:
+        trail.problems += _unknown_request(request)
     code = ExitCode.NO if trail.problems else ExitCode.OK
+    if not lines and not trail.problems:
+        trail.problems.append("no lines")
     document = {"directory": str(trail.directory), "lines": lines}
     print_once(options, Report(document, table(columns, rows), code, trail.problems))
 
@@ -88,6 +95,14 @@ def _follow(options: Options, trail: Trail, limit: int) -> None:
             lines = trail.news()
 
     run(options, stream, ExitCode.OK)
+
+
+def _unknown_request(text: str) -> list[str]:
+    """A line about a request that no line has and RocketMQ does not know."""
+    name = request_name(text)
+    if any(fnmatchcase(known, name) for known in REQUESTS):
+        return []
+    return [f"unknown request {text!r}{did_you_mean(name, REQUESTS)}"]
 
 
 def _place(options: Options, directory: Path | None) -> Path:

@@ -13,11 +13,11 @@ from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
 from namesrv_client.ctl.comparison import disagreements, facts_with_addresses
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import ABSENT, Output, complain, counted, moment
 from namesrv_client.ctl.running import Columns, Request, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
-from namesrv_remoting.bodies.extensions import Event, Events
+from namesrv_remoting.bodies.extensions import EVENT_TYPES, Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
@@ -115,9 +115,7 @@ def events(
     since: Annotated[int, typer.Option("--since", min=0, help="Only events with a larger number.")] = 0,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
-            "--type", help="Only events of this type: register, unregister, evict, route, fenced.", show_default=False
-        ),
+        typer.Option("--type", help=f"Only events of this type: {', '.join(EVENT_TYPES)}.", show_default=False),
     ] = None,
 ) -> None:
     """Show the last registrations, evictions and route changes; a server remembers 1,000.
@@ -125,6 +123,7 @@ def events(
     Not available from Apache's NameServer.
     """
     kinds = frozenset(kind or ())
+    check_known(kinds, EVENT_TYPES, option="--type")
 
     async def ask(server: NameServer) -> Events:
         # With a filter all events are requested, since the last `limit` events may contain too few of these kinds.
