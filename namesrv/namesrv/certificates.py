@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 from typing import Final
 
 from namesrv.net.tls import ServerTls
@@ -47,7 +48,18 @@ class Certificates:
         self.https.context = certificate.https_context
         days = self.days_left()
         if days is not None and days < SOON_DAYS:
-            event(logger, logging.WARNING, "tls_certificate_expires", days=round(days, 1), file=settings.tls_cert_file)
+            level, name = (
+                (logging.ERROR, "tls_certificate_expired") if days < 0 else (logging.WARNING, "tls_certificate_expires")
+            )
+            event(logger, level, name, days=round(days, 1), file=settings.tls_cert_file)
+
+    def check(self, settings: Settings, certificate: Certificate) -> None:
+        """Raises TlsError for an expired certificate that would replace a valid one."""
+        now, current, new = self._clock.wall(), self.current.expires_at, certificate.expires_at
+        if current is not None and new is not None and new <= now < current:
+            when = f"{datetime.fromtimestamp(new, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            file = settings.tls_cert_file
+            raise TlsError(f"{file}: certificate expired at {when}: the certificate before stays in use")
 
     def days_left(self) -> float | None:
         """Return the days until the certificate expires, negative afterwards; None without a certificate."""
@@ -75,6 +87,7 @@ class Certificates:
         self._tried = self._seen
         try:
             certificate = await asyncio.to_thread(Certificate.read, settings)
+            self.check(settings, certificate)
         except TlsError as error:
             # The result is dropped if other files were loaded meanwhile.
             if current is self.current:

@@ -68,6 +68,7 @@ class Reloader:
             # changed.
             https = {"http_tls": self.namesrv.settings.current.http_tls}
             certificate = await asyncio.to_thread(Certificate.read, loaded.settings.model_copy(update=https))
+            self.namesrv.certificates.check(loaded.settings, certificate)
         except TlsError as error:
             self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=[str(error)])

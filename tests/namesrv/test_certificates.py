@@ -1,0 +1,99 @@
+"""The certificate in use: expired certificates, and files that change. The fake clock's time is 2023-11-14."""
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.certificates import Certificates
+from namesrv.server.reload import Reloader
+from namesrv.settings.model import Settings
+from tests.support.certificates import Authority
+from tests.support.fake_clock import FakeClock
+from tests.support.in_process import namesrv_in_process
+from tests.support.logged import logged, logged_by
+
+EXPIRED, VALID, LATER = (datetime(year, 1, 1, tzinfo=UTC) for year in (2023, 2030, 2031))
+LOGGER = "namesrv.certificates"
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    """The authority of the server's certificate."""
+    return Authority(tmp_path)
+
+
+def settings(ca: Authority, expires: datetime) -> Settings:
+    """Settings with a certificate that expires then."""
+    return Settings.model_validate({"tls_mode": "permissive", **ca.issue("server", expires=expires).server_settings})
+
+
+async def look_twice(certificates: Certificates) -> None:
+    """See a change of the files, and that they are stable since."""
+    await certificates.look()
+    await certificates.look()
+
+
+def test_expired_certificate_is_an_error_at_the_start(ca: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    """The server serves peers in plain text, and those that verify no certificate; the log has an error."""
+    certificates = Certificates(settings(ca, EXPIRED), FakeClock())
+
+    [(level, name, fields)] = logged_by(caplog, LOGGER)
+    assert (level, name) == ("ERROR", "tls_certificate_expired")
+    assert fields["days"] < 0
+    assert certificates.tls.context is not None
+
+
+async def test_expired_certificate_replaces_no_valid_one(ca: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    """A running server keeps its valid certificate; the next valid one replaces it."""
+    caplog.set_level(logging.INFO)
+    certificates = Certificates(settings(ca, VALID), FakeClock())
+    before = certificates.current
+
+    ca.issue("server", expires=EXPIRED)
+    await look_twice(certificates)
+    assert certificates.current is before
+    problem = "certificate expired at 2023-01-01 00:00:00 UTC: the certificate before stays in use"
+    assert str(certificates.problem).endswith(f"server.pem: {problem}")
+    assert [name for _, name, _ in logged_by(caplog, LOGGER)] == ["tls_certificate_refused"]
+
+    ca.issue("server", expires=LATER)
+    await look_twice(certificates)
+    assert LATER.timestamp() == certificates.current.expires_at
+    assert certificates.problem is None
+    assert [name for _, name, _ in logged_by(caplog, LOGGER)] == ["tls_certificate_changed"]
+
+
+async def test_expired_certificate_may_replace_an_expired_one(ca: Authority) -> None:
+    """Nothing is lost, and CAs and revocation lists in other files are used."""
+    certificates = Certificates(settings(ca, EXPIRED), FakeClock())
+    before = certificates.current
+
+    ca.issue("server", expires=EXPIRED)
+    await look_twice(certificates)
+
+    assert certificates.current is not before
+    assert certificates.problem is None
+
+
+async def test_reload_with_an_expired_certificate_is_refused(
+    ca: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reload is all or nothing, so that the other settings stay, too."""
+    issued = ca.issue("server", expires=VALID)
+    tls: dict[str, Any] = {"tls_mode": "permissive", **issued.server_settings}
+    async with namesrv_in_process(tmp_path / "data", **tls) as server:
+        certificates = server.namesrv.certificates
+        before = certificates.current
+        flags = [f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", "--tls-mode=permissive"]
+        reloader: Reloader = server.reloader(*flags, "--max-topics=19")
+
+        ca.issue("server", expires=EXPIRED)
+        await reloader.reload()
+
+        assert certificates.current is before
+        assert server.namesrv.settings.current.max_topics != 19
+        [refused] = logged(caplog, "reload_refused")
+        assert "certificate expired at 2023-01-01" in refused["problems"][0]
