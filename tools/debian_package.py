@@ -95,8 +95,7 @@ def build(out: Path) -> Iterator[Path]:
             install(package, tree / _SITE, Path(scratch) / f"{package.name}-wheels", _MACHINES[architecture])
         _fill_environment(main_package)
         # The report is installed into the server's environment, which has some of its packages already.
-        for there in (main_package / _SITE).iterdir():
-            _remove(report / _SITE / there.name)
+        remove_shared(report / _SITE, main_package / _SITE)
         _write(report / "etc/namesrv/staleness.env", (_UNITS / "staleness.env").read_text())
         for package, tree in zip(PACKAGES, (main_package, report), strict=True):
             _fill(package, tree)
@@ -232,11 +231,14 @@ def _normalize(tree: Path) -> None:
             path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" or path.stat().st_mode & 0o100 else 0o644)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def remove_shared(tree: Path, other: Path) -> None:
+    """Remove the files that another tree contains, too, and the directories that become empty."""
+    for path in sorted(tree.rglob("*"), reverse=True):
+        if not path.is_dir():
+            if (other / path.relative_to(tree)).is_file():
+                path.unlink()
+        elif not any(path.iterdir()):
+            path.rmdir()
 
 
 def _write(path: Path, text: str) -> None:
