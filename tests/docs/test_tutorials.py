@@ -48,7 +48,7 @@ def test_code_passes_a_strict_type_checker(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_dead_broker(tmp_path: Path) -> None:
     """The tutorial leads from the symptom to the setting that prevents it."""
-    reader = Reader(tmp_path, DEAD_BROKER, {"19876": str(free_port())})
+    reader = Reader(tmp_path, DEAD_BROKER, {"19876": str(free_port()), "/home/me": str(tmp_path)})
     (tmp_path / "incident.py").write_text(reader.text("incident.py"))
     program, *words = reader.text("run-incident").split()
     with PatternProcess([BIN / program, *words], home=tmp_path) as incident:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.pages import example
+from tests.support.pages import ROOT, blocks, example
 
 BIN: Final = Path(sys.executable).parent
 
@@ -37,8 +37,8 @@ class Reader:
             text = text.replace(written, meant)
         return text
 
-    def does(self, name: str, *, code: int = 0) -> str:
-        """Run the commands of a block, which must end with this code; return their output."""
+    def does(self, name: str, *, code: int = 0) -> tuple[str, str]:
+        """Run the commands of a block, which must end with this code; return their output and their errors."""
         done = subprocess.run(
             ["sh", "-euc", self.text(name)],
             cwd=self.directory,
@@ -48,10 +48,15 @@ class Reader:
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        return done.stdout, done.stderr
 
     def sees(self, name: str, *, code: int = 0) -> str:
-        """Run a block; its output must contain the block `NAME.output`, apart from figures."""
-        printed = self.does(name, code=code)
+        """Run a block; its output must contain the block `NAME.output`, apart from figures.
+
+        If the page has a block `NAME.errors`, standard error must contain this block.
+        """
+        printed, errors = self.does(name, code=code)
         assert form(self.text(f"{name}.output")) in form(printed), printed
+        if any(block.example == f"{name}.errors" for block in blocks(ROOT / self._page)):
+            assert form(self.text(f"{name}.errors")) in form(errors), errors
         return printed
