@@ -39,6 +39,15 @@ def differences(views: Mapping[str, View]) -> list[Difference]:
     return differing
 
 
+def same_servers(boot_ids: Mapping[str, str | None]) -> list[str]:
+    """A line for each server that several addresses name; Apache's server has no boot id, and is never recognised."""
+    addresses: dict[str, list[str]] = {}
+    for address, boot_id in boot_ids.items():
+        if boot_id is not None:
+            addresses.setdefault(boot_id, []).append(address)
+    return [f"{' and '.join(each)} are the same server" for each in addresses.values() if len(each) > 1]
+
+
 def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
     """Each fact with different values, and its value on each server."""
     names = dict.fromkeys(name for one in facts.values() for name in one)

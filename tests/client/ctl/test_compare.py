@@ -129,6 +129,23 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
     assert [difference["name"] for difference in found.json["differences"][5:]] == ["V", "W", "X", "Y", "Z"]
 
 
+async def test_addresses_of_one_server_are_not_compared(tmp_path: Path) -> None:
+    """Two addresses of one server exit with 1: a gate of a rolling restart must not take them for two equal servers."""
+    async with two_servers(tmp_path) as (first, second, one, two):
+        for peer in (first, second):
+            await peer.register(MASTER)
+        again = one.replace("127.0.0.1", "localhost")
+
+        same = await ctl(*at(one, again), "diff")
+        found = await ctl(*at(one, again), "diff", "-o", "json")
+        with_another = await ctl(*at(one, again, two), "diff")
+
+    line = f"namesrvctl: {one} and {again} are the same server\n"
+    assert same == (1, "", line)
+    assert (found.code, found.json["same"]) == (1, False)
+    assert with_another == (1, "", line)
+
+
 async def test_unreachable_server_in_a_comparison_exits_with_1(tmp_path: Path) -> None:
     """The reachable servers are compared; with fewer than two of them nothing is compared."""
     async with one_server(tmp_path / "1") as (server, _):

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -25,6 +26,7 @@ def broker(name: str, age: float) -> LiveBroker:
 
 def seen(server: str, *brokers: LiveBroker, info: ServerInfo | None = READY, at: float = 100.0) -> Seen:
     """A server's state received at this time."""
+    info = info and msgspec.structs.replace(info, boot_id=server)
     keyed = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in brokers}
     return Seen(server, at, "ready" if info else "answers", info, keyed)
 
@@ -106,6 +108,15 @@ async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     assert (both.code, both.err) == (1, "")
     assert "missing" in both.lines[-1]
     assert (without.code, without.cells[2][1]) == (1, "unreachable")
+
+
+async def test_addresses_of_one_server_are_named(tmp_path: Path) -> None:
+    """Two addresses of one server are no two servers: equal ages on both would say nothing."""
+    async with one_server(tmp_path) as (_, where):
+        other = where.replace("127.0.0.1", "localhost")
+        shown = await ctl(*at(where, other), "top", "--once")
+
+    assert f"{where} and {other} are the same server" in shown.lines
 
 
 async def test_apache_server_shows_present_brokers(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.comparison import Difference, View, differences, grouped, view_of
+from namesrv_client.ctl.comparison import Difference, View, differences, grouped, same_servers, view_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, cell, counted, table
@@ -26,8 +26,8 @@ DIFFERENCE_HEADS: Final = ("what", "name", "fact")
 def diff(options: Options) -> None:
     """Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order).
 
-    Exits with 1 if they differ, or if one of them cannot be compared. A change between the requests looks like a
-    difference; run the command again to be sure.
+    Exits with 1 if they differ, if one of them cannot be compared, or if two addresses are the same server. A change
+    between the requests looks like a difference; run the command again to be sure.
     """
     if len(options.addresses) < 2:  # noqa: PLR2004 - a comparison needs two
         raise typer.BadParameter("diff needs at least two servers", param_hint="--server")
@@ -52,23 +52,31 @@ async def _diff(servers: Servers) -> Report:
 
     responses = await servers.ask(view)
     views = responses.given
+    boots = await servers.ask(_boot_id)
+    same_server = same_servers({address: boots.given.get(address) for address in views})
     differing = differences(views)
     body: list[RenderableType] = []
     if len(views) > 1:
         counts = _counts(next(iter(views.values())))
         what = f"{counted(counts['brokers'], 'broker')}, {counted(counts['topics'], 'topic')}"
         same = f"the same on {len(views)} servers: {what}"
-        body = difference_table(differing, tuple(views)) or [Text(same)]
+        body = difference_table(differing, tuple(views)) or ([] if same_server else [Text(same)])
     return Report(
         {
-            "same": not differing and len(views) == len(servers.all),
+            "same": not differing and not same_server and len(views) == len(servers.all),
             "servers": responses.documents(_counts),
             "differences": [asdict(one) for one in differing],
         },
         body,
-        max(responses.code(needs_all=True), ExitCode.NO if differing else ExitCode.OK),
-        responses.problems(),
+        max(responses.code(needs_all=True), ExitCode.NO if differing or same_server else ExitCode.OK),
+        [*responses.problems(), *same_server],
     )
+
+
+async def _boot_id(server: NameServer) -> str | None:
+    """The boot id of a server; None from Apache's."""
+    info = await server.info()
+    return None if info is None else info.boot_id
 
 
 def _counts(view: View) -> dict[str, int]:

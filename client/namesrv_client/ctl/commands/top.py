@@ -14,6 +14,7 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_word
+from namesrv_client.ctl.comparison import same_servers
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, cell, counted, lasting, speaks_unicode, table
@@ -230,7 +231,7 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     """The servers, and below them as many brokers as there is room for."""
     silent = {one.server for one in seen if one.is_silent(now)}
     rows = broker_rows(seen, now)
-    remarks = _problem_lines(seen, now)
+    remarks = [*(Text(line, style="yellow") for line in _same_servers(seen)), *_problem_lines(seen, now)]
     # Two lines of heads, one between the tables, one for the number of brokers left out.
     room = max(1, height - len(seen) - len(remarks) - 4)
     shown = rows[: room if len(rows) > room + 1 else room + 1]
@@ -244,6 +245,10 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     left_out = [Text(f"... {counted(hidden, 'more broker')}", style="dim")] if hidden else []
     servers = table(_SERVER, [_server_cells(one, now) for one in seen])
     return [*servers, *remarks, Text(""), *brokers, *left_out]
+
+
+def _same_servers(seen: Sequence[Seen]) -> list[str]:
+    return same_servers({one.server: None if one.info is None else one.info.boot_id for one in seen})
 
 
 def _problem_lines(seen: Sequence[Seen], now: float) -> list[RenderableType]:
