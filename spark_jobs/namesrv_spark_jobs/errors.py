@@ -8,6 +8,8 @@ PROGRAM: Final = "namesrv-staleness"
 OK: Final = 0
 # the report is written, and a gate (--fail-if, --max-bad-ratio) failed
 GATE: Final = 1
+# the report is written, and standard output cannot be written to; namesrvctl has the same code
+OUTPUT: Final = 1
 # nothing was computed: wrong usage, no readable input, no Java, no cluster
 USAGE: Final = 2
 # a bug in this program, with a traceback; Python itself would exit with 1

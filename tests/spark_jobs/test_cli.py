@@ -1,5 +1,6 @@
 """The command: its options, and the errors that it finds before Spark starts."""
 
+import json
 import os
 import shlex
 import signal
@@ -13,6 +14,7 @@ import pytest
 from namesrv_spark_jobs.command.cli import _interruptible, main
 from namesrv_spark_jobs.command.submit import build
 from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.spark_logs import SMALL_GRID, write_log
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
@@ -121,6 +123,34 @@ def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tu
     assert (ended.returncode, ended.stdout) == (2, "")
     assert f"namesrv-staleness: {message.format(tmp=tmp_path)}\n" == ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("redirection", "gate", "code", "message"),
+    [
+        (">&-", "p99>10m", 1, "standard output: bad file descriptor"),
+        (">/dev/full", "p99>10m", 1, "standard output: no space left on device"),
+        (">/dev/full", "p99>1", 1, "standard output: no space left on device"),
+        ("| true", "p99>10m", 0, ""),
+        ("| true", "p99>1", 1, "FAILED p99>1: registry.p99 is "),
+        ("2>&-", "p99>10m", 0, ""),
+    ],
+)
+def test_failing_output_leaves_the_report(tmp_path: Path, redirection: str, gate: str, code: int, message: str) -> None:
+    """The failure is one line, and a failed gate still fails the command."""
+    logs, out = write_log(tmp_path / "logs"), tmp_path / "report"
+    words = [*COMMAND, str(logs), "--out", str(out), "--engine", "embedded", "--what-if", SMALL_GRID, "--fail-if", gate]
+    # The code of the command, and not that of the pipe's reader.
+    script = f"set -o pipefail; {shlex.join(words)} {redirection}"
+
+    ended = _run("-c", script, command=("bash",))
+
+    assert code == ended.returncode
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ("FAILED" in ended.stderr) == (gate == "p99>1")
+    assert (out / "report.html").is_file()
+    assert [gate == "p99>1"] == [each["failed"] for each in json.loads((out / "run.json").read_text())["gates"]]
 
 
 def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 _EPILOG: Final = """\
 exit codes:
   0    the report is written, and no gate failed
-  1    the report is written, and a gate (--fail-if, --max-bad-ratio) failed
+  1    the report is written, and a gate (--fail-if, --max-bad-ratio) failed, or standard output cannot be written to
   2    wrong usage, no readable input, no engine: nothing is written
   70   a bug in this program, or the engine failed: nothing is written
   130  interrupted: DIR is unchanged

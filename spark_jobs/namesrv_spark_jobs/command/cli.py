@@ -2,7 +2,6 @@
 
 import importlib.util
 import logging
-import os
 import signal
 import sys
 import threading
@@ -13,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from namesrv_spark_jobs import errors
-from namesrv_spark_jobs.command import compact
+from namesrv_spark_jobs.command import compact, standard_output
 from namesrv_spark_jobs.command.arguments import Settings, read_settings
 from namesrv_spark_jobs.errors import PROGRAM, MissingPackageError, UsageError
 
@@ -22,6 +21,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code."""
+    standard_output.reserve()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a character that the terminal cannot show becomes an escape
@@ -44,10 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # text, which dataclasses use. The next `exec` of a text resets that.
         exec("")  # noqa: S102 - an empty text
         return errors.INTERRUPTED
-    except BrokenPipeError:
-        # the reader of our output has closed the pipe; the report is written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.OK
     except Exception:  # noqa: BLE001 - the outermost boundary, which prints the traceback
         traceback.print_exc()
         return errors.BUG
@@ -60,8 +56,7 @@ def _run(argv: Sequence[str]) -> int:
         return compact.main(argv[1:])
     settings = read_settings(argv)
     if settings.submit_line is not None:
-        sys.stdout.write(f"{settings.submit_line}\n")
-        return errors.OK
+        return standard_output.written(f"{settings.submit_line}\n")
     return _report(settings, argv)
 
 

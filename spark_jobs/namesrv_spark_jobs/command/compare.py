@@ -13,6 +13,7 @@ from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.command.arguments import Settings, moment_ms, read_settings
 from namesrv_spark_jobs.command.gates import Gate, Verdict, judge, parse_gate
 from namesrv_spark_jobs.command.output import about_run, out_directory, write_json, written_aside
+from namesrv_spark_jobs.command.standard_output import written
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
@@ -75,10 +76,10 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
         write_json(aside / RUN_FILE, about_run(argv, time.monotonic() - began, verdicts))
     failed = [verdict for verdict in verdicts if verdict.failed]
     sys.stderr.writelines(f"FAILED {verdict.says}\n" for verdict in failed)
-    if not settings.quiet:
-        sys.stdout.write(as_json(made) if settings.output == "json" else as_comparison(made, names, out))
-        sys.stdout.flush()
-    return errors.GATE if failed else max(codes)
+    code = errors.GATE if failed else max(codes)
+    if settings.quiet:
+        return code
+    return max(code, written(as_json(made) if settings.output == "json" else as_comparison(made, names, out)))
 
 
 def _make(name: str, side: Side, aside: Path, make_report: Callable[[Settings], int]) -> int:

@@ -14,6 +14,7 @@ from namesrv_spark_jobs.command.arguments import Settings
 from namesrv_spark_jobs.command.engine import choose, opened
 from namesrv_spark_jobs.command.gates import judge
 from namesrv_spark_jobs.command.output import out_directory, run_json, write_report, written_aside
+from namesrv_spark_jobs.command.standard_output import written
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import log_files
@@ -78,11 +79,11 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
     read, failed = analysis.summary["input"], [verdict for verdict in verdicts if verdict.failed]
     say(f"read {counted(read['lines'], 'line')}, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")
     sys.stderr.writelines(f"FAILED {verdict.says}\n" for verdict in failed)
-    if not settings.quiet:
-        is_json = settings.output == "json"
-        sys.stdout.write(as_json(analysis.summary) if is_json else as_table(analysis.summary, out))
-        sys.stdout.flush()
-    return errors.GATE if failed else errors.OK
+    code = errors.GATE if failed else errors.OK
+    if settings.quiet:
+        return code
+    is_json = settings.output == "json"
+    return max(code, written(as_json(analysis.summary) if is_json else as_table(analysis.summary, out)))
 
 
 def analysed(
