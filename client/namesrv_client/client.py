@@ -71,7 +71,15 @@ class RouteClient:
             on_ready=on_ready,
             on_servers_changed=on_servers_changed,
         )
-        self._session = ServerSession(settings, clock, cache.point, protocols=protocols, shuffle=shuffle, events=events)
+        self._session = ServerSession(
+            settings,
+            clock,
+            cache.point,
+            protocols=protocols,
+            shuffle=shuffle,
+            events=events,
+            list_error=lambda: self.name_servers_error,
+        )
         self._name_servers = NameServerList(
             settings.name_servers,
             clock=clock,

@@ -103,6 +103,17 @@ async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: py
         await client.__aexit__(None, None, None)
 
 
+async def test_unreadable_list_of_servers_is_named(tmp_path: Path) -> None:
+    """Without a server the error of a request says why the list could not be read."""
+    missing = tmp_path / "missing"
+    async with RouteClient(client_settings(f"file:{missing}")) as client:
+        with pytest.raises(RouteUnavailableError) as raised:
+            await client.route("orders")
+
+    reason = f"name servers from file:{missing}: [Errno 2] No such file or directory: '{missing}'"
+    assert str(raised.value) == f"topic orders: no NameServer is known: {reason}"
+
+
 async def test_servers_that_moved_are_found_soon(tmp_path: Path) -> None:
     """While no server answers, the list is read every 15 s."""
     source = tmp_path / "servers"

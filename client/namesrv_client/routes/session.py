@@ -94,8 +94,11 @@ class ServerSession:
         protocols: ServerProtocols,
         shuffle: Callable[[list[str]], None],
         events: ServerEvents,
+        list_error: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._settings = settings
+        # returns the reason that the list of servers could not be read
+        self._list_error = list_error
         self._clock = clock
         self._point = point
         self._events = events
@@ -191,7 +194,7 @@ class ServerSession:
         """As `changes`, but the chosen server holds the request until a topic changes; True if one did."""
         server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
         if server is None:
-            raise RouteUnavailableError("no NameServer is known")
+            raise RouteUnavailableError(self._no_server())
         try:
             await server.identify(timeout_seconds)
             if server.identity.is_native:
@@ -364,9 +367,13 @@ class ServerSession:
                 self._servers.disconnect(server)
         return reason
 
+    def _no_server(self) -> str:
+        error = self._list_error()
+        return "no NameServer is known" if error is None else f"no NameServer is known: {error}"
+
     def _unavailable(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:
-            return "the client is closed" if self._is_closed else "no NameServer is known"
+            return "the client is closed" if self._is_closed else self._no_server()
         lines = sorted(f"{server.address}: {reasons.get(server, 'not tried')}" for server in self._servers)
         return f"no NameServer could answer: {'; '.join(lines)}"
 
