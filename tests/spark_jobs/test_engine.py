@@ -14,6 +14,7 @@ from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.engine import choose
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.options import Options
 from tests.support.peer import until
@@ -46,17 +47,17 @@ def test_spark_is_taken_where_it_is_asked_for(
     assert (engine, why) == (chosen.name, chosen.why)
 
 
-def test_a_log_that_does_not_fit_is_for_spark(tmp_path: Path) -> None:
-    """The log would need more disk than there is: its file is a terabyte long, without content."""
+def test_log_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    """Spark on this machine would need the same disk. The log needs more than there is: a terabyte without content."""
     log = tmp_path / "a.jsonl.gz"
     with log.open("wb") as file:
         file.truncate(1 << 40)
-    settings = read_settings([str(log), "--out", str(tmp_path / "report")])
+    words = [str(log), "--out", str(tmp_path / "report")]
 
-    chosen = choose(settings, [str(log)], tmp_path / "report", {})
-
-    assert chosen.name == "spark"
-    assert chosen.why.startswith("16,493 GB of logs, and ")
+    with pytest.raises(UsageError, match=f"no space left in {tmp_path}: 6,597 GB needed, "):
+        choose(read_settings(words), [str(log)], tmp_path / "report", {})
+    for asked in (("--engine", "spark"), ("--master", "spark://h:1"), ("--conf", "spark.local.dir=/big")):
+        assert choose(read_settings([*words, *asked]), [str(log)], tmp_path / "report", {}).name == "spark"
 
 
 @pytest.mark.slow

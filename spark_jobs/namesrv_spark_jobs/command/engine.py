@@ -52,22 +52,30 @@ class Choice:
 
 
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
-    """The engine of --engine; with `auto`, Spark if an option demands it or the input is too large for this machine."""
+    """The engine of --engine; with `auto`, Spark if an option demands it or duckdb is not installed.
+
+    Raises UsageError when `auto` finds no room: Spark on this machine would need the same disk.
+    """
     size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
         return Choice(settings.engine, "as asked", size)
-    room = shutil.disk_usage(out.parent).free
     for is_so, why in (
         (is_submitted(environ), "started by spark-submit"),
         (settings.master is not None, f"--master {settings.master}"),
         ("SPARK_REMOTE" in environ, "SPARK_REMOTE is set"),
         (bool(settings.conf), "--conf is given"),
         (any(is_url(file) for file in files), "an input is a URL"),
-        (size * _SPILLED > room, f"{size / 1e9:,.0f} GB of logs, and {room / 1e9:,.0f} GB of disk to work in"),
-        (not _has_duckdb(), "duckdb is not installed"),
     ):
         if is_so:
             return Choice(SPARK, why, size)
+    needed, room = size * _SPILLED, shutil.disk_usage(out.parent).free
+    if needed > room:
+        compared = f"{_shown_bytes(needed)} needed, {_shown_bytes(room)} free"
+        raise UsageError(
+            f"--out {out}: no space left in {out.parent}: {compared}; take another disk, or --engine spark"
+        )
+    if not _has_duckdb():
+        return Choice(SPARK, "duckdb is not installed", size)
     stored = sum(map(file_bytes, files))
     why = f"{size / 1e6:,.0f} MB of log lines, {stored / 1e6:,.0f} MB as they are stored, fit on this machine"
     return Choice(EMBEDDED, why, size)
@@ -89,6 +97,10 @@ def opened(choice: Choice, settings: Settings, staging: Path, conf: Mapping[str,
         usual = _SOON_DONE if _is_little_for_spark(choice, settings) else {}
         with _spark(settings, staging, {**SESSION_CONF, **usual, **conf}) as engine:
             yield engine
+
+
+def _shown_bytes(count: float) -> str:
+    return f"{count / 1e9:,.0f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"  # noqa: PLR2004  # a thousand MB
 
 
 def _is_little_for_spark(choice: Choice, settings: Settings) -> bool:
