@@ -23,8 +23,16 @@ HEAD: Final = Struct(">II")
 _unpack_head: Final = HEAD.unpack_from
 # The first two bytes of a TLS record: the type (handshake or alert) and the major version.
 _TLS_RECORDS: Final = (0x1603, 0x1503)
-# the first bytes of an HTTP response, "HTTP", read as a length
-_HTTP_RESPONSE: Final = 0x48545450
+_PROXY_HEADER: Final = "PROXY header received where a frame is expected: the server needs --proxy-protocol for it"
+_HTTP_REQUEST: Final = "HTTP request received: this port is not for HTTP, --http-listen has one"
+# The first four bytes of other protocols -> the meaning of a "frame" that begins with them.
+_OTHER_PROTOCOLS: Final = {
+    b"HTTP": "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
+    b"PROX": _PROXY_HEADER,
+    # the signature of version 2 of the PROXY protocol
+    b"\r\n\r\n": _PROXY_HEADER,
+    **dict.fromkeys((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "), _HTTP_REQUEST),
+}
 # Plain numbers, since comparing a number with a member of an enum is slow.
 _SERIALIZE_TYPES: Final = frozenset(map(int, SerializeType))
 
@@ -90,12 +98,8 @@ def _wrong_length(length: int, max_frame_bytes: int) -> RemoteProtocolError:
         return RemoteProtocolError(f"frame length {length}, minimum 4", reason="frame_too_short")
     if length >> 16 in _TLS_RECORDS:
         return RemoteProtocolError("TLS received where plain text is expected", reason="tls")
-    if length == _HTTP_RESPONSE:
-        return RemoteProtocolError(
-            "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
-            reason="frame_too_large",
-        )
-    return RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")
+    message = _OTHER_PROTOCOLS.get(LENGTH.pack(length)) or f"frame of {length + 4} bytes, limit {max_frame_bytes}"
+    return RemoteProtocolError(message, reason="frame_too_large")
 
 
 def cut_frame(data: bytes | bytearray | memoryview, at: int = 0, end: int | None = None) -> Frame:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 MAX_VALUE_CHARS = 256
-MAX_ITEMS = 32  # of one list
+MAX_ITEMS = 32  # of one list or mapping
 # The end of a traceback is its most useful part; this many characters hold about 60 calls.
 MAX_TRACEBACK_CHARS = 8192
 
@@ -106,7 +106,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Lines for collectors: one flat JSON object, in ASCII."""
+    """Lines for collectors: one JSON object, in ASCII."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record, without its end."""
@@ -243,15 +243,16 @@ def _plain(value: object) -> object:
             return value
         case int():
             return value if abs(value) < _MAX_INT else _cut(hex(value))
-        case float():
-            return round(value, 3) if math.isfinite(value) else str(value)
-        case BaseException():
-            return _cut(f"{type(value).__name__}: {value}")
+        case float() if math.isfinite(value):
+            return round(value, 3)
         case list() | tuple() | AbstractSet():
             items = [_plain(item) for item in islice(value, MAX_ITEMS)]
             return items if len(value) <= MAX_ITEMS else [*items, f"...[+{len(value) - MAX_ITEMS}]"]
+        case Mapping():
+            more = {"...": f"[+{len(value) - MAX_ITEMS}]"} if len(value) > MAX_ITEMS else {}
+            return {_cut(str(key)): _plain(item) for key, item in islice(value.items(), MAX_ITEMS)} | more
         case _:
-            return _cut(str(value))
+            return _cut(f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value))
 
 
 def _cut(text: str, limit: int = MAX_VALUE_CHARS) -> str:
@@ -265,6 +266,8 @@ def _text(value: object) -> str:
     match value:
         case list():
             return ",".join(map(_text, value)) or '""'
+        case dict():
+            return _text([f"{key}={item if isinstance(item, str) else _text(item)}" for key, item in value.items()])
         case str():
             # The text is cut already; tracebacks have a limit of their own.
             return quoted(value, MAX_TRACEBACK_CHARS)

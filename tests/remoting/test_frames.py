@@ -32,6 +32,10 @@ def test_stream_is_split_into_frames(stream: bytes, frames: list[Frame]) -> None
     assert feed(stream) == Fed(frames, None)
 
 
+HTTP_REQUEST = "HTTP request received: this port is not for HTTP, --http-listen has one"
+PROXY_HEADER = "PROXY header received where a frame is expected: the server needs --proxy-protocol for it"
+
+
 @pytest.mark.parametrize(
     ("stream", "error"),
     [
@@ -45,6 +49,11 @@ def test_stream_is_split_into_frames(stream: bytes, frames: list[Frame]) -> None
             b"HTTP/1.1 400 Bad Request",
             "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
         ),
+        (b"GET / HTTP/1.1\r\n\r\n", HTTP_REQUEST),
+        (b"POST /x HTTP/1.1\r\n\r\n", HTTP_REQUEST),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", HTTP_REQUEST),
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", PROXY_HEADER),
+        (b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c", PROXY_HEADER),
         (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77"),
         (b"\x00\x00\x00\x06\x4e\x00\x00\x02{}", "unknown serialize type 78, expected 0, 1 or 77"),
         (b"\x00\x00\x00\x06\x00\x00\x00\x03{}", "header of 3 bytes in a frame of 6"),

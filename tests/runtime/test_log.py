@@ -95,6 +95,7 @@ def test_line(log_format: str, line: str) -> None:
         (1 << 64, "0x10000000000000000", "0x10000000000000000"),
         ("\udcff", '"\\\\udcff"', "\\udcff"),
         (["a", "b c", 1, None, 0.5], 'a,"b c",1,null,0.5', ["a", "b c", 1, None, 0.5]),
+        ({"a": "b, c", "d": None, "e": ""}, '"a=b, c","d=null","e="', {"a": "b, c", "d": None, "e": ""}),
         *((frozenset({"x"}), "x", ["x"]), (Path("/var/lib"), "/var/lib", "/var/lib")),
         (b"\xff", "\"b'\\\\xff'\"", "b'\\xff'"),
         (ValueError("no\nway"), '"ValueError: no\\nway"', "ValueError: no\nway"),
@@ -105,6 +106,15 @@ def test_values(value: object, in_text: str, in_json: object) -> None:
     """Text values are quoted only if needed, and cannot start a line or move the cursor; JSON values are equal."""
     assert text_of("happened", value=value) == f"INFO happened value={in_text}\n"
     assert json_of("happened", value=value) == {"level": "info", "event": "happened", "value": in_json}
+
+
+def test_large_mappings_are_shortened() -> None:
+    """Names and values are cut, and the number of further members is shown."""
+    value = json_of("happened", value={f"{number:02}" + "k" * 300: "v" * 300 for number in range(40)})["value"]
+
+    assert isinstance(value, dict)
+    assert (len(value), value["..."]) == (33, "[+8]")
+    assert max(len(text) for pair in value.items() for text in pair) <= 256 + len("...[+999]")
 
 
 def test_long_values_are_shortened() -> None:

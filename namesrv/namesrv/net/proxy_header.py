@@ -50,19 +50,20 @@ def _read_v1(data: bytes) -> ProxyHeader | None:
         raise _broken("no end of line within 107 bytes")
     match = _V1_LINE.fullmatch(data, 0, end + 2)
     if match is None:
-        raise _broken("version 1 line")
+        line = data[:end].decode("latin-1")
+        raise _broken(f"{line!a} is not PROXY TCP4|TCP6 SOURCE DESTINATION PORT PORT, or PROXY UNKNOWN")
     if match[1] is None:
         return ProxyHeader(end + 2, None)
     port = int(match[4])
     if port > _MAX_PORT:
-        raise _broken("version 1 port")
+        raise _broken(f"port {port}, at most {_MAX_PORT}")
     try:
         address = _V1_ADDRESSES[match[1]](match[2].decode())
     except ValueError as error:
-        raise _broken("version 1 address") from error
+        raise _wrong_address(match) from error
     if getattr(address, "scope_id", None) is not None:
         # Any characters may follow the % of an IPv6 zone, and no proxy sends one.
-        raise _broken("version 1 address")
+        raise _wrong_address(match)
     return ProxyHeader(end + 2, (str(address), port))
 
 
@@ -87,6 +88,10 @@ def _read_v2(data: bytes) -> ProxyHeader | None:
     host = str(ipaddress.ip_address(data[at : at + width]))
     port = int.from_bytes(data[at + 2 * width : at + 2 * width + 2])
     return ProxyHeader(size, (host, port))
+
+
+def _wrong_address(match: re.Match[bytes]) -> RemoteProtocolError:
+    return _broken(f"{match[2].decode('latin-1')!a} is not an address of {match[1].decode()}")
 
 
 def _broken(what: str) -> RemoteProtocolError:

@@ -426,7 +426,7 @@ class NamesrvController:
             addresses=[address_text(address) for address in addresses],
             listeners=list(further),
             http=[address_text(address) for address in self.http.pages],
-            name_servers=[address_text(address) for address in self.http.name_servers],
+            name_servers_listen=[address_text(address) for address in self.http.name_servers],
             tls=settings.tls_mode,
             version=version(),
             boot_id=namesrv.boot.id,

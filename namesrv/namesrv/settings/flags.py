@@ -35,6 +35,12 @@ _METAVARS = {
     "_hosts": "NAMES",
     "_name": "NAME",
     "_listen": "ADDRESS:PORT",
+    "_max_age": "SECONDS",
+    "address_views": "FILE",
+    "listeners": "NAME=PORT,...",
+    "name_servers": "HOST:PORT;...",
+    "broker_metrics_target": "HOST:PORT",
+    "zone_fallback": "RULES",
 }
 # Messages of argparse -> our messages.
 _REWORDED = {"expected one argument": "needs a value", "ignored explicit argument": "takes no value"}

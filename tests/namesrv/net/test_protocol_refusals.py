@@ -20,7 +20,11 @@ PULL = 105
 GARBAGE = {
     "length 3": (b"\0\0\0\3\0\0\0\0", "frame_too_short", "frame length 3, minimum 4"),
     "header too large": (b"\0\0\x08\0\0\0\x04\x01", "header_too_large", "header of 1025 bytes, limit 1024"),
-    "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
+    "http": (
+        b"GET / HTTP/1.1\r\n\r\n",
+        "frame_too_large",
+        "HTTP request received: this port is not for HTTP, --http-listen has one",
+    ),
     "malformed json header": (
         cut(0, b"{,}"),
         "header",

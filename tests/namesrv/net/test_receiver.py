@@ -20,6 +20,7 @@ LIMITS_HERE = replace(LIMITS, small_frame_bytes=SMALL, max_frame_bytes=1024, max
 ACCEPTED, DROPPED = b"+", b"-"
 SMALL_FRAME = cut(JSON, b"+{}", b"body")
 LARGE_FRAME = cut(JSON, b"+{}", b"x" * 100)
+PROXY_SHAPE = "PROXY TCP4|TCP6 SOURCE DESTINATION PORT PORT, or PROXY UNKNOWN"
 PROXIED = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"
 
 # an event in a form that can be compared
@@ -84,7 +85,15 @@ def shown(event: object) -> Seen:
             b"\0\0\x04\0\0\0\0\0" + SMALL_FRAME,
             [("error", "frame of 1028 bytes, limit 1024")],
         ),
-        (b"PROXY nonsense\r\n", [("error", "PROXY header: version 1 line")]),
+        (
+            b"PROXY nonsense\r\n",
+            [
+                (
+                    "error",
+                    f"PROXY header: 'PROXY nonsense' is not {PROXY_SHAPE}",
+                )
+            ],
+        ),
         (SMALL_FRAME + LARGE_FRAME[:10], [("event", SMALL_FRAME)]),
     ],
     ids=["small", "large", "dropped", "proxied", "garbage", "too large", "malformed proxy header", "incomplete"],
