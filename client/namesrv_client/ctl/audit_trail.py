@@ -98,6 +98,8 @@ class Trail:
     _finished: set[Path] = field(default_factory=set)
     # Folders without read permission, each of which is a problem once.
     _unreadable: set[Path] = field(default_factory=set)
+    # Kinds of lines of other logs, such as a heartbeat log, each of which is a problem once.
+    _unknown_kinds: set[str] = field(default_factory=set)
 
     @property
     def directory(self) -> Path:
@@ -188,8 +190,12 @@ class Trail:
             int(line["ts_ms"]), line["event"]
         except (ValueError, TypeError, KeyError):
             self.problems.append(f"{stem}: not a line of an audit trail: {raw[:80]!r}")
-        else:
+            return
+        if (kind := str(line["event"])) in KINDS:
             yield line
+        elif kind not in self._unknown_kinds:
+            self._unknown_kinds.add(kind)
+            self.problems.append(f"{stem}: lines of kind {kind!r} are not of an audit trail, and left out")
 
 
 def _end_ms(folder: Path) -> float:

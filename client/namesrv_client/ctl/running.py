@@ -139,6 +139,7 @@ def change(  # noqa: PLR0913 - by keyword
     objections: Request[list[str]] | None = None,
     members: Callable[[T], Mapping[str, Any]] = lambda _: {},
     absences: Callable[[Responses[T]], list[str]] = lambda _: [],
+    is_changed: Callable[[T], bool] = lambda _: True,
 ) -> NoReturn:
     """Change something on all servers, and print the results; a server that was not reached makes the exit code 1.
 
@@ -153,12 +154,15 @@ def change(  # noqa: PLR0913 - by keyword
 
     async def ask(servers: Servers) -> Report:
         responses = await servers.ask(request)
-        results = {server: members(value) for server, value in responses.given.items()}
+        results = {
+            server: {"result": "done" if is_changed(value) else "nothing changed", **members(value)}
+            for server, value in responses.given.items()
+        }
         heads = next((tuple(result) for result in results.values()), ())
         absent = absences(responses)
         return Report(
             {**document, "servers": responses.documents(members)},
-            table(("server", "result", *heads), [(server, "done", *it.values()) for server, it in results.items()]),
+            table(("server", *heads), [(server, *it.values()) for server, it in results.items()]),
             max(responses.code(needs_all=True), ExitCode.NO if absent else ExitCode.OK),
             [*responses.problems(), *absent],
         )

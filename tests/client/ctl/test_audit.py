@@ -173,6 +173,18 @@ def test_damaged_files_are_named_and_the_others_shown(data_dir: Path) -> None:
     ]
 
 
+def test_lines_of_a_heartbeat_log_are_left_out(tmp_path: Path) -> None:
+    """A heartbeat log has the same folders and other lines, whose kinds are named once each."""
+    beats = [line(EIGHT + number, "heartbeat", brokers=[]) for number in range(3)]
+    write(tmp_path, "08", "ns-0a-1.jsonl.open", line(EIGHT, "start"), *beats)
+
+    done = run("audit", str(tmp_path))
+
+    assert (done.code, [cells[1] for cells in done.cells]) == (1, ["EVENT", "start"])
+    (problem,) = done.problems
+    assert problem.endswith("ns-0a-1: lines of kind 'heartbeat' are not of an audit trail, and left out")
+
+
 @pytest.mark.parametrize(
     ("request_name", "code", "problem"),
     [

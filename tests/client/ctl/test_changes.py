@@ -39,6 +39,7 @@ async def test_write_permission_is_removed_and_added(tmp_path: Path, protocol: s
         for command in ("wipe-write-perm", "add-write-perm"):
             unknown = await ctl(*at(where), command, "broker-x", "-y")
             assert (1, f"namesrvctl: {where}: no topics of broker broker-x\n") == (unknown.code, unknown.err)
+            assert unknown.cells[1:] == [[where, "nothing changed", "0"]]
 
 
 @BOTH
@@ -59,6 +60,7 @@ async def test_topic_is_deleted(tmp_path: Path, protocol: str) -> None:
 
         again = await ctl(*at(where), "delete-topic", "T", "--yes")
         assert (again.code, again.err) == (1, "namesrvctl: no topic T\n")
+        assert again.cells[1:] == [[where, "nothing changed", "no"]]
 
 
 async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> Non
 
         done = await ctl(*at(one, two), "delete-topic", "T", "-y")
 
-        assert (0, "", [[one, "done", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
+        assert (0, "", [[one, "nothing changed", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
 
 
 async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path: Path) -> None:

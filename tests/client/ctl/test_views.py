@@ -51,6 +51,14 @@ def test_check_reports_problems(tmp_path: Path) -> None:
     assert f"{path}: view a: brokers[0].shown: 'h' is not a host and port" in done.err
 
 
+def test_file_without_views_is_named(tmp_path: Path) -> None:
+    """A server accepts a file without views, which is probably a mistake."""
+    path = tmp_path / "views.toml"
+    path.touch()
+
+    assert run("views", "check", str(path)) == (0, "", f"namesrvctl: {path}: no views\n")
+
+
 async def test_explain_shows_the_addresses_of_a_peer(tmp_path: Path, file: str) -> None:
     """A peer of the view gets its addresses, and a peer without a view the registered ones."""
     async with one_server(tmp_path / "server") as (server, address):

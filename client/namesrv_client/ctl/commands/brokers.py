@@ -223,6 +223,7 @@ def _change_perm(options: Options, code: RequestCode, broker: str, what: str) ->
         confirming=what,
         members=lambda count: {"topics": count},
         absences=lambda given: absences_in(given, lambda count: [] if count else [f"topics of broker {broker}"]),
+        is_changed=bool,
     )
 
 

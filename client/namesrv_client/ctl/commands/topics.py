@@ -193,5 +193,6 @@ def delete_topic(
         {"topic": topic, "cluster": cluster},
         confirming=f"delete topic {topic}{f' of cluster {cluster}' if cluster is not None else ''}",
         members=lambda existed: {"existed": existed},
+        is_changed=lambda existed: existed is not False,
         absences=lambda responses: [f"no topic {topic}"] if set(responses.given.values()) == {False} else [],
     )
