@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from namesrv_spark_jobs.command.gates import judge, parse_gate
+from namesrv_spark_jobs.options import Options
 from tests.support.staleness_sample import empty_summary, sample_summary
 
 
@@ -45,6 +46,44 @@ def test_gate_without_anything_to_measure_lets_the_run_pass() -> None:
 
     assert _failed("p99>1", "client.p50>1", "false>0", "over_bound>0", summary=quiet) == []
     assert _failed("evictions<1", summary=quiet) == ["evictions<1: evictions is 0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "events", "message"),
+    [
+        (
+            Options(clusters=("nope",)),
+            {"start": 1},
+            "no heartbeat of cluster nope; the options leave out 28 of 29 lines",
+        ),
+        (
+            Options(clusters=("a", "b"), nameservers=("ns-9",)),
+            {},
+            "no heartbeat of cluster a or b and NameServer ns-9; the options leave out 28 of 29 lines",
+        ),
+        (
+            Options(since_ms=1_798_761_600_000),
+            {"scan": 3},
+            "no heartbeat since 2027-01-01 00:00:00 UTC; the options leave out 28 of 29 lines",
+        ),
+        (Options(topics=("t9",)), {"heartbeat": 3}, "no line of topic t9; the options leave out 28 of 29 lines"),
+        # a finished report, whose options are unknown
+        (Options(), {}, "no heartbeat; the options leave out 28 of 29 lines"),
+    ],
+)
+def test_gate_fails_without_a_line_that_the_options_select(
+    options: Options, events: dict[str, int], message: str
+) -> None:
+    """A misspelt cluster must not pass; a run without gates ends as before."""
+    summary = empty_summary()
+    summary["input"] |= {"events": events, "lines": 29, "left_out": 28}
+
+    verdicts = judge(summary, [parse_gate("p99>1")], options=options)
+
+    assert [f"selection: {message}"] == [verdict.says for verdict in verdicts if verdict.failed]
+    assert judge(summary, [], options=options) == []
+    summary["input"]["events"] = {"heartbeat": 1, "served": 1}
+    assert [verdict.failed for verdict in judge(summary, [parse_gate("p99>1")], options=options)] == [False]
 
 
 @pytest.mark.parametrize(("limit", "failures"), [(0.0, 1), (0.00002, 1), (0.000025, 0), (1.0, 0)])

@@ -105,6 +105,18 @@ def test_report_of_nothing_is_not_good(tmp_path: Path) -> None:
     assert "No broker went away" not in page
 
 
+def test_gate_on_nothing_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt cluster selects no heartbeat, so that no number could exceed its limit."""
+    logs, out = write_log(tmp_path / "logs"), tmp_path / "report"
+    options = ["--engine", "embedded", "--what-if", SMALL_GRID, "--quiet", "--cluster", "nope", "--fail-if", "p99>1"]
+
+    assert main([str(logs), "--out", str(out), *options]) == 1
+
+    assert "FAILED selection: no heartbeat of cluster nope; the options leave out " in capsys.readouterr().err
+    gates = json.loads((out / "run.json").read_text())["gates"]
+    assert [(gate["gate"], gate["failed"]) for gate in gates] == [("p99>1", False), ("selection", True)]
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")

@@ -17,6 +17,7 @@ from namesrv_spark_jobs.command.standard_output import written
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
+from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.report.comparison import comparison
 from namesrv_spark_jobs.report.page import comparison_page
 from namesrv_spark_jobs.report.shown import as_comparison, as_json
@@ -64,7 +65,9 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
         codes = [_make(name, side, aside, make_report) for name, side in sides.items()]
         before, after = (side.summary or _read(aside / name / _SUMMARY) for name, side in sides.items())
         compared = comparison(before, after)
-        verdicts = judge(after, own.gates, before=before)
+        of_logs = sides["b"].settings
+        options = Options() if of_logs is None else of_logs.options
+        verdicts = judge(after, own.gates, before=before, options=options)
         if own.fail_if_worse:
             is_worse = compared["verdict"] in {"worse", "mixed"}
             verdicts.append(Verdict("worse", failed=is_worse, says=f"worse: {compared['says']}"))

@@ -3,15 +3,18 @@
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
-from namesrv_spark_jobs.report.measures import COUNTS, DURATIONS, measured
-from namesrv_spark_jobs.report.shown import shown_duration
+from namesrv_spark_jobs.report.measures import COUNTS, DURATIONS, has_heartbeats, measured
+from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
+from namesrv_spark_jobs.transforms.schema import TOPIC_EVENTS
 
 Summary = Mapping[str, Any]
+_ALL: Final = Options()
 # units of durations in milliseconds; a duration without a unit is in seconds
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
@@ -95,16 +98,47 @@ def duration_ms(text: str) -> float:
 
 
 def judge(
-    summary: Summary, gates: Iterable[Gate], max_bad_ratio: float | None = None, *, before: Summary | None = None
+    summary: Summary,
+    gates: Iterable[Gate],
+    max_bad_ratio: float | None = None,
+    *,
+    before: Summary | None = None,
+    options: Options = _ALL,
 ) -> list[Verdict]:
-    """The verdict of every gate on a summary, and on its change from `before` if that is given."""
+    """The verdict of every gate on a summary, and on its change from `before` if that is given.
+
+    Without a line that the options select, no gate can fail; one more verdict fails instead.
+    """
     verdicts = [_judge(gate, *_value(gate, summary, before)) for gate in gates]
     if max_bad_ratio is not None:
         lines, bad = summary["input"]["lines"], summary["input"]["bad"]
         ratio, text = bad / max(lines, 1), f"max-bad-ratio {max_bad_ratio:g}"
         says = f"{text}: {bad:g} of {lines:g} lines are bad ({ratio:.4%})"
         verdicts.append(Verdict(text, failed=ratio > max_bad_ratio, says=says))
+    if verdicts and (missing := _missing(summary, options)):
+        read = summary["input"]
+        says = f"selection: no {missing}; the options leave out {read['left_out']:,} of {read['lines']:,} lines"
+        verdicts.append(Verdict("selection", failed=True, says=says))
     return verdicts
+
+
+def _missing(summary: Summary, options: Options) -> str:
+    """The lines that the options select and the log does not have; empty when it has some."""
+    if not summary["input"]["left_out"]:
+        return ""
+    if not has_heartbeats(summary):
+        chosen = [_named("cluster", options.clusters), _named("NameServer", options.nameservers)]
+        of = " and ".join(text for text in chosen if text)
+        times = (("since", options.since_ms), ("until", options.until_ms))
+        when = [f" {word} {shown_moment(ms)} UTC" for word, ms in times if ms is not None]
+        return f"heartbeat{of and ' of '}{of}{''.join(when)}"
+    if options.topics and not summary["input"]["events"].keys() & TOPIC_EVENTS:
+        return f"line of {_named('topic', options.topics)}"
+    return ""
+
+
+def _named(noun: str, names: Sequence[str]) -> str:
+    return f"{noun} {' or '.join(map(printable, names))}" if names else ""
 
 
 def _value(gate: Gate, summary: Summary, before: Summary | None) -> tuple[float | None, str]:

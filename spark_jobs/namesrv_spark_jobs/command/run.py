@@ -71,7 +71,7 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
                 # listed again: while Java was starting, servers may have closed files
                 sources = Sources(log_files(settings.inputs))
             sources, analysis = analysed(engine, sources, settings, steps)
-            verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio)
+            verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio, options=settings.options)
             files = list(sources.taken_in or sources.files)
             run = run_json(engine, argv, time.monotonic() - began, files, verdicts)
             write_report(engine, aside, analysis, run)

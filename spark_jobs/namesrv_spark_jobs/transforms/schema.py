@@ -10,6 +10,8 @@ HEARTBEATS: Final = ("register", "heartbeat")
 ANCHORS: Final = ("start", "opened", "scan", "stop")
 # a boot that has one of these is a client's
 CLIENT_EVENTS: Final = ("refreshed", "send_failed", "isolated")
+# events whose lines name topics
+TOPIC_EVENTS: Final = frozenset({"route", "served", "pulls", "refreshed", "send_failed"})
 EVENTS: Final = (
     *(*HEARTBEATS, *ANCHORS, *CLIENT_EVENTS),
     *("unregister", "evict", "fenced", "late", "route", "served", "client_gone", "pulls", "dropped"),
