@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import socket
 import sys
 import traceback
@@ -26,6 +27,10 @@ _REQUIRED: Final = frozenset(
     {"argon2", "authlib", "httpx2", "itsdangerous", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"}
 )
 _DEFAULT_PORT: Final = 9876
+# Options whose names differ from those of their settings.
+_FLAGS: Final = {"trusted_proxies": "--trusted-proxy", "viewers": "--viewer", "operators": "--operator"}
+# The setting, with the number of the value, at which a message of pydantic begins.
+_FIELD: Final = re.compile(r"(?:^|(?<=; ))(?P<name>[a-z_]+)(?:\.\d+)*:")
 _EPILOG: Final = """\
 example:
   namesrv-console --server ns1:9876 --server ns2:9876 --logs /var/lib/namesrv/heartbeats
@@ -179,9 +184,17 @@ def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
     if {"users", "trusted_proxies", "oidc_issuer"} & given.keys():
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         given.setdefault("audit_log_dir", Path(home) / "namesrv-console" / "audit")
-    settings = AccessSettings(**given, listen_host=host)
+    try:
+        settings = AccessSettings(**given, listen_host=host)
+    except ValueError as error:
+        raise ValueError(_FIELD.sub(lambda found: f"{_flag(found['name'])}:", str(error))) from error
     settings.check_files()
     return settings
+
+
+def _flag(setting: str) -> str:
+    """The option of a setting of access."""
+    return _FLAGS.get(setting) or f"--{setting.replace('_', '-')}"
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -203,7 +216,7 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     configure("info" if settings.access.requires_sign_in else "warning", "auto")
-    for warning in settings.access.warnings:
+    for warning in (*_missing(options), *settings.access.warnings):
         _complain(f"warning: {warning}")
     with _bound(*settings.listen) as listening:
         host, port = listening.getsockname()[:2]
@@ -215,6 +228,13 @@ def _run(options: argparse.Namespace) -> int:
 
         loops.run(lambda: serve(settings, listening, announce=announce, report=_complain))
     return 0
+
+
+def _missing(options: argparse.Namespace) -> list[str]:
+    """Warnings about directories that do not exist; a server may make them later."""
+    given = [("--logs", path) for path in options.logs] + [("--audit", path) for path in options.audit]
+    # Path.is_dir raises an error without permission for the parent directory.
+    return [f"{flag} {path}: no such directory" for flag, path in given if not os.path.isdir(path)]  # noqa: PTH112
 
 
 def _complain(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -30,6 +31,20 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     assert line.startswith(f"namesrv-console: no connection to {address}: ")
     assert line.endswith("; asking again every second")
     assert line.count(address) == 1
+
+
+def test_missing_directories_are_warnings(tmp_path: Path) -> None:
+    """A mistyped directory is named; the console starts, since a server may make the directory later."""
+    logs, audit = tmp_path / "nologs", tmp_path / "noaudit"
+    words = ("--server", "127.0.0.1:1", "--logs", str(logs), "--logs", str(tmp_path), "--audit", str(audit))
+    with PatternProcess([*COMMAND, *words]) as console:
+        console.wait_for(r"^namesrv-console: http://")
+        warnings = console.lines_matching("warning: ")
+
+    assert warnings == [
+        f"namesrv-console: warning: --logs {logs}: no such directory",
+        f"namesrv-console: warning: --audit {audit}: no such directory",
+    ]
 
 
 # Runs the command, and sends it a signal as soon as its URL is written.

@@ -78,14 +78,14 @@ class AccessSettings(CheckedSettings):
     @model_validator(mode="after")
     def _check_provider(self) -> "AccessSettings":
         if (self.oidc_issuer is None) != (self.oidc_client_id is None):
-            raise ValueError("oidc_issuer and oidc_client_id need each other")
+            raise ValueError("--oidc-issuer and --oidc-client-id need each other")
         if self.oidc_issuer is not None and self.public_url is None:
-            raise ValueError("oidc_issuer needs public_url: the provider sends people back to it")
+            raise ValueError("--oidc-issuer needs --public-url: the provider sends people back to it")
         if self.oidc_issuer is not None and _is_plain_http(self.oidc_issuer):
-            raise ValueError(f"oidc_issuer: {self.oidc_issuer!r} is not encrypted: anybody on the way could sign in")
+            raise ValueError(f"--oidc-issuer: {self.oidc_issuer!r} is not encrypted: anybody on the way could sign in")
         if self.oidc_issuer is not None and "*" in {*self.viewers, *self.operators}:
             raise ValueError(
-                "viewers and operators: with oidc_issuer, * is everybody who has an account at the provider: "
+                "--viewer and --operator: with --oidc-issuer, * is everybody who has an account at the provider: "
                 "set names, @groups or *@example.com"
             )
         return self
@@ -93,32 +93,32 @@ class AccessSettings(CheckedSettings):
     @model_validator(mode="after")
     def _check_whole(self) -> "AccessSettings":
         if self.public_url is not None and urlsplit(self.public_url).path not in {"", "/"}:
-            raise ValueError(f"public_url: {self.public_url!r} has a path; the console is served at /")
+            raise ValueError(f"--public-url: {self.public_url!r} has a path; the console is served at /")
         if self.users is not None and self.trusted_proxies:
             raise ValueError(
-                "users and trusted_proxies exclude each other: a proxy that passes on X-Forwarded-User from outside "
-                "would sign in anyone; for a proxy that signs in no users, set forwarded_for_from"
+                "--users and --trusted-proxy exclude each other: a proxy that passes on X-Forwarded-User from outside "
+                "would sign in anyone; for a proxy that signs in no users, set --forwarded-for-from"
             )
         if self.actions and not self.requires_sign_in:
-            raise ValueError(f"actions are audited with the user's name, but users do not sign in: {_ASK}")
+            raise ValueError(f"--actions: changes are audited with the user's name, but users do not sign in: {_ASK}")
         if self.actions and self.audit_log_dir is None:
-            raise ValueError("actions are audited: set audit_log_dir")
+            raise ValueError("--actions: changes are audited: set --audit-log-dir")
         if not self.is_loopback and not self.requires_sign_in:
             raise ValueError(f"listening on {self.listen_host!r}, beyond loopback, without users: {_ASK}")
         if not self.is_loopback and self.http_tls_cert_file is None and self.public_url is None:
             raise ValueError(
-                f"listening on {self.listen_host!r}, beyond loopback, in plain text: set http_tls_cert_file, "
-                "or public_url if a proxy in front speaks TLS"
+                f"listening on {self.listen_host!r}, beyond loopback, in plain text: set --http-tls-cert-file, "
+                "or --public-url if a proxy in front speaks TLS"
             )
         if not self.allowed_hosts:
-            raise ValueError(f"listening on {self.listen_host!r}: set public_url, the URL that people use")
+            raise ValueError(f"listening on {self.listen_host!r}: set --public-url, the URL that people use")
         return self
 
     @property
     def warnings(self) -> list[str]:
         """Warnings about settings that are allowed, and rarely intended."""
         if self.requires_sign_in and self.public_url is not None and _is_plain_http(self.public_url):
-            return [f"public_url {self.public_url} is not encrypted: passwords and session cookies can be read"]
+            return [f"--public-url {self.public_url} is not encrypted: passwords and session cookies can be read"]
         return []
 
     @property
@@ -188,7 +188,7 @@ class AccessSettings(CheckedSettings):
         return "viewer" if titles.intersection(self.viewers) or "*" in self.viewers else None
 
 
-_ASK: Final = "set users (namesrv-console passwd makes the file), trusted_proxies or oidc_issuer"
+_ASK: Final = "set --users (namesrv-console passwd makes the file), --trusted-proxy or --oidc-issuer"
 
 
 def _is_plain_http(url: str) -> bool:

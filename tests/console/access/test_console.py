@@ -54,10 +54,15 @@ async def test_console_shows_nothing_before_sign_in(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--listen", "0.0.0.0:0"], "listening on '0.0.0.0', beyond loopback, without users"),
-        (["--actions"], "users do not sign in: set users"),
+        (
+            ["--actions"],
+            "set --users (namesrv-console passwd makes the file), --trusted-proxy or --oidc-issuer",
+        ),
         (["--users", "missing"], "missing: no such file or directory"),
         (["--http-tls-cert-file", "missing"], "missing: no such file or directory"),
-        (["--trusted-proxy", "10.0.0.1/8"], "has host bits set"),
+        (["--trusted-proxy", "10.0.0.1/8"], "namesrv-console: --trusted-proxy: '10.0.0.1/8': "),
+        (["--session-hours", "0"], "namesrv-console: --session-hours: '0': "),
+        (["--public-url", "x", "--viewer", "*"], "namesrv-console: --public-url: 'x': not a URL"),
         (["passwd", "missing", "olga", "--delete"], "missing: no such file or directory"),
     ],
 )

@@ -16,26 +16,29 @@ OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"listen_host": "0.0.0.0"}, "listening on '0.0.0.0', beyond loopback, without users: set users"),
+        ({"listen_host": "0.0.0.0"}, "listening on '0.0.0.0', beyond loopback, without users: set --users"),
         ({"listen_host": "10.0.0.1", **URL}, "listening on '10.0.0.1', beyond loopback, without users"),
-        ({"listen_host": "10.0.0.1", **USERS}, "beyond loopback, in plain text: set http_tls_cert_file, or public_url"),
-        ({"listen_host": "::", **USERS, "http_tls_cert_file": "c"}, "listening on '::': set public_url"),
-        ({"actions": True}, "actions are audited with the user's name, but users do not sign in"),
-        ({"actions": True, **USERS}, "actions are audited: set audit_log_dir"),
-        ({"oidc_issuer": "https://id.example.com"}, "oidc_issuer and oidc_client_id need each other"),
-        (OIDC, "oidc_issuer needs public_url"),
+        (
+            {"listen_host": "10.0.0.1", **USERS},
+            "beyond loopback, in plain text: set --http-tls-cert-file, or --public-url",
+        ),
+        ({"listen_host": "::", **USERS, "http_tls_cert_file": "c"}, "listening on '::': set --public-url"),
+        ({"actions": True}, "--actions: changes are audited with the user's name, but users do not sign in"),
+        ({"actions": True, **USERS}, "--actions: changes are audited: set --audit-log-dir"),
+        ({"oidc_issuer": "https://id.example.com"}, "--oidc-issuer and --oidc-client-id need each other"),
+        (OIDC, "--oidc-issuer needs --public-url"),
         ({"public_url": "console.example.com"}, "public_url: 'console.example.com': not a URL"),
         ({"public_url": "https://example.com/console"}, "'https://example.com/console' has a path"),
         ({"trusted_proxies": ("10.0.0.0/33",)}, "trusted_proxies.0"),
         ({**OIDC, **URL, "oidc_issuer": "http://id.example.com"}, "'http://id.example.com' is not encrypted"),
-        ({**OIDC, **URL, "viewers": ("*",)}, "with oidc_issuer, * is everybody who has an account at the provider"),
-        ({"trusted_proxies": ("10.0.0.0/8",), **USERS}, "users and trusted_proxies exclude each other"),
+        ({**OIDC, **URL, "viewers": ("*",)}, "with --oidc-issuer, * is everybody who has an account at the provider"),
+        ({"trusted_proxies": ("10.0.0.0/8",), **USERS}, "--users and --trusted-proxy exclude each other"),
         ({"forwarded_for_from": ("10.0.0.1/8",)}, "forwarded_for_from.0"),
         ({"session_hours": 0}, "session_hours"),
     ],
 )
 def test_refused(values: dict[str, Any], message: str) -> None:
-    """Validation fails with a message that names the setting to change."""
+    """Validation fails with a message that names the option to change; the command line replaces names of settings."""
     with pytest.raises(ValueError, match=re.escape(message)):
         AccessSettings(**values)
 
