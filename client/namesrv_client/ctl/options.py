@@ -224,6 +224,11 @@ def addresses_of(servers: Sequence[str], where: str) -> tuple[str, ...]:
     parts = [part.strip() for part in ";".join(servers).replace(",", ";").split(";")]
     # The default port is added after a name, an IPv4 address and a bracketed IPv6 address.
     parts = [f"{it}:{DEFAULT_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts]
+    for part in parts:
+        if part.count(":") > 1 and "[" not in part:
+            # `::1:9876` may be an address with or without a port.
+            message = f"an IPv6 address needs brackets: [{part}], or with a port [{part}]:{DEFAULT_PORT}"
+            raise typer.BadParameter(message, param_hint=where)
     try:
         return parse_list(";".join(parts))
     except ValueError as error:

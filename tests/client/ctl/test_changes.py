@@ -148,14 +148,29 @@ async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> No
 
         assert server.namesrv.settings.live.enable_topic_list is True
     hint = "did you mean orderMessageEnable?"
-    assert (1, "", [f"{where}: no setting orderMessageEnabel ({hint})"]) == (
+    assert (1, "", f"{where}: no setting orderMessageEnabel ({hint})") == (
         misspelt.code,
         misspelt.out,
-        misspelt.problems,
+        misspelt.problems[0],
     )
     fixed_by = "cannot be changed by a request: change the server's configuration, and"
     assert (1, [f"{where}: setting listenPort {fixed_by} restart it"]) == (fixed.code, fixed.problems[:1])
-    assert [f"{where}: setting maxConnections {fixed_by} send it SIGHUP"] == fixed.problems[1:]
+    assert f"{where}: setting maxConnections {fixed_by} send it SIGHUP" == fixed.problems[1]
+    (names,) = {each.problems[-1].removeprefix(f"{where}: a request can change ") for each in (misspelt, fixed)}
+    assert {"enableTopicList", "orderMessageEnable"} <= set(names.split(", "))
+
+
+async def test_settings_have_our_names_as_well(tmp_path: Path) -> None:
+    """A setting may be given by the name that flags and files of our server have."""
+    async with one_server(tmp_path, admin_enabled=True) as (server, where):
+        shown = await ctl(*at(where), "config", "show", "listen_host", "drain-seconds", "-o", "json")
+        done = await ctl(*at(where), "config", "set", "enable-topic-list=false", "--yes")
+        misspelt = await ctl(*at(where), "config", "show", "listen_hots")
+
+        assert server.namesrv.settings.live.enable_topic_list is False
+    assert sorted(shown.json["servers"][0]["config"]) == ["bindAddress", "shutdownWaitTimeSeconds"]
+    assert (done.code, done.err) == (0, "")
+    assert misspelt == (1, "", f"namesrvctl: {where}: no setting listen_hots (did you mean listen-host?)\n")
 
 
 def test_settings_of_several_servers_are_compared(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_servers(
     ("given", "where", "message"),
     [
         ({}, "NAMESRV_ADDR", "address 'a:0' is not host:port or [ipv6]:port"),
-        ({"server": ["::1"]}, "--server", "address '::1' is not host:port or [ipv6]:port"),
+        ({"server": ["::1"]}, "--server", "an IPv6 address needs brackets: [::1], or with a port [::1]:9876"),
         ({"server": [";"]}, "--server", "no addresses"),
         ({"server": [""]}, "--server", "no addresses"),
         ({"watch": "0"}, "--watch", "'0' is outside 0.1 s to 86400 s"),

@@ -82,19 +82,18 @@ def show_config(
 ) -> None:
     """Show the settings in effect, by their names in Apache's namesrv.properties.
 
-    Without KEY: those that differ from their default, or between servers. Apache's NameServer does not say what is a
-    default: all of its settings are shown. JSON and YAML have all settings. Exits with 1 if a server that answered
-    lacks one of the given keys.
+    KEY may also be our name of a setting. Without KEY: those that differ from their default, or between servers.
+    Apache's NameServer does not say what is a default: all of its settings are shown. JSON and YAML have all settings.
+    Exits with 1 if a server that answered lacks one of the given keys.
     """
 
     async def ask(servers: Servers) -> Report:
         responses = await servers.ask(_settings)
-        absences = absences_in(
-            responses, lambda settings: [f"setting {key}" for key in keys or () if key not in settings]
-        )
+        absences = absences_in(responses, lambda settings: _absent(settings, keys or ()))
         names = sorted(frozenset().union(*responses.given.values()))
+        wanted = {_key_of(settings, key) for settings in responses.given.values() for key in keys or ()}
         if keys:
-            shown = [name for name in names if name in keys]
+            shown = [name for name in names if name in wanted]
         else:
             shown = [name for name in names if shows_all or _is_remarkable(name, responses.given)]
         left_out = [] if keys or len(shown) == len(names) else [f"{len(names) - len(shown)} more with --all"]
@@ -102,7 +101,9 @@ def show_config(
             {
                 "servers": responses.documents(
                     lambda settings: {
-                        "config": {name: settings[name].value for name in sorted(settings) if not keys or name in keys}
+                        "config": {
+                            name: settings[name].value for name in sorted(settings) if not keys or name in wanted
+                        }
                     }
                 )
             },
@@ -116,6 +117,21 @@ def show_config(
 
 async def _settings(server: NameServer) -> dict[str, Setting]:
     return {setting.key: setting for setting in await server.settings()}
+
+
+def _key_of(settings: Mapping[str, Setting], text: str) -> str:
+    """The key in Apache's namesrv.properties of a setting that is given by this key, or by our name of the setting."""
+    name = text.replace("_", "-")
+    return next((key for key, setting in settings.items() if setting.name.replace("_", "-") == name), text)
+
+
+def _absent(settings: Mapping[str, Setting], keys: Iterable[str]) -> list[str]:
+    """The given settings that a server does not have, each with a similar name."""
+    return [f"setting {key}{_hint(settings, key)}" for key in keys if _key_of(settings, key) not in settings]
+
+
+def _hint(settings: Mapping[str, Setting], key: str) -> str:
+    return did_you_mean(key, [*settings, *(setting.name for setting in settings.values())])
 
 
 def _is_remarkable(name: str, by_server: Mapping[str, Mapping[str, Setting]]) -> bool:
@@ -143,6 +159,9 @@ def set_config(
 ) -> None:
     """Change settings of running servers; ours require --admin-enabled.
 
+    A setting has its name in Apache's namesrv.properties, or ours. Settings that no request can change are refused,
+    with the names of those that can be changed.
+
     Exits with 1 if one of them did not accept the change.
     """
     settings = {}
@@ -154,11 +173,18 @@ def set_config(
     changes = ", ".join(f"{key} to {value}" for key, value in settings.items())
     change(
         options,
-        lambda server: server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=format_properties(settings).encode()),
+        lambda server: _set(server, settings),
         {"config": settings},
         confirming=f"set {changes}",
         objections=lambda server: _unchangeable(server, settings),
     )
+
+
+async def _set(server: NameServer, wanted: Mapping[str, str]) -> None:
+    """Change settings, each given by its key in Apache's namesrv.properties, or by our name of it."""
+    known = await _settings(server) if await server.is_native() else {}
+    values = {_key_of(known, key): value for key, value in wanted.items()}
+    await server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=format_properties(values).encode())
 
 
 async def _unchangeable(server: NameServer, wanted: Iterable[str]) -> list[str]:
@@ -167,9 +193,13 @@ async def _unchangeable(server: NameServer, wanted: Iterable[str]) -> list[str]:
         return []
     known = await _settings(server)
     reasons = []
-    for key in wanted:
-        if key not in known:
-            reasons.append(f"no setting {key}{did_you_mean(key, known)}")
-        elif known[key].changed_by not in (None, "request"):
-            reasons.append(f"setting {key} cannot be changed by a request: {_CHANGES[str(known[key].changed_by)]}")
+    changeable = sorted(key for key, setting in known.items() if setting.changed_by == "request")
+    for text in wanted:
+        setting = known.get(_key_of(known, text))
+        if setting is None:
+            reasons.append(f"no setting {text}{_hint(known, text)}")
+        elif setting.changed_by not in (None, "request"):
+            reasons.append(f"setting {text} cannot be changed by a request: {_CHANGES[str(setting.changed_by)]}")
+    if reasons and changeable:
+        reasons.append(f"a request can change {', '.join(changeable)}")
     return reasons
