@@ -17,6 +17,7 @@ from typing import Final
 
 from namesrv.server.reload import RELOADABLE
 from namesrv.settings.catalog import SETTINGS, Setting
+from namesrv.settings.running import LIVE
 from tests.docs import recording
 from tests.docs.api_pages import PAGES as API_PAGES
 from tests.docs.api_pages import with_names
@@ -66,7 +67,9 @@ def settings_table() -> str:
 
 
 def _row(setting: Setting) -> str:
-    at_once = "changes it" if setting.name in RELOADABLE else "restart"
+    at_once = "changes it, as does a request" if setting.name in LIVE else "changes it"
+    if setting.name not in RELOADABLE:
+        at_once = "restart"
     # --help has the other sentences: what higher and lower values cause
     meaning = setting.consequence.partition(". ")[0].removesuffix(".").replace("|", "\\|")
     return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {meaning} |\n"

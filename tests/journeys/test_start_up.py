@@ -88,5 +88,5 @@ def test_unusable_data_directory_is_an_error(start: Start, data_dir: Path, loop:
     assert start().stop() == 0
 
     (data_dir / "file").touch()
-    below = data_dir / "file" / "data"
-    assert f"data directory {below}: Not a directory" == refusal(below, loop=loop)
+    for place in (data_dir / "file", data_dir / "file" / "data"):
+        assert f"data directory {place}: Not a directory" == refusal(place, loop=loop)

@@ -1,6 +1,7 @@
 """Controller of the daemon: starts, runs and stops it."""
 
 import asyncio
+import errno
 import fcntl
 import gc
 import logging
@@ -490,7 +491,10 @@ def _needed(what: str, hint: str = "") -> Iterator[None]:
 def _lock(data_dir: Path) -> Iterator[None]:
     """Lock the data directory: two servers with one directory would overwrite each other's files."""
     with _needed(f"data directory {data_dir}"):
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

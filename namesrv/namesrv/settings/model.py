@@ -422,6 +422,8 @@ class Settings(BaseModel):
     @classmethod
     def _check_hosts(cls, text: str) -> str:
         hosts = [host.strip() for host in text.split(",")]
+        if any(host.startswith("[") for host in hosts):
+            raise ValueError("is not a valid address or host name: write an IPv6 address without brackets here")
         if not all(is_host(host) for host in hosts):
             raise ValueError("is not a valid address or host name (separate several with commas)")
         if len(hosts) != len(set(hosts)):

@@ -158,7 +158,9 @@ def test_wrong_flags_and_variables_are_refused(argv: list[str], environ: dict[st
         ("data_dir = 1", "data-dir: 1 is not a path (from file {file})"),
         ('data_dir = "a\\u0000b"', 'data-dir: "a\\x00b" is not a path (from file {file})'),
         ("listen_port = ", "{file}: Invalid value"),
-        ("listen_port = 1\nlisten_port = 2", "{file}: Cannot overwrite a value"),
+        ("listen_port = 1\nlisten_port = 2", "{file}: key listen_port is given twice, last in line 2"),
+        ("listen_port = 1\nlisten_port = 2\n\n", "{file}: key listen_port is given twice, last in line 2"),
+        ("a.b = 1\n[a]\nb = 2", "{file}: Cannot "),
     ],
 )
 def test_wrong_toml_is_refused(toml_file: Path, text: str, problem: str) -> None:
