@@ -170,8 +170,11 @@ def _passwd(options: argparse.Namespace) -> int:
 
     try:
         done = passwd(options.file, options.name, role=options.role, delete=options.delete)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise UsageError(str(error)) from None
+    except OSError as error:
+        # A failed write has no file name of its own.
+        raise UsageError(f"{options.file}: {(error.strerror or str(error)).lower()}") from None
     sys.stdout.write(f"{PROGRAM}: {done} in {options.file}\n")
     return 0
 

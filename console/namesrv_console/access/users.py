@@ -109,7 +109,8 @@ def format_users(users: Mapping[str, Entry]) -> str:
 def read_users(path: Path) -> dict[str, Entry]:
     """The users of a file. Raises ValueError, also when the file cannot be read."""
     try:
-        return parse_users(path.read_text(encoding="utf-8"))
+        # The codec removes a byte order mark, which editors on Windows write.
+        return parse_users(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ValueError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +68,30 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
         passwd(path, "vera")
     with pytest.raises(ValueError, match="no user 'olga'"):
         passwd(path, "olga", delete=True)
+
+
+def test_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """Editors on Windows put one before the first line."""
+    path = tmp_path / "users"
+    path.write_text(f"olga:operator:{HASH}\n", encoding="utf-8-sig")
+
+    assert list(read_users(path)) == ["olga"]
+
+
+def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """As on a full disk: a limit makes every file too large."""
+    path = tmp_path / "users"
+    command = (sys.executable, "-m", "namesrv_console", "passwd", str(path), "olga")
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *command],
+        input=f"{PASSWORD}\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (2, f"namesrv-console: {path}: file too large\n") == (ended.returncode, ended.stderr)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_file_without_users_is_refused(tmp_path: Path) -> None:
