@@ -106,9 +106,12 @@ class BrokerAgent:
             raise RuntimeError("the agent is started already")
         self._events.open()
         self._identity.is_writable = True
+        # An agent may start again in another event loop, and a lock belongs to the loop in which a task waited for it.
+        if not self._table_lock.locked():
+            self._table_lock = asyncio.Lock()
         # Addresses from before a restart of this agent: no event is sent if they are the same again.
-        self._links.follow(self._name_servers.addresses)
-        self._name_servers.looked.clear()
+        self._links.open(self._name_servers.addresses)
+        self._name_servers.open()
         self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
         self._watch.add_done_callback(report_bug)
         try:

@@ -68,6 +68,13 @@ class ServerLinks:
 
     # -- the list of servers ------------------------------------------------------------------------------------------
 
+    def open(self, addresses: tuple[str, ...]) -> None:
+        """Start with the servers of the last list, in the running event loop."""
+        # Tasks that wait since before a restart go on to wait for the new event.
+        self._progress.set()
+        self._progress = asyncio.Event()
+        self.follow(addresses)
+
     def follow(self, addresses: tuple[str, ...]) -> None:
         """Use another list of servers: start links to new servers, and leave those that are not in the list."""
         is_another = set(addresses) != self._links.keys()

@@ -145,6 +145,10 @@ class NameServerList:
     def __post_init__(self) -> None:
         check_source(self.source)
 
+    def open(self) -> None:
+        """Wait for a new refresh, in the running event loop; the last list stays."""
+        self.looked = asyncio.Event()
+
     async def refresh(self) -> None:
         """Resolve the source once, and call `on_change` if the set of addresses changed."""
         try:

@@ -29,7 +29,7 @@ from tests.support.agents import (
 )
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.hanging_list import opened_by_reader
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.tcp_proxy import TcpProxy
 
 REFUNDS = TopicConfig("refunds", 2, 2)
@@ -206,6 +206,21 @@ async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
             assert await registrations(it.server) == [("full", 1)]
             assert (queues(it.server, "orders"), queues(it.server, "bills")) == ((8, 8, 6), None)
             assert next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq == 4
+
+
+def test_agent_starts_again_in_another_loop(tmp_path: Path) -> None:
+    """A stopped agent may start in a second `asyncio.run`, also after waits and concurrent changes in the first."""
+    servers = tmp_path / "servers"
+    agent = BrokerAgent(agent_settings(f"file:{servers}"))
+
+    async def run(number: int) -> int:
+        async with namesrv_in_process(tmp_path / str(number)) as server:
+            servers.write_text(server.where)
+            async with agent:
+                await asyncio.gather(*(agent.create_topic(TopicConfig(f"t{number}-{each}")) for each in range(3)))
+                return await agent.registered()
+
+    assert [asyncio.run(run(number)) for number in (1, 2)] == [1, 1]
 
 
 # -- stopping ---------------------------------------------------------------------------------------------------------
