@@ -159,7 +159,8 @@ class Registered(BrokerEffect):
     registration = "begins"
 
     kind: Literal["full", "delta", "unchanged"]
-    # The topics that the request names; of an unchanged registration, whose body is not decoded, the broker's topics.
+    # Number of topics that the request names, also of those that a delta deletes; of an unchanged registration, whose
+    # body is not decoded, the broker's topics.
     topics: int
     # True if the broker was not in the live table before.
     is_new: bool

@@ -202,7 +202,8 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
             other = OtherConnection(registered=True, last_seen=now)
             tables.connections.note_other(key, registration.connection_id, other)
     silent = 0.0 if before is None else now - before.last_update
-    topics = len(registration.body.topic_configs)
+    deleted = registration.body.deleted_topics if registration.kind == "delta" else ()
+    topics = len(registration.body.topic_configs) + len(deleted)
     section.effects.append(Registered(key, live, registration.kind, topics, before is None, silent, before))
     if changes.notice is not None:
         section.effects.append(changes.notice)

@@ -50,6 +50,21 @@ async def test_log_levels_of_registrations(
     assert remembered(server) == ["route", "register", "register"]
 
 
+async def test_delta_that_only_deletes_topics_is_shown(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The number of topics is that of the named ones; an empty delta is a slave's heartbeat, and not shown."""
+    caplog.set_level(logging.DEBUG)
+    agent: dict[str, Any] = {"agentId": "agent-1", "kind": "delta"}
+    await peer.register(BROKER, native_registration("T", "U"), spelling="native", agentId="agent-1")
+    await peer.register(BROKER, native_registration(counter=2, deleted_topics=["T"]), spelling="native", **agent)
+    await peer.register(BROKER, native_registration(counter=2), spelling="native", **agent)
+
+    registered = logged(caplog, "broker_registered")
+    assert [(each["kind"], each["topics"]) for each in registered] == [("full", 2), ("delta", 1)]
+    assert remembered(server) == ["route", "register", "route", "register"]
+
+
 async def test_log_levels_of_evictions(server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture) -> None:
     """An unregistered broker is logged at level info, a superseded or disconnected one as a warning."""
     caplog.set_level(logging.INFO)
