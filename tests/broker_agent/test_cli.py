@@ -83,7 +83,7 @@ def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -
 
     file.path.unlink()
     assert main(["--config", str(file.path)]) == 2
-    assert f"namesrv-broker-agent: {file.path}: [Errno 2]" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"namesrv-broker-agent: {file.path}: No such file or directory\n"
 
 
 @pytest.mark.parametrize("content", [None, "damaged"], ids=["no directory", "damaged"])
@@ -134,7 +134,7 @@ def test_topics_follow_the_file(file: ConfigFile) -> None:
         file.put("nonsense")
         process.wait_for(f"ERROR reload_refused problem=\"{file.path}: Expected '='")
         file.path.unlink()
-        process.wait_for(f"ERROR reload_refused problem=.*No such file or directory: '{file.path}'")
+        process.wait_for(f'ERROR reload_refused problem="{file.path}: No such file or directory"')
         file.wait_until_known(orders=4, bills=6)
 
         file.write({"bills": 6}, heartbeat_seconds=20)
