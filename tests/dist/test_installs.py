@@ -54,7 +54,7 @@ class Environment:
         return done.stdout
 
 
-Install = Callable[[str], Environment]
+Install = Callable[..., Environment]
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +69,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """A function that makes an environment for a wheel, once."""
-    made: dict[str, Environment] = {}
+    """A function that makes an environment for some wheels, once."""
+    made: dict[tuple[str, ...], Environment] = {}
 
-    def install(wheel: str) -> Environment:
-        if wheel not in made:
-            directory = tmp_path_factory.mktemp(wheel)
+    def install(*wheels: str) -> Environment:
+        if wheels not in made:
+            directory = tmp_path_factory.mktemp("-".join(wheels))
             venv.create(directory)
             pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", directory / "bin/python"]
             command = [*pip, "--disable-pip-version-check", "--quiet", "install", "--no-compile", "--requirement"]
-            subprocess.run([*command, built / f"{wheel}.txt"], check=True)
-            made[wheel] = Environment(directory)
-        return made[wheel]
+            for wheel in wheels:
+                subprocess.run([*command, built / f"{wheel}.txt"], check=True)
+            made[wheels] = Environment(directory)
+        return made[wheels]
 
     return install
 
@@ -156,6 +157,14 @@ def test_report_is_made_without_java(installed: Install, daemon: Daemon, tmp_pat
     installed("namesrv-report").run("namesrv-staleness", logs, "--out", tmp_path / "report", PATH="/nonexistent")
 
     assert (tmp_path / "report/report.html").is_file()
+
+
+@pytest.mark.usefixtures("agent")
+def test_history_reads_logs_with_the_report(installed: Install, daemon: Daemon) -> None:
+    """The wheel namesrv-report is all that `namesrvctl history` needs for logs."""
+    history = ("history", "orders", "--logs", daemon.data_dir, "-o", "json")
+
+    assert "broker-a" in installed("namesrv-ctl", "namesrv-report").run("namesrvctl", *history)
 
 
 KIT = """
