@@ -1,6 +1,7 @@
 """Permissions of files, which do not count for root."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -13,6 +14,8 @@ _NOBODY: Final = 65_534
 def unprivileged() -> Iterator[None]:
     """Context in which permissions of files count, also for root."""
     user = os.geteuid()
+    # `strptime` imports a module with its first call, and `nobody` may be unable to read the folder of Python.
+    time.strptime("2026", "%Y")
     if user == 0:
         os.seteuid(_NOBODY)
     try:
