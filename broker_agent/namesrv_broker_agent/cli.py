@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.link_state import ServerState
-from namesrv_broker_agent.settings import AgentConfig, ConfigFileError, read_config
-from namesrv_broker_agent.topics import TopicStateError
+from namesrv_broker_agent.settings import AgentConfig, AgentSettings, ConfigFileError, doubts, read_config
+from namesrv_broker_agent.topics import TopicStateError, check_state_file
+from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import SystemClock
 from namesrv_runtime.deadline import ExitDeadline
@@ -52,13 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"namesrv-broker-agent: {error}\n")
         return EXIT_USAGE
     if options.check_config:
-        sys.stdout.write("configuration is valid\n")
-        return EXIT_OK
+        return _check(options.config, config.settings)
     log.configure(options.log_level, options.log_format)
     if options.log_level != "debug":
         for logger_name in ("namesrv_agent.connection", "namesrv_agent.registration"):
             # The event `name_server_changed` reports the same, with fields.
             logging.getLogger(logger_name).setLevel(logging.ERROR)
+    for warning in doubts(config.settings):
+        event(logger, logging.WARNING, "settings_warning", warning=warning)
     try:
         with ExitDeadline() as deadline:
             loops.run(lambda: SideCar(options.config, config, stamp).run(deadline))
@@ -67,6 +69,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The state file is damaged or cannot be written.
         sys.stderr.write(f"namesrv-broker-agent: {error}\n")
         return EXIT_FAILED
+    return EXIT_OK
+
+
+def _check(path: Path, settings: AgentSettings) -> int:
+    """Check the files that the settings name, and print the result; return the exit code."""
+    try:
+        if settings.client_tls is not None:
+            settings.client_tls.context()
+        if settings.state_file is not None:
+            check_state_file(Path(settings.state_file))
+    except (TlsError, TopicStateError, OSError) as error:
+        sys.stderr.write(f"namesrv-broker-agent: {path}: {error}\n")
+        return EXIT_USAGE
+    for warning in doubts(settings):
+        sys.stderr.write(f"namesrv-broker-agent: {path}: warning: {warning}\n")
+    sys.stdout.write("configuration is valid\n")
     return EXIT_OK
 
 

@@ -14,7 +14,7 @@ write_queue_nums = 8
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
@@ -30,6 +30,7 @@ from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 from namesrv_runtime.settings import PathArgument
 
 MAX_NAME_CHARACTERS = 255
+_EVERY_INTERFACE: Final = ("0.0.0.0", "::")  # noqa: S104 - addresses that are refused
 
 
 def _checked_name(name: str) -> str:
@@ -114,6 +115,15 @@ class AgentSettings(SigningSettings, TlsClientSettings):
         if seconds is not None and heartbeat is not None and seconds <= heartbeat:
             raise ValueError(f"must be longer than heartbeat_seconds ({heartbeat:g})")
         return seconds
+
+
+def doubts(settings: AgentSettings) -> list[str]:
+    """Warnings about settings that are allowed, but probably mistakes."""
+    return [
+        f"{name} {address} is the address of every interface, to which clients cannot connect"
+        for name, address in (("broker_addr", settings.broker_addr), ("ha_server_addr", settings.ha_server_addr))
+        if address is not None and parse_address(address)[0] in _EVERY_INTERFACE
+    ]
 
 
 class ConfigFileError(ValueError):

@@ -1,6 +1,8 @@
 """The topics of a broker and their DataVersion, with the state file that keeps both over restarts."""
 
+import errno
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -178,7 +180,12 @@ class TopicTable:
                 "data_version": [version.counter, version.state_version, version.timestamp],
                 "topics": [msgspec.structs.astuple(topic) for topic in topics.values()],
             }
-            write_sealed(self._file, document)
+            try:
+                write_sealed(self._file, document)
+            except OSError as error:
+                # Most errors of a write name no file, and the others a temporary one.
+                error.filename, error.filename2 = str(self._file), None
+                raise
 
     def _restore(self) -> None:
         """Load the state file of an earlier process; topics given by the caller are added, and take precedence."""
@@ -195,6 +202,22 @@ class TopicTable:
         differing = tuple(topic for name, topic in given.items() if topics.get(name) != topic)
         if differing:
             self._change(differing)
+
+
+def check_state_file(path: Path) -> None:
+    """Check, without a change, that the file can be used.
+
+    Raises:
+        TopicStateError: the file is damaged.
+        OSError: the file cannot be read, or its directory cannot be written to.
+    """
+    try:
+        _decoded(path.read_bytes(), path)
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
 
 
 def by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
@@ -216,4 +239,5 @@ def _decoded(data: bytes, path: Path) -> tuple[dict[str, TopicConfig], DataVersi
         topics = by_name(TopicConfig(*fields) for fields in content["topics"])
         return topics, DataVersion(*content["data_version"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TopicStateError(f"state file {path} cannot be used: {error}") from error
+        advice = "move it away to start with a new version of the topics"
+        raise TopicStateError(f"state file {path} cannot be used: {error}; {advice}") from error

@@ -2,10 +2,13 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
+
+from namesrv_runtime.suggestions import did_you_mean
 
 # settings whose values appear in no error message
 _HIDDEN: Final = re.compile("secret|password")
@@ -36,10 +39,10 @@ class CheckedSettings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ValueError(_plain_words(error)) from error
+            raise ValueError(_plain_words(error, type(self).model_fields)) from error
 
 
-def _plain_words(error: ValidationError) -> str:
+def _plain_words(error: ValidationError, known: Iterable[str]) -> str:
     problems = []
     for detail in error.errors():
         field = ".".join(str(part) for part in detail["loc"])
@@ -48,7 +51,7 @@ def _plain_words(error: ValidationError) -> str:
         if detail["type"] == "missing":
             problems.append(f"missing setting {field}")
         elif detail["type"] == "extra_forbidden":
-            problems.append(f"unknown setting {field}")
+            problems.append(f"unknown setting {field}{did_you_mean(field, known)}")
         elif field:
             shown = "" if _HIDDEN.search(field) else f" {detail['input']!r}:"
             problems.append(f"{field}:{shown} {message[:1].lower()}{message[1:]}")

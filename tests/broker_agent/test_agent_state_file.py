@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import re
+import resource
 import threading
 from pathlib import Path
 
 import pytest
 
 from namesrv_broker_agent import TopicConfig
+from namesrv_broker_agent.topics import TopicTable
 from namesrv_remoting.codes import Permission
 from tests.support.agents import TOPICS, brokers, queues, real, versions
 from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
@@ -70,6 +73,18 @@ async def test_change_that_cannot_be_saved_is_not_sent(tmp_path: Path, path: Pat
         await it.agent.registered()
         assert queues(it.server, "refunds") == (2, 2, 6)
         assert [(kind, counter) for kind, counter, *_ in await versions(it.server)] == [("delta", 1)]
+
+
+def test_error_of_a_full_disk_names_the_file(path: Path) -> None:
+    """The error of a write has no file name of its own."""
+    table = TopicTable(TOPICS, path)
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+    try:
+        with pytest.raises(OSError, match=re.escape(f"File too large: '{path}'")):
+            table.create(REFUNDS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 
 
 async def test_broker_with_a_full_disk_can_be_drained(tmp_path: Path, path: Path) -> None:

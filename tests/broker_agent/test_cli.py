@@ -86,6 +86,36 @@ def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == f"namesrv-broker-agent: {file.path}: No such file or directory\n"
 
 
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ('tls = true\ntls_ca_file = "PLACE/nofile"', "PLACE/nofile"),
+        ('state_file = "PLACE/none/topics.json"', "PLACE/none/topics.json"),
+        ('state_file = "PLACE/empty"', "PLACE/empty cannot be used: truncated or not a sealed file: 0 bytes; move it"),
+    ],
+)
+def test_files_of_the_settings_are_checked(
+    file: ConfigFile, settings: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--check-config names a CA file or state file that a start could not use."""
+    place = str(file.path.parent)
+    (file.path.parent / "empty").touch()
+    file.put(f"{settings.replace('PLACE', place)}\n{file.path.read_text()}")
+
+    assert main(["--config", str(file.path), "--check-config"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, problem.replace("PLACE", place) in shown.err) == ("", True)
+
+
+def test_address_of_every_interface_is_a_warning(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
+    """No client can connect to it."""
+    file.path.write_text(file.path.read_text().replace("broker_addr = ", 'broker_addr = "0.0.0.0:10911"  # '))
+
+    assert main(["--config", str(file.path), "--check-config"]) == 0
+    warning = "broker_addr 0.0.0.0:10911 is the address of every interface, to which clients cannot connect"
+    assert f"{file.path}: warning: {warning}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("content", [None, "damaged"], ids=["no directory", "damaged"])
 def test_unusable_state_file_is_an_error(
     file: ConfigFile, content: str | None, capsys: pytest.CaptureFixture[str]

@@ -78,7 +78,10 @@ class SigningSettings(CheckedSettings):
 
 def _read_secret(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ValueError(f"secret_key_file {path}: {why}") from None
+    if not secret:
+        raise ValueError(f"secret_key_file {path}: empty")
+    return secret

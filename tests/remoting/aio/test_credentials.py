@@ -61,6 +61,7 @@ def test_credentials_come_from_settings_or_environment(
         ({"access_key": "k", "secret_key_file": "missing"}, "secret_key_file missing: No such file or directory"),
         ({"access_key": "k", "secret_key_file": 5}, "secret_key_file 5: No such file or directory"),
         ({"access_key": "k", "secret_key_file": "latin-1"}, "secret_key_file latin-1: not UTF-8"),
+        ({"access_key": "k", "secret_key_file": "empty"}, "secret_key_file empty: empty"),
         ({"access_key": "k", "secret_key": ["hunter2"]}, "secret_key: input should be a valid string"),
         (
             {"access_key": "k", "secret_key": ""},
@@ -73,6 +74,7 @@ def test_credentials_come_from_settings_or_environment(
 def test_wrong_credentials_are_refused_without_showing_the_secret(given: dict[str, Any], problem: str) -> None:
     """Neither the message nor the traceback contains the secret."""
     Path("latin-1").write_bytes(b"\xe9")
+    Path("empty").write_bytes(b"\n")
     with pytest.raises(ValueError, match=r".") as caught:
         SigningSettings(**given)
 
