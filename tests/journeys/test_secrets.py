@@ -77,7 +77,7 @@ import gc, sys
 from namesrv.cli import main
 from namesrv.routeinfo.manager import RouteInfoManager
 
-def evict_silent(manager):
+def evict_silent(manager, **_):
     gc.unfreeze()
     ours = {type(each).__name__: each for each in gc.get_objects() if str(type(each).__module__).startswith("namesrv")}
     print(ours)
