@@ -134,6 +134,7 @@ def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tu
         ("| true", "p99>10m", 0, ""),
         ("| true", "p99>1", 1, "FAILED p99>1: registry.p99 is "),
         ("2>&-", "p99>10m", 0, ""),
+        ("2>/dev/full", "p99>10m", 0, ""),
     ],
 )
 def test_failing_output_leaves_the_report(tmp_path: Path, redirection: str, gate: str, code: int, message: str) -> None:

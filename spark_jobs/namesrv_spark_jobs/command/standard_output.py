@@ -1,9 +1,22 @@
-"""Standard output of the command, which may be closed or on a full disk while the report is written."""
+"""Standard output and error of the command, which may be closed or on a full disk while the report is written."""
 
+import io
 import os
 import sys
+from typing import Any
 
 from namesrv_spark_jobs import errors
+
+
+class _Lossy(io.FileIO):
+    """Standard error: text that cannot be written is lost, and the report is written all the same."""
+
+    def write(self, data: Any, /) -> int:
+        """Write to the descriptor, or drop the text."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
 
 
 def reserve() -> None:
@@ -16,7 +29,10 @@ def reserve() -> None:
             # os.open takes the lowest free number, which is `descriptor`
             os.open(os.devnull, flags)
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 # as long as the process
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 # as long as the process
+    if sys.stderr is sys.__stderr__:
+        encoding = sys.stderr.encoding if sys.stderr else "utf-8"
+        raw = io.BufferedWriter(_Lossy(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding, line_buffering=True)
 
 
 def written(text: str) -> int:
