@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -211,11 +212,11 @@ def check_state_file(path: Path) -> None:
         TopicStateError: the file is damaged.
         OSError: the file cannot be read, or its directory cannot be written to.
     """
-    try:
+    if not path.parent.exists():
+        # systemd creates the directory (StateDirectory) when the agent starts.
+        return
+    with suppress(FileNotFoundError):
         _decoded(path.read_bytes(), path)
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
 

@@ -90,7 +90,6 @@ def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -
     ("settings", "problem"),
     [
         ('tls = true\ntls_ca_file = "PLACE/nofile"', "PLACE/nofile"),
-        ('state_file = "PLACE/none/topics.json"', "PLACE/none/topics.json"),
         ('state_file = "PLACE/empty"', "PLACE/empty cannot be used: truncated or not a sealed file: 0 bytes; move it"),
     ],
 )
@@ -105,6 +104,14 @@ def test_files_of_the_settings_are_checked(
     assert main(["--config", str(file.path), "--check-config"]) == 2
     shown = capsys.readouterr()
     assert (shown.out, problem.replace("PLACE", place) in shown.err) == ("", True)
+
+
+def test_directory_of_the_state_file_may_come_later(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
+    """A first start under systemd creates the directory."""
+    file.put(f'state_file = "{file.path.parent}/none/topics.json"\n{file.path.read_text()}')
+
+    assert main(["--config", str(file.path), "--check-config"]) == 0
+    assert capsys.readouterr().out == "configuration is valid\n"
 
 
 def test_address_of_every_interface_is_a_warning(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:

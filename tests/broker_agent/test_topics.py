@@ -186,7 +186,7 @@ def test_file_of_an_earlier_release(path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"version": 2, "topics": []}, "version 2, this release reads 1$"),
+        ({"version": 2, "topics": []}, "version 2, this release reads 1;"),
         ({"version": 1, "topics": [["T", 0, 0, 0, 0]]}, "topic T: read_queue_nums 0"),
         ({"version": 1, "topics": [["T"], ["T"]]}, "topic T is listed twice"),
         ({"version": 1, "topics": [5]}, ""),
