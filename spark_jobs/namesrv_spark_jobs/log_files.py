@@ -79,7 +79,7 @@ def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> l
             for name in folders
             # a report contains Parquet, too, and is not input
             if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
-            if not is_audit_trail(name, folders)
+            if not is_audit_trail(Path(root, name))
         ]
         for name in (*names, *whole):
             path = Path(root, name)

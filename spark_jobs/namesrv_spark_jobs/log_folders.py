@@ -4,7 +4,7 @@ Both the history and the report search folders of logs; the wheel of the history
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +14,14 @@ CLOSED_SUFFIX: Final = ".jsonl.gz"
 PARQUET_SUFFIX: Final = ".parquet"
 # The directories of a daemon's heartbeat log and, beside it, of its audit trail, whose files have the same suffixes.
 HEARTBEATS: Final = "heartbeats"
-AUDIT: Final = "audit"
+_AUDIT: Final = "audit"
 # A directory with this file is a report of this program: it may be replaced, and is not searched for input.
 RUN_FILE: Final = "run.json"
 
 
-def is_audit_trail(name: str, folders: Iterable[str]) -> bool:
-    """True for the folder of a daemon's audit trail; `folders` are the names of it and the folders beside it."""
-    return name == AUDIT and HEARTBEATS in folders
+def is_audit_trail(folder: Path) -> bool:
+    """True for the folder of a daemon's audit trail, which stands beside its heartbeat log."""
+    return folder.name == _AUDIT and folder.with_name(HEARTBEATS).is_dir()
 
 
 def compacted_of(file: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
 from namesrv_spark_jobs.log_files import truncated
-from namesrv_spark_jobs.log_folders import AUDIT, CLOSED_SUFFIX, HEARTBEATS, compacted_of
+from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, compacted_of, is_audit_trail
 from namesrv_spark_jobs.report.shown import counted
 
 COMMAND: Final = "compact"
@@ -84,13 +84,9 @@ def _closed(place: Path) -> Iterator[Path]:
         return
     for file in sorted(place.rglob(f"*{CLOSED_SUFFIX}")):
         is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(place).parts)
-        if not is_hidden and not _is_audit(file):
+        # Parquet would not keep the fields of an audit trail.
+        if not is_hidden and not any(map(is_audit_trail, file.resolve().parents)):
             yield file
-
-
-def _is_audit(file: Path) -> bool:
-    """True for a file of a daemon's audit trail, whose fields Parquet would not keep."""
-    return any(folder.name == AUDIT and (folder.parent / HEARTBEATS).is_dir() for folder in file.resolve().parents)
 
 
 def _compact(file: Path, target: Path) -> None:

@@ -52,7 +52,7 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
             for name in folders
             if not name.startswith(("_", "."))
             and _is_near(root, name, span)
-            and not is_audit_trail(name, folders)
+            and not is_audit_trail(Path(root, name))
             and not is_report(Path(root, name))
         )
         for name in names:
