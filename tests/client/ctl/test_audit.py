@@ -287,7 +287,7 @@ def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("closed", ["", "audit", "audit/dt=2026-03-01", "audit/dt=2026-03-01/hour=08"])
 def test_trail_without_permission_is_a_problem(closed: str) -> None:
-    """A trail that cannot be read must not look as if nobody had changed anything; each place is named once."""
+    """A trail that cannot be read must not look like one without changes; each place is named once."""
     # Other users may not enter the directories of pytest.
     with TemporaryDirectory() as name:
         data = Path(name)
