@@ -12,8 +12,8 @@ import json
 import logging
 import re
 import reprlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -162,46 +162,39 @@ class KVConfig:
         """Write the unchanged content if the last write failed, since only a write shows that the disk works again."""
         async with self._writing:
             if self.writes.has_failed:
-                with suppress(OSError):
+                with suppress(OSError), _cancelled_afterwards():
                     await self._write(self._tables)
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            # The cancellation arrived during the write, which could not be stopped.
-            raise asyncio.CancelledError
 
     async def _change(self, namespace: str, table: Mapping[str, str], key: str) -> None:
         tables, value, most_bytes = {**self._tables, namespace: table}, table.get(key), self._most_bytes
-        try:
-            size, is_cancelled = await self._write(tables)
-        except OSError as error:
-            event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
-            raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
-        if size > most_bytes:
-            raise self._too_large(value, size)
-        before, self._tables, self._file_bytes = self.get(namespace, key), tables, size
-        self._on_change(namespace, key, before, value)
-        if is_cancelled:
-            raise asyncio.CancelledError
+        with _cancelled_afterwards():
+            try:
+                size = await self._write(tables)
+            except OSError as error:
+                event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
+                raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
+            if size > most_bytes:
+                raise self._too_large(value, size)
+            before, self._tables, self._file_bytes = self.get(namespace, key), tables, size
+            self._on_change(namespace, key, before, value)
 
-    async def _write(self, tables: Tables) -> tuple[int, bool]:
-        """Write the tables; return their size, and whether the task was cancelled meanwhile. Raises OSError."""
+    async def _write(self, tables: Tables) -> int:
+        """Write the tables to the end, also in a cancelled task; return their size. Raises OSError."""
         had_failed = self.writes.has_failed
         write = asyncio.get_running_loop().run_in_executor(None, self._write_file, tables, self._most_bytes)
-        is_cancelled = False
         while not write.done():
-            try:
-                # A thread cannot be stopped, and the next change has to know the result of this one.
+            # A thread cannot be stopped, and the next change has to know the result of this one.
+            with suppress(asyncio.CancelledError):
                 await asyncio.wait({write})
-            except asyncio.CancelledError:
-                is_cancelled = True
         try:
             size = write.result()
         finally:
             # The future's exception refers to this frame: without `del`, megabytes would stay in a reference cycle.
             del write
         if had_failed and not self.writes.has_failed:
-            event(logger, logging.INFO, "kv_write_recovered", path=self._path)
-        return size, is_cancelled
+            hint = "changes that were refused meanwhile are not made; repeat them"
+            event(logger, logging.INFO, "kv_write_recovered", path=self._path, hint=hint)
+        return size
 
     def _write_file(self, tables: Tables, most_bytes: int) -> int:
         data = encode(tables)
@@ -215,6 +208,17 @@ class KVConfig:
         keys = sum(map(len, self._tables.values()))
         writing = "yes" if self._writing.locked() else "no"
         return f"<KVConfig [{len(self._tables)} namespaces | {keys} keys | writing: {writing}]>"
+
+
+@contextmanager
+def _cancelled_afterwards() -> Iterator[None]:
+    """Raise the cancellation of the task at the end of a block that goes on after it, in place of any other error."""
+    try:
+        yield
+    finally:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
 
 def _check_name(field: str, name: str, limit: int) -> None:

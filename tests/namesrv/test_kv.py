@@ -252,7 +252,9 @@ async def test_disk_that_works_again_is_noticed_without_a_change(path: Path, cap
     await until(lambda: kv.writes.problem() is None)
     await until(lambda: not kv._writing.locked())
 
-    assert [len(logged(caplog, name)) for name in ("kv_write_failed", "kv_write_recovered")] == [1, 1]
+    assert len(logged(caplog, "kv_write_failed")) == 1
+    [recovered] = logged(caplog, "kv_write_recovered")
+    assert recovered["hint"] == "changes that were refused meanwhile are not made; repeat them"
     assert read_file(path) == {"NS": {"k": "v"}}
     retries.cancel()
 
@@ -271,6 +273,22 @@ async def test_cancelled_retry_ends_after_its_write(path: Path) -> None:
 
     assert isinstance(change.exception(), KVWriteError)
     assert retry.cancelled()
+
+
+@pytest.mark.parametrize("is_too_large", [False, True])
+async def test_cancelled_change_ends_as_cancelled(path: Path, *, is_too_large: bool) -> None:
+    """A change that is cancelled during its write ends as cancelled, also if the write fails or the file is full."""
+    kv = load(path, replace(LIMITS, max_file_bytes=38 if is_too_large else 100))
+    if not is_too_large:
+        path.parent.rename(path.parent.with_name("away"))
+    async with slow_disk() as disk:
+        [change] = await begin(kv.put("NS", "k", "12345678"))
+        change.cancel()
+        await settle()
+        await disk.write()
+
+    assert change.cancelled()
+    assert kv.get("NS", "k") is None
 
 
 async def test_refused_puts_free_their_memory(path: Path) -> None:
