@@ -3,11 +3,11 @@
 The comparison is made once for all tabs, and again only for what changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from typing import Final, NoReturn
 
 from namesrv_console.poller import Observed
-from namesrv_console.state import Cluster
+from namesrv_console.state import BrokerKey, Cluster
 from namesrv_console.views.differences import Disagreement, Key, disagreements
 from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_runtime.clock import Clock
@@ -29,6 +29,8 @@ class Compared:
         self._table = TopicTable()
         self._found: Sequence[Disagreement] = ()
         self._looked_at = -COMPARISON_SECONDS
+        # The brokers of each server at the last comparison: a disagreement about a broker that has left since is over.
+        self._brokers: list[KeysView[BrokerKey]] = []
         # Offset of the wall clock to the monotonic clock, kept while it changes little: times on a screen do not move.
         self._wall_seconds = clock.wall() - clock.monotonic()
         # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
@@ -68,7 +70,8 @@ class Compared:
     def disagreements(self, cluster: Cluster) -> Sequence[Disagreement]:
         """The disagreements of the servers now."""
         before = self._table
-        if self.topics(cluster) is not before or self._clock.monotonic() - self._looked_at >= COMPARISON_SECONDS:
+        is_old = self.topics(cluster) is not before or self._brokers != _brokers_of(cluster)
+        if is_old or self._clock.monotonic() - self._looked_at >= COMPARISON_SECONDS:
             self._look(cluster)
         return self._found
 
@@ -81,6 +84,7 @@ class Compared:
 
     def _look(self, cluster: Cluster) -> None:
         now = self._looked_at = self._clock.monotonic()
+        self._brokers = _brokers_of(cluster)
         reports = topic_reports(cluster)
         self._found = disagreements(cluster, reports, self.topics(cluster), self._since, now)
         has_reported = (
@@ -89,3 +93,7 @@ class Compared:
         )
         if self._since is not None or all(has_reported):
             self._since = {one.key: one.since for one in self._found}
+
+
+def _brokers_of(cluster: Cluster) -> list[KeysView[BrokerKey]]:
+    return [KeysView(view.brokers) for view in cluster.servers]

@@ -140,6 +140,21 @@ async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_
         assert "1 broker, 2 topics, 2 servers agree" in await shown.text("/")
 
 
+async def test_broker_of_one_server_that_leaves_ends_the_difference(tmp_path: Path) -> None:
+    """A broker that never reached the other server stops: the report no longer names it, and the console goes on."""
+    async with console_of_two(tmp_path) as (one, _, shown):
+        broker = await one.connect()
+        await broker.register(MASTER, registration())
+        for _ in range(4):
+            await one.clock.advance(20)
+            await broker.call(904, MASTER.ext)
+        await passing(one.clock, lambda: kinds(shown) == ["missing_broker"])
+
+        await broker.call(104, MASTER.ext)
+        await passing(one.clock, lambda: report(shown).verdict.brokers == 0)
+        assert (kinds(shown), report(shown).verdict.agrees) == ([], True)
+
+
 def judge(name: str = "s1") -> Callable[..., Report]:
     """A function that returns the report after a response of a server: its brokers by id, and its events.
 
