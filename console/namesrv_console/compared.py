@@ -96,4 +96,4 @@ class Compared:
 
 
 def _brokers_of(cluster: Cluster) -> list[KeysView[BrokerKey]]:
-    return [KeysView(view.brokers) for view in cluster.servers]
+    return [view.brokers.keys() for view in cluster.servers]

@@ -1,10 +1,12 @@
 """The list of brokers: problems first, filter and order."""
 
+from dataclasses import replace
+
 import pytest
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.brokers import BrokerQuery, broker_list
+from namesrv_console.views.brokers import BrokerQuery, broker_list, broker_rows
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.topic import DataVersion
 
@@ -65,3 +67,11 @@ def test_brokers_are_filtered_and_sorted(query: dict[str, str], keys: list[Broke
 def test_broker_of_an_unreachable_server_is_not_good() -> None:
     """The last report of a lost server says nothing about a broker without a problem."""
     assert listed(BrokerQuery(cluster="c0"), VIEW.lost("timeout", 1.0)) == [(C, "unknown")]
+
+
+def test_broker_is_not_missing_on_a_server_that_refuses_its_brokers() -> None:
+    """The console does not know the brokers of a server that denies them to its account."""
+    refusing = replace(VIEW, address="s2", brokers={}, refused={"brokers": "denied"})
+
+    [row] = broker_rows(Cluster(1, (VIEW, refusing)), "c0", "broker-c")
+    assert [cell.state for cell in row.cells] == ["live", "unknown"]
