@@ -97,9 +97,16 @@ class Housekeeping:
             self._next_scan = max(self._next_scan, now - self._tick_seconds) + interval
             if namesrv.manager.is_anyone_overdue():
                 await self._drain_sockets()
-            # A server that drains closes the connections of brokers itself; these are expected at its next boot.
-            await namesrv.manager.evict_silent(keeps_disconnected=namesrv.boot.is_draining)
+            # A server that drains disconnects clients first, and then brokers, which are expected at its next boot.
+            # Clients that are still connected get no routes of silent brokers.
+            keeps_disconnected = namesrv.boot.is_draining and not self._has_clients()
+            await namesrv.manager.evict_silent(keeps_disconnected=keeps_disconnected)
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
+
+    def _has_clients(self) -> bool:
+        """True while a connection that is not a broker's is open."""
+        connections = self._namesrv.slots.connections.values()
+        return any(connection.is_open and not connection.peer.is_broker for connection in connections)
 
     def _note_stop(self) -> None:
         """Ignore closed connections for a while if this process was stopped since the last tick."""

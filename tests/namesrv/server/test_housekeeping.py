@@ -63,6 +63,22 @@ async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, afte
     assert server.find_connection(client) is not None
 
 
+@pytest.mark.settings(drain_seconds=60.0, scan_interval_seconds=1.0, broker_expiry_seconds=3.0)
+async def test_draining_server_evicts_silent_brokers_while_clients_are_connected(server: InProcess) -> None:
+    """A drain that lasts longer than the expiry shows no client a dead broker for longer."""
+    peer, _, client = await server.connect(), await server.connect(), await server.connect()
+    await peer.register(A)
+    server.controller.ask_to_stop()
+    # the drain begins once the snapshot is written
+    while len(server.namesrv.slots.connections) == 3:
+        await server.clock.advance(0.02)
+    await server.hang_up(peer)
+
+    await server.clock.advance(4)
+
+    assert (await client.call(105, {"topic": "T"})).code == 17
+
+
 async def test_connection_with_another_live_broker_stays(server: InProcess, peer: NamesrvPeer) -> None:
     """A connection is closed when its last broker is evicted."""
     await peer.register(A)
