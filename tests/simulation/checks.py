@@ -315,7 +315,13 @@ class Checks:
             unread = 0.0 if end.paused_since is None else now - end.paused_since
             if unread > self._times.unread + _TICK_SECONDS + _SLACK_SECONDS:
                 self._fail("NoSlowReaderKept", f"{end!r} leaves responses unread for {unread:.3f} s")
+        # The server has disconnected its clients, and after them its brokers, which its next boot expects.
+        has_drained = controller.namesrv.boot.is_draining and not any(
+            end.is_open and end.there.kind == "client" for end in self._world.network.ends_of(machine)
+        )
         for key, live in controller.namesrv.manager.tables.broker_live_table.items():
+            if has_drained and live.connection_id not in controller.namesrv.slots.connections:
+                continue
             broker = self._brokers[key.broker_addr]
             last_seen = max(self._last_arrivals.get((broker.name, server.name), 0.0), server.started_at)
             # signs that arrived during a stop may be read after it, and count from then on
