@@ -54,6 +54,10 @@ async def test_topic_is_deleted(tmp_path: Path, protocol: str) -> None:
         assert (0, [["SERVER", "RESULT", "EXISTED"], [where, "done", "yes"]]) == (one.code, one.cells)
         assert perms(server, "T") == {"broker-a": 6}
 
+        twice = await ctl(*at(where), "delete-topic", "T", "--cluster", "cluster-2", "--yes")
+        assert (twice.code, twice.err) == (1, "namesrvctl: no topic T of cluster cluster-2\n")
+        assert twice.cells[1:] == [[where, "nothing changed", "no"]]
+
         everywhere = await ctl(*at(where), "delete-topic", "T", "--yes", "-o", "json")
         done = {"topic": "T", "cluster": None, "servers": [{"server": where, "existed": True}]}
         assert (0, done, {}) == (everywhere.code, everywhere.json, perms(server, "T"))

@@ -179,7 +179,7 @@ def delete_topic(
         existed: bool | None
         try:
             # The list and not the route: a server that is not ready refuses a route request, and closes the connection.
-            existed = topic in await server.topics()
+            existed = topic in await server.topics(cluster or None)
         except ResponseError:
             # A server can be configured to refuse the topic list.
             existed = None
@@ -187,12 +187,15 @@ def delete_topic(
         await server.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, fields)
         return existed
 
+    of_cluster = "" if cluster is None else f" of cluster {cluster}"
     change(
         options,
         delete,
         {"topic": topic, "cluster": cluster},
-        confirming=f"delete topic {topic}{f' of cluster {cluster}' if cluster is not None else ''}",
+        confirming=f"delete topic {topic}{of_cluster}",
         members=lambda existed: {"existed": existed},
         is_changed=lambda existed: existed is not False,
-        absences=lambda responses: [f"no topic {topic}"] if set(responses.given.values()) == {False} else [],
+        absences=lambda responses: (
+            [f"no topic {topic}{of_cluster}"] if set(responses.given.values()) == {False} else []
+        ),
     )
