@@ -45,6 +45,8 @@ class Acknowledgements:
         # None: the console has no directory, so that a restart ends all acknowledgements.
         self._path = None if directory is None else directory / _FILE
         self._known = {one.key: one for one in self._read()}
+        # Held while the file is written: the next change begins with the result of this one.
+        self._changing = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Acknowledgements [{len(self._known)} in {self._path or 'memory'}]>"
@@ -55,18 +57,20 @@ class Acknowledgements:
 
     async def add(self, one: Acknowledgement, wall: float) -> None:
         """Acknowledge a problem. Raises OSError if the file cannot be written; then nothing has changed."""
-        known = {**self.at(wall), one.key: one}
-        if len(known) > _MOST:
-            del known[min(known, key=lambda key: known[key].until)]
-        await self._write(known.values())
-        self._known = known
+        async with self._changing:
+            known = {**self.at(wall), one.key: one}
+            if len(known) > _MOST:
+                del known[min(known, key=lambda key: known[key].until)]
+            await self._write(known.values())
+            self._known = known
 
     async def remove(self, keys: Collection[tuple[Kind, str]]) -> None:
         """End the acknowledgements of these problems. Raises OSError if a restart would bring them back."""
-        kept = {key: one for key, one in self._known.items() if key not in keys}
-        if len(kept) < len(self._known):
-            self._known = kept
-            await self._write(kept.values())
+        async with self._changing:
+            kept = {key: one for key, one in self._known.items() if key not in keys}
+            if len(kept) < len(self._known):
+                self._known = kept
+                await self._write(kept.values())
 
     async def _write(self, known: Iterable[Acknowledgement]) -> None:
         if self._path is not None:

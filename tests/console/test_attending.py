@@ -1,5 +1,6 @@
 """Problems that an operator acknowledges, and brokers that an operator dismisses."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from shutil import copy
 from typing import Any, Final, NamedTuple
 
 from namesrv_console.access.settings import AccessSettings
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.health import Report
 from tests.support.console import Shown, console
 from tests.support.console_access import fields, write_users
@@ -143,6 +145,17 @@ async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp
 
             await master.call(104, MASTER.ext)
             await passing(clock, lambda: other.verdict == ("critical", 0))
+
+
+async def test_acknowledgements_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:
+    """Two operators acknowledge a problem each while the file is being written, and a third problem ends."""
+    known = Acknowledgements(tmp_path)
+    a, b, c = (Acknowledgement("without_master", f"c1/{name}", "olga", "known", 100.0) for name in "abc")
+    await known.add(c, 0.0)
+
+    await asyncio.gather(known.add(a, 0.0), known.remove([c.key]), known.add(b, 0.0))
+
+    assert known.at(0.0) == Acknowledgements(tmp_path).at(0.0) == {a.key: a, b.key: b}
 
 
 async def test_dismissed_broker_is_listed_no_more(tmp_path: Path) -> None:
