@@ -221,10 +221,9 @@ def instance_of(event: Event) -> InstanceKey | None:
 def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:
     """The last removal of each broker in a server's events, which are in order."""
     latest: dict[InstanceKey, Removal] = {}
-    if info.started_ms is None:
+    now_ms = info.wall_ms
+    if now_ms is None:
         return latest
-    # On the server's clock, as the times of the events.
-    now_ms = info.started_ms + 1000 * info.uptime_seconds
     for event in events:
         key = instance_of(event)
         if event.event == "evict" and event.ts_ms is not None and key is not None:

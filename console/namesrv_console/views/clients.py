@@ -109,9 +109,7 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
 
 
 def _row(view: ServerView, one: Connection, own_peer: str | None) -> ClientRow:
-    info = view.info
-    # The server's own clock; another clock would give a wrong age of the connection.
-    wall_ms = None if info is None or info.started_ms is None else info.started_ms + info.uptime_seconds * 1000
+    wall_ms = None if view.info is None else view.info.wall_ms
     return ClientRow(
         view.address,
         one,

@@ -238,6 +238,11 @@ class ServerInfo(msgspec.Struct):
     # None from a server that does not report it
     traffic: Traffic | None = None
 
+    @property
+    def wall_ms(self) -> float | None:
+        """The time of the response on the server's own wall clock, which its other times are to be compared with."""
+        return None if self.started_ms is None else self.started_ms + 1000 * self.uptime_seconds
+
 
 # The types of the events in 20003; a newer server may have more.
 EVENT_TYPES: Final = ("register", "unregister", "evict", "fenced", "takeover_attempted", "route", "write_permission")

@@ -1,6 +1,5 @@
 """`status`, `brokers`, `clusters`, `connections`, write permissions: the state of servers, and their peers."""
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -172,18 +171,26 @@ def slaves(group: BrokerData) -> str | None:
     return " ".join(addresses) or None
 
 
-_CONNECTIONS: Final[Columns[Connection]] = {
-    "id": lambda it: it.id,
-    "peer": lambda it: it.peer if it.proxied is None else f"{it.peer} for {it.proxied}",
-    "role": lambda it: it.role,
-    "protocol": lambda it: it.protocol,
-    "connected": lambda it: None if it.since_ms is None else lasting(max(0.0, time.time() - it.since_ms / 1000)),
-    "last request": lambda it: ago(it.last_request_seconds),
-    "requests": lambda it: it.requests,
-    "in flight": lambda it: it.in_flight,
-    "unsent": lambda it: it.unsent_bytes,
-    "account": lambda it: it.account,
+# A connection, and the time of the response on the server's clock.
+_Timed = tuple[Connection, float | None]
+_CONNECTIONS: Final[Columns[_Timed]] = {
+    "id": lambda it: it[0].id,
+    "peer": lambda it: it[0].peer if it[0].proxied is None else f"{it[0].peer} for {it[0].proxied}",
+    "role": lambda it: it[0].role,
+    "protocol": lambda it: it[0].protocol,
+    "connected": lambda it: _open_for(*it),
+    "last request": lambda it: ago(it[0].last_request_seconds),
+    "requests": lambda it: it[0].requests,
+    "in flight": lambda it: it[0].in_flight,
+    "unsent": lambda it: it[0].unsent_bytes,
+    "account": lambda it: it[0].account,
 }
+
+
+def _open_for(connection: Connection, wall_ms: float | None) -> str | None:
+    if wall_ms is None or connection.since_ms is None:
+        return None
+    return lasting(max(0.0, (wall_ms - connection.since_ms) / 1000))
 
 
 def connections(
@@ -194,7 +201,20 @@ def connections(
 
     Not available from Apache's NameServer.
     """
-    show_list(options, lambda server: server.connections(role), "connections", _CONNECTIONS, lambda listed: listed)
+
+    async def ask(server: NameServer) -> list[_Timed]:
+        info = await server.info()
+        wall_ms = None if info is None else info.wall_ms
+        return [(one, wall_ms) for one in await server.connections(role)]
+
+    show_list(
+        options,
+        ask,
+        "connections",
+        _CONNECTIONS,
+        lambda listed: listed,
+        document=lambda listed: [msgspec.to_builtins(one) for one, _ in listed],
+    )
 
 
 def wipe_write_perm(options: Options, broker: BrokerName) -> None:
