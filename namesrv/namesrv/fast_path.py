@@ -222,8 +222,8 @@ class FastPath:
         self._views = views
         # None on a server without an access file, where every class is open.
         self._open_classes = open_classes
-        # For the heartbeat log: a callback for a connection's new response of a topic, and pulls of topics with late
-        # brokers.
+        # For the heartbeat log: a callback for the first response of a connection at a topic's revision, and pulls of
+        # topics with late brokers.
         self._first_served = None if log is None else log.served
         self._late_topics = set() if log is None else log.late.topics
         self._late_pulls = Counter() if log is None else log.late.pulls
@@ -302,8 +302,8 @@ class FastPath:
             return None
         self.pulls += 1
         if self._first_served is not None:
-            if peer.served is None or peer.served.get(topic) is not response:
-                self._first_served(connection, topic, response)
+            if peer.served is None or peer.served.get(topic) != row.revision:
+                self._first_served(connection, topic, row.revision)
             if self._late_topics and topic in self._late_topics:
                 self._late_pulls[topic] += 1
         if peer.role != "client":

@@ -43,14 +43,14 @@ MAX_SERVED_PAIRS: Final = 500_000
 CLOSE_SECONDS: Final = 6.0
 
 
-class ServedAnswers(dict[str, object]):
-    """Topic -> the very object of the last response on a connection, which the fast path compares with `is`.
+class ServedAnswers(dict[str, int]):
+    """Topic -> revision of the last response on a connection.
 
     The record is kept on the connection, so that it is freed with it. It is a dict itself, since the fast path looks
     into it with every pull.
     """
 
-    __slots__ = ("client", "epoch", "revisions")
+    __slots__ = ("client", "epoch")
 
     def __init__(self, client: str, epoch: int) -> None:
         super().__init__()
@@ -58,8 +58,6 @@ class ServedAnswers(dict[str, object]):
         self.client = client
         # The epoch of the record; a record of an earlier epoch than the log's counts as dropped.
         self.epoch = epoch
-        # Topic -> revision of the last response.
-        self.revisions: dict[str, int] = {}
 
 
 class HeartbeatLog(LineLog):
@@ -166,31 +164,28 @@ class HeartbeatLog(LineLog):
         self._read_wall()
         await run_in_steps(self.late.update(self._liveness.now()))
 
-    def served(self, connection: ServerConnection, topic: str, route: object) -> None:
-        """Note that a connection got a response for a topic that is not the object of its previous response."""
+    def served(self, connection: ServerConnection, topic: str, revision: int) -> None:
+        """Note that a connection got the route of a topic at this revision."""
         record = self._record(connection)
-        revision = self._last_change(topic)
         topic = self._own_name(topic, topic)
-        before = record.revisions.get(topic)
+        before = record.get(topic)
         if before != revision:
             self._served_pairs += before is None
-            record.revisions[topic] = revision
+            record[topic] = revision
             # The item is light, like a heartbeat: after a change, the next pull of every client makes one.
             monotonic = self._monotonic()
             self._put_light((monotonic + self._wall_offset, monotonic, record.client, topic, revision))
-        record[topic] = route
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
         """Note that a connection got the routes of topics at these revisions; a topic may have no route."""
         record = self._record(connection)
-        known = record.revisions
         # A topic that never had a route has no revision, and is left out.
         own = self._own_name
-        news = [(own(topic, topic), number) for topic, number in revisions if number and known.get(topic) != number]
+        news = [(own(topic, topic), number) for topic, number in revisions if number and record.get(topic) != number]
         if not news:
             return
-        self._served_pairs += sum(topic not in known for topic, _ in news)
-        known.update(news)
+        self._served_pairs += sum(topic not in record for topic, _ in news)
+        record.update(news)
         names, numbers = zip(*news, strict=True)
         fields = {"client": record.client, "topics": names, "revisions": numbers}
         self._note(self._clock.monotonic(), EventLine(b"served", fields), _weight(names))
@@ -200,7 +195,7 @@ class HeartbeatLog(LineLog):
         record = connection.peer.served
         if isinstance(record, ServedAnswers):
             if record.epoch == self._served_epoch:
-                self._served_pairs -= len(record.revisions)
+                self._served_pairs -= len(record)
             connection.peer.served = None
             self._note(self._clock.monotonic(), EventLine(b"client_gone", {"client": client_name(connection)}))
 

@@ -1,6 +1,8 @@
 """Contents of the heartbeat log of a running server, as described in docs/heartbeat-log.md."""
 
+import gc
 import gzip
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +238,27 @@ async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     served = by_topic(log_of(tmp_path), "served")
 
     assert list("ABCA") == [line["topic"] for line in served]
+
+
+async def test_served_records_hold_no_responses(tmp_path: Path) -> None:
+    """A record of what a client got takes a few bytes for each topic, not the response, which may have megabytes."""
+    topics = [f"topic-{number}" for number in range(60)]
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        for number in range(60):
+            member = Broker(f"broker-{number}-{'x' * 200}", 0, f"10.0.1.{number}:10911")
+            await broker.register(member, registration(*topics))
+        # One response has 30 KB.
+        tracemalloc.start()
+        try:
+            for number, topic in enumerate(topics):
+                await broker.register(BROKER, registration(*topics, counter=number), haServerAddr=f"h:{number}")
+                await broker.call(UNREGISTER, BROKER.ext)
+                for _ in range(3):
+                    assert await pull(client, topic) == 0
+            gc.collect()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert held < 1_000_000
