@@ -6,15 +6,13 @@ be under way at once; responses are matched by opaque, in any order.
 
 import asyncio
 import random
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Self, TypedDict, Unpack
 
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
 from namesrv_remoting.aio.credentials import Credentials
-from namesrv_remoting.aio.happy_eyeballs import addresses_of, first_success
+from namesrv_remoting.aio.happy_eyeballs import reachable_address
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.aio.tls import ClientTls, TlsError, why_lost, why_not_connected
@@ -209,30 +207,26 @@ class RemotingClient:
     async def _open_connection(self) -> ClientConnection:
         async with timeout_on(self.clock, self.connect_timeout_seconds):
             context = None if self.tls is None else await asyncio.to_thread(self.tls.context)
-            addresses = await addresses_of(self._host, self._port)
-            attempts = [partial(self._open_connection_to, address, context) for address in addresses]
-            return await first_success(attempts, self.clock, discard=ClientConnection.abort)
-
-    async def _open_connection_to(self, address: str, context: ssl.SSLContext | None) -> ClientConnection:
-        connection = ClientConnection(
-            self.address,
-            max_frame_bytes=self.max_frame_bytes,
-            on_request=self.on_request,
-            on_lost=self._connection_lost,
-            credentials=self.credentials,
-        )
-        server_hostname = None if context is None else self._host
-        try:
-            transport, _ = await asyncio.get_running_loop().create_connection(
-                lambda: connection, address, self._port, ssl=context, server_hostname=server_hostname
+            address = await reachable_address(self._host, self._port, self.clock)
+            connection = ClientConnection(
+                self.address,
+                max_frame_bytes=self.max_frame_bytes,
+                on_request=self.on_request,
+                on_lost=self._connection_lost,
+                credentials=self.credentials,
             )
-            set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
-        except BaseException:
-            # The connection may have been opened at the very moment of the timeout, or of closing the client. Its end
-            # is not awaited, because uvloop closes such a transport itself, and never calls connection_lost.
-            connection.abort()
-            raise
-        return connection
+            server_hostname = None if context is None else self._host
+            try:
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    lambda: connection, address, self._port, ssl=context, server_hostname=server_hostname
+                )
+                set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
+            except BaseException:
+                # The connection may have been opened at the very moment of the timeout, or of closing the client. Its
+                # end is not awaited, because uvloop closes such a transport itself, and never calls connection_lost.
+                connection.abort()
+                raise
+            return connection
 
     def _connection_lost(self, connection: ClientConnection, error: ConnectionClosedError) -> None:
         if connection is not self._connection:

@@ -1,4 +1,4 @@
-"""The addresses of a host name, and the race of connection attempts to them (happy eyeballs, RFC 8305).
+"""Which address of a host name to connect to: the first one that accepts a connection (happy eyeballs, RFC 8305).
 
 asyncio's own `happy_eyeballs_delay` is not an option, because uvloop's `create_connection` has no such parameter.
 """
@@ -8,6 +8,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from namesrv_runtime.clock import Clock, timeout_on
@@ -18,27 +19,46 @@ T = TypeVar("T")
 _DELAY_SECONDS: Final = 0.25
 
 
-async def addresses_of(host: str, port: int) -> list[str]:
-    """The addresses of a host name, in the resolver's order; an address stands for itself. Raises OSError."""
+async def reachable_address(host: str, port: int, clock: Clock) -> str:
+    """The address of a host name that accepts a connection first; an address, and a name's only one, are not tried.
+
+    A host name with several addresses costs one connection more, which is closed at once. Only the connect is raced:
+    the handshake of TLS follows on the caller's own connection, so that a busy server gets one from each client. The
+    socket of the race is not passed on to `create_connection`: when that is cancelled, uvloop closes the descriptor,
+    and the socket object would later close another file with the same number.
+
+    Raises:
+        OSError: the name cannot be resolved, or no address accepts a connection; the error of the last one.
+    """
     with suppress(ValueError):
         ipaddress.ip_address(host)
-        return [host]
+        return host
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # in the resolver's order
+    addresses = list(dict.fromkeys((family, sockaddr) for family, _, _, _, sockaddr in found))
+    if len(addresses) == 1:
+        return _numeric(addresses[0][1])
+    return await first_success([partial(_connect, family, sockaddr) for family, sockaddr in addresses], clock)
+
+
+async def _connect(family: socket.AddressFamily, sockaddr: Any) -> str:
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.settimeout(0)
+        await asyncio.get_running_loop().sock_connect(tried, sockaddr)
+    return _numeric(sockaddr)
+
+
+def _numeric(sockaddr: Any) -> str:
     # getnameinfo keeps the interface of a link-local address: fe80::1%eth0.
-    numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-    return list(dict.fromkeys(socket.getnameinfo(entry[4], numeric)[0] for entry in found))
+    return socket.getnameinfo(sockaddr, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
 
 
-async def first_success(
-    attempts: Sequence[Callable[[], Coroutine[Any, Any, T]]], clock: Clock, *, discard: Callable[[T], None]
-) -> T:
+async def first_success(attempts: Sequence[Callable[[], Coroutine[Any, Any, T]]], clock: Clock) -> T:
     """The result of the first attempt that succeeds; if all fail, raises the last error.
 
     An attempt begins once the attempt before it has failed or has run for 250 ms. When one has succeeded, the others
-    are cancelled; the result of another one that succeeded at the same moment is passed to `discard`.
+    are cancelled.
     """
-    if len(attempts) == 1:
-        return await attempts[0]()
     waiting = list(attempts)
     error: BaseException = OSError("no address")
     running: set[asyncio.Task[T]] = set()
@@ -58,8 +78,4 @@ async def first_success(
     finally:
         for task in running:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
-        for task in running:
-            if not task.cancelled() and task.exception() is None:
-                discard(task.result())
+        await asyncio.gather(*running, return_exceptions=True)

@@ -2,14 +2,18 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.errors import ConnectError, RequestTimeoutError
+from namesrv_remoting.aio.tls import ClientTls, TlsFiles
+from namesrv_remoting.errors import ConnectError, RemotingError, RequestTimeoutError
 from namesrv_runtime.backoff import Backoff
+from tests.support.certificates import Authority
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.ipv6 import can_use_ipv6
@@ -23,6 +27,12 @@ def refusing() -> Iterator[socket.socket]:
     """A bound port that refuses connections until a server listens on it."""
     with refusing_port() as bound:
         yield bound
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    """The certificate authority of the server."""
+    return Authority(tmp_path)
 
 
 @pytest.fixture
@@ -120,29 +130,39 @@ async def test_invalid_host_name_is_a_connect_error(host: str) -> None:
             await client.invoke(106, timeout_seconds=3.0)
 
 
-@pytest.mark.parametrize(
-    ("listens", "host"),
-    [
-        ("127.0.0.1", "localhost"),
-        pytest.param("::1", "[::1]", marks=pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")),
-    ],
-)
-async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, host: str) -> None:
-    """The client resolves host names, and IPv6 addresses have brackets."""
-    async with ScriptedServer(listens) as server, RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client:
-        assert (await ask_and_answer(client, server)).address[0] == listens
+@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
+async def test_ipv6_address_has_brackets() -> None:
+    """The client of `[::1]:9876` connects to `::1`."""
+    async with ScriptedServer("::1") as server, RemotingClient(f"[::1]:{server.port}", clock=FakeClock()) as client:
+        assert (await ask_and_answer(client, server)).address[0] == "::1"
 
 
 class SeveralAddresses:
     """The host name `several.example`, whose addresses are given to the resolver of the running loop."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, clock: FakeClock, port: int, *hosts: str) -> None:
-        async def getaddrinfo(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-            assert host == "several.example"
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in hosts]
+    def __init__(
+        self, patch: pytest.MonkeyPatch, clock: FakeClock, port: int, *hosts: str, tls: ClientTls | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        resolve = loop.getaddrinfo
 
-        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
-        self.client = RemotingClient(f"several.example:{port}", clock=clock)
+        async def getaddrinfo(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
+            # uvloop's sock_connect calls it with addresses, too.
+            names = hosts if host == "several.example" else (host,)
+            return [entry for name in names for entry in await resolve(name, port, **options)]
+
+        patch.setattr(loop, "getaddrinfo", getaddrinfo)
+        self.client = RemotingClient(f"several.example:{port}", clock=clock, tls=tls)
+
+
+async def test_only_address_of_a_name_gets_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to race with."""
+    async with (
+        ScriptedServer() as server,
+        SeveralAddresses(monkeypatch, FakeClock(), server.port, HOST).client as client,
+    ):
+        await ask_and_answer(client, server)
+        assert server.connections == 1
 
 
 async def test_next_address_is_tried_while_the_first_one_is_silent(
@@ -160,9 +180,45 @@ async def test_next_address_is_tried_while_the_first_one_is_silent(
             await clock.advance(0.24)
             assert server.connections == 0
             await clock.advance(0.01)
-            peer = await server.accept()
+            tried, peer = await server.accept(), await server.accept()
+            assert await tried.reader.read() == b""
             peer.answer((await peer.receive()).opaque)
             await call
+
+
+async def test_slow_handshake_is_the_only_one(ca: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy server does not get a handshake from each client for each of its addresses."""
+    clock = FakeClock()
+    tls = ClientTls(TlsFiles(None, None, None, ca.ca_file), verify_host=True)
+    with socket.socket() as bound:
+        async with ScriptedServer() as first:
+            bound.bind(("127.0.0.2", first.port))
+            async with (
+                ScriptedServer(bound=bound) as second,
+                SeveralAddresses(monkeypatch, clock, first.port, HOST, "127.0.0.2", tls=tls).client as client,
+            ):
+                call = ask(client)
+                tried, peer = await first.accept(), await first.accept()
+                assert (await tried.reader.read(), await peer.reader.readexactly(1)) == (b"", b"\x16")
+                await clock.advance(0.25)
+                await clock.advance(2.75)
+                with pytest.raises(RemotingError):
+                    await call
+                assert second.connections == 0
+
+
+async def test_untrusted_certificate_is_reported_and_no_other_address_is_tried(
+    ca: Authority, tmp_path: Path, refusing: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal of the next address would hide it."""
+    stranger = Authority(tmp_path, "stranger").issue("server", "several.example")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(stranger.cert_file, stranger.key_file)
+    tls, port = ClientTls(TlsFiles(None, None, None, ca.ca_file), verify_host=True), refusing.getsockname()[1]
+    async with await asyncio.start_server(lambda *_: None, sock=refusing, ssl=context):
+        client = SeveralAddresses(monkeypatch, FakeClock(), port, HOST, "127.0.0.2", tls=tls).client
+        with pytest.raises(ConnectError, match="certificate"):
+            await client.invoke(106, timeout_seconds=3.0)
 
 
 async def test_next_address_is_tried_at_once_after_a_refusal(
@@ -177,4 +233,8 @@ async def test_next_address_is_tried_at_once_after_a_refusal(
             await client.invoke(106, timeout_seconds=3.0)
         await clock.advance(1.0)
         async with ScriptedServer(bound=bound) as server, client:
-            await ask_and_answer(client, server)
+            call = ask(client)
+            tried, peer = await server.accept(), await server.accept()
+            assert await tried.reader.read() == b""
+            peer.answer((await peer.receive()).opaque)
+            await call

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from namesrv_remoting.aio.happy_eyeballs import addresses_of, first_success
+from namesrv_remoting.aio.happy_eyeballs import first_success, reachable_address
 from tests.support.fake_clock import FakeClock, settle
 
 
@@ -15,7 +15,6 @@ class Race:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.ends: list[asyncio.Future[str]] = []
-        self.discarded: list[str] = []
         loop = asyncio.get_running_loop()
         self.futures: list[asyncio.Future[str]] = [loop.create_future() for _ in range(3)]
 
@@ -24,7 +23,7 @@ class Race:
             return await self.futures[number]
 
         attempts = [partial(attempt, number) for number in range(3)]
-        self.result = asyncio.create_task(first_success(attempts, self.clock, discard=self.discarded.append))
+        self.result = asyncio.create_task(first_success(attempts, self.clock))
 
 
 async def test_each_attempt_begins_250_ms_after_the_one_before() -> None:
@@ -36,7 +35,7 @@ async def test_each_attempt_begins_250_ms_after_the_one_before() -> None:
     race.futures[1].set_result("second")
 
     assert await race.result == "second"
-    assert ([future.cancelled() for future in race.futures], race.discarded) == ([True, False, True], [])
+    assert [future.cancelled() for future in race.futures] == [True, False, True]
 
 
 async def test_failure_begins_the_next_attempt_at_once_and_the_last_error_is_raised() -> None:
@@ -50,31 +49,18 @@ async def test_failure_begins_the_next_attempt_at_once_and_the_last_error_is_rai
         await race.result
 
 
-async def test_second_success_of_the_same_moment_is_discarded() -> None:
-    """The connection would otherwise stay open without an owner."""
+async def test_cancelled_caller_cancels_all_attempts() -> None:
+    """An attempt that had been left alone would keep its socket."""
     race = Race()
     await race.clock.advance(0.25)
-    race.futures[0].set_result("first")
-    race.futures[1].set_result("second")
-
-    result = await race.result
-    assert sorted([result, *race.discarded]) == ["first", "second"]
-
-
-async def test_cancelled_caller_discards_a_success() -> None:
-    """A client may be closed at the moment at which its connection opens."""
-    race = Race()
-    await settle()
-    race.futures[0].set_result("first")
     race.result.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await race.result
-    await settle()
-    assert race.discarded == ["first"]
+    assert [future.cancelled() for future in race.futures] == [True, True, False]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "::1", "fe80::1%eth0"])
 async def test_address_is_not_looked_up(address: str) -> None:
     """An address, with or without its interface, stands for itself."""
-    assert await addresses_of(address, 9876) == [address]
+    assert await reachable_address(address, 9876, FakeClock()) == address
