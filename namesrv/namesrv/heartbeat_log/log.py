@@ -46,18 +46,15 @@ CLOSE_SECONDS: Final = 6.0
 class ServedAnswers(dict[str, int]):
     """Topic -> revision of the last response on a connection.
 
-    The record is kept on the connection, so that it is freed with it. It is a dict itself, since the fast path looks
-    into it with every pull.
+    The record is a dict itself, and is kept on the connection, since the fast path looks into it with every pull.
     """
 
-    __slots__ = ("client", "epoch")
+    __slots__ = ("client",)
 
-    def __init__(self, client: str, epoch: int) -> None:
+    def __init__(self, client: str) -> None:
         super().__init__()
         # The connection's name in the log.
         self.client = client
-        # The epoch of the record; a record of an earlier epoch than the log's counts as dropped.
-        self.epoch = epoch
 
 
 class HeartbeatLog(LineLog):
@@ -83,9 +80,9 @@ class HeartbeatLog(LineLog):
         # Returns the one string of a topic that all connections share.
         self._own_name = tables.topics.names.get
         self._is_closed = False
+        # The records of all open connections by connection id, and the number of pairs in them.
+        self._served: dict[int, ServedAnswers] = {}
         self._served_pairs = 0
-        # The current epoch; a connection's record of an earlier epoch is ignored.
-        self._served_epoch = 0
         # Seconds from the monotonic clock to the wall clock, at the last tick or the last event other than a heartbeat.
         self._wall_offset = 0.0
         self._shape = {
@@ -166,6 +163,8 @@ class HeartbeatLog(LineLog):
 
     def served(self, connection: ServerConnection, topic: str, revision: int) -> None:
         """Note that a connection got the route of a topic at this revision."""
+        if not connection.is_open:
+            return
         record = self._record(connection)
         topic = self._own_name(topic, topic)
         before = record.get(topic)
@@ -178,6 +177,9 @@ class HeartbeatLog(LineLog):
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
         """Note that a connection got the routes of topics at these revisions; a topic may have no route."""
+        if not connection.is_open:
+            # The response does not arrive, and `gone` may have been called already.
+            return
         record = self._record(connection)
         # A topic that never had a route has no revision, and is left out.
         own = self._own_name
@@ -192,10 +194,9 @@ class HeartbeatLog(LineLog):
 
     def gone(self, connection: ServerConnection) -> None:
         """Note that a connection has closed."""
-        record = connection.peer.served
-        if isinstance(record, ServedAnswers):
-            if record.epoch == self._served_epoch:
-                self._served_pairs -= len(record)
+        record = self._served.pop(connection.id, None)
+        if record is not None:
+            self._served_pairs -= len(record)
             connection.peer.served = None
             self._note(self._clock.monotonic(), EventLine(b"client_gone", {"client": client_name(connection)}))
 
@@ -207,12 +208,13 @@ class HeartbeatLog(LineLog):
 
     def _record(self, connection: ServerConnection) -> ServedAnswers:
         if self._served_pairs >= MAX_SERVED_PAIRS:
+            # The records of connections that pull nothing any more have to be emptied as well.
+            for known in self._served.values():
+                known.clear()
             self._served_pairs = 0
-            self._served_epoch += 1
-        record = connection.peer.served
-        if not isinstance(record, ServedAnswers) or record.epoch != self._served_epoch:
-            record = ServedAnswers(client_name(connection), self._served_epoch)
-            connection.peer.served = record
+        record = self._served.get(connection.id)
+        if record is None:
+            record = self._served[connection.id] = connection.peer.served = ServedAnswers(client_name(connection))
         return record
 
     def _note_late_pulls(self) -> None:

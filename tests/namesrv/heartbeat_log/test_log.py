@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests.support.fake_clock import until
 from tests.support.heartbeat_files import Line, by_topic, of, only, read_log
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import SLAVE, TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
@@ -228,16 +229,22 @@ async def test_pulls_are_counted_by_the_revision_that_was_served(tmp_path: Path)
 
 
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the limit all served records are dropped, so the next response is logged once more."""
+    """At the limit all served records are emptied, so the next response is logged once more."""
     monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 2)
     async with namesrv_in_process(tmp_path) as server:
-        broker, client = await server.connect(), await server.connect()
+        broker, client, other = await server.connect(), await server.connect(), await server.connect()
         await broker.register(BROKER, registration("A", "B", "C"))
         for topic in "ABCA":
             await pull(client, topic)
+        # The client pulls nothing any more; its record holds no memory beyond the limit.
+        await pull(other, "C")
+        assert not server.connection_of(client).peer.served
+        await server.hang_up(client)
+        await pull(other, "A")
+        await pull(other, "B")
     served = by_topic(log_of(tmp_path), "served")
 
-    assert list("ABCA") == [line["topic"] for line in served]
+    assert list("ABCACAB") == [line["topic"] for line in served]
 
 
 async def test_served_records_hold_no_responses(tmp_path: Path) -> None:
@@ -262,3 +269,22 @@ async def test_served_records_hold_no_responses(tmp_path: Path) -> None:
             tracemalloc.stop()
 
     assert held < 1_000_000
+
+
+async def test_route_request_of_a_closed_connection_has_no_line(tmp_path: Path) -> None:
+    """A request that is carried out after its connection has closed is not served, and its client stays gone."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER)
+        await pull(client, "T")
+        async with server.namesrv.manager.lock.write():
+            # The pull waits for the end of the request before it.
+            client.send_request(UNREGISTER, SLAVE.ext)
+            client.send_request(PULL, {"topic": "U"})
+            connection = server.connection_of(client)
+            await until(lambda: connection.in_flight == 2)
+            await server.hang_up(client)
+        await until(lambda: connection.in_flight == 0)
+    lines = log_of(tmp_path)
+
+    assert [line["event"] for line in of(lines, "served", "client_gone")] == ["served", "client_gone"]
