@@ -158,6 +158,8 @@ class RouteInfoManager:
         for name in [name for name, ends in self.tables.write_removed.items() if ends < now]:
             del self.tables.write_removed[name]
             self.tables.membership += 1
+            # Slaves that registered meanwhile may have topics without the permission that they send.
+            self.tables.forget_digests((name,))
             effects.append(WritePermissionChanged(name, 0, is_removed=False, reason="expired"))
 
     @contextlib.asynccontextmanager

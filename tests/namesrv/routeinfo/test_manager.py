@@ -445,3 +445,20 @@ async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScen
 
     assert scene.take_effects()[-1] == WritePermissionChanged("b1", 0, is_removed=False, reason="unregistered")
     assert await is_writable(scene)
+
+
+async def test_slave_writes_again_when_the_removal_of_the_write_permission_has_expired(scene: RouteScene) -> None:
+    """The unchanged registration of a slave without acting master restores the permission that its broker sends."""
+    master, slave = (replace(each, enable_acting_master=False) for each in (MASTER, SLAVE))
+    await scene.register(master, slave)
+    await scene.manager.wipe_write_perm("b1")
+    await scene.close(1)
+    await scene.register(slave)
+    for _ in range(5):
+        await scene.clock.advance(30.0)
+        await scene.manager.evict_silent()
+        if scene.manager.register_unchanged(S, b"slave", 2, None) is None:
+            await scene.register(slave)
+
+    assert scene.tables.write_removed == {}
+    assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
