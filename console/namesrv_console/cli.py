@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from namesrv_client.ctl.audit_trail import is_directory
 from namesrv_console import PROGRAM
 from namesrv_runtime import loops
 from namesrv_runtime.address import parse_address
@@ -234,10 +235,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _missing(options: argparse.Namespace) -> list[str]:
-    """Warnings about directories that do not exist; a server may make them later."""
+    """Warnings about directories that cannot be read; a server may make them later."""
     given = [("--logs", path) for path in options.logs] + [("--audit", path) for path in options.audit]
-    # Path.is_dir raises an error without permission for the parent directory.
-    return [f"{flag} {path}: no such directory" for flag, path in given if not os.path.isdir(path)]  # noqa: PTH112
+    troubles = {False: "no such directory", None: "permission denied"}
+    return [f"{flag} {path}: {troubles[found]}" for flag, path in given if not (found := is_directory(path))]
 
 
 def _complain(text: str) -> None:

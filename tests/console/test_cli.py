@@ -3,6 +3,7 @@
 import signal
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from namesrv_console.cli import main
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.permissions import unprivileged
 from tests.support.printing_process import PatternProcess
 
 COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
@@ -45,6 +47,24 @@ def test_missing_directories_are_warnings(tmp_path: Path) -> None:
         f"namesrv-console: warning: --logs {logs}: no such directory",
         f"namesrv-console: warning: --audit {audit}: no such directory",
     ]
+
+
+def test_directory_without_permission_is_not_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory below one that the console may not enter is named as such, and not as mistyped."""
+    # Other users may not enter the directories of pytest.
+    with TemporaryDirectory() as closed:
+        logs = Path(closed, "logs")
+        logs.mkdir()
+        words = ["--listen=192.0.2.1:1", "--trusted-proxy=::1", "--public-url=http://x", "--logs", str(logs)]
+        # The modules are imported with the first run, and `nobody` may be unable to read them.
+        assert main(words) == 2
+        assert "warning: --logs" not in capsys.readouterr().err
+        Path(closed).chmod(0)
+        with unprivileged():
+            main(words)
+        Path(closed).chmod(0o755)
+
+    assert f"warning: --logs {logs}: permission denied\n" in capsys.readouterr().err
 
 
 # Runs the command, and sends it a signal as soon as its URL is written.

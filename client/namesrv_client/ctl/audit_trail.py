@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import re
 import zlib
 from collections import deque
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Final
 
 from namesrv_remoting.addresses import host_of
@@ -105,7 +105,7 @@ class Trail:
     def directory(self) -> Path:
         """The directory of the files; a server that has just started makes it with the first line."""
         inside = self.place / "audit"
-        return inside if os.path.isdir(inside) else self.place  # noqa: PTH112 - False, too, without permission
+        return inside if is_directory(inside) else self.place
 
     def exists(self) -> bool:
         """True if a server has written a trail there."""
@@ -196,6 +196,16 @@ class Trail:
         elif kind not in self._unknown_kinds:
             self._unknown_kinds.add(kind)
             self.problems.append(f"{stem}: lines of kind {kind!r} are not of an audit trail, and left out")
+
+
+def is_directory(path: Path) -> bool | None:
+    """True if there is a directory at a path; None if this user may not know, since a parent directory is closed."""
+    try:
+        return S_ISDIR(path.stat().st_mode)
+    except PermissionError:
+        return None
+    except (OSError, ValueError):
+        return False
 
 
 def _end_ms(folder: Path) -> float:

@@ -8,7 +8,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.ctl.audit_trail import Filters, Line, Trail
+from namesrv_client.ctl.audit_trail import Filters, Line, Trail, is_directory
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
 from namesrv_console.views.audit import acts
@@ -48,18 +48,11 @@ async def show(visit: Visit) -> Content:
 
 def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[str]]:
     trails = [Trail(directory, filters) for directory in directories]
-    missing = [f"no such directory: {trail.place}" for trail in trails if _is_missing(trail.place)]
+    # The trail itself reports a place without permission.
+    missing = [f"no such directory: {trail.place}" for trail in trails if is_directory(trail.place) is False]
     found: Any = merge(*(reversed(trail.last(_SHOWN)) for trail in trails), key=lambda line: -int(line["ts_ms"]))
     lines = list(found)[:_SHOWN]
     return lines, missing + [problem for trail in trails for problem in trail.problems]
-
-
-def _is_missing(place: Path) -> bool:
-    try:
-        return not place.is_dir()
-    except PermissionError:
-        # The trail reports the place as unreadable.
-        return False
 
 
 PAGE = Page("audit", "/audit", "audit.title", show, group="changes", key="a")

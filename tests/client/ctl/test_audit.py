@@ -304,3 +304,23 @@ def test_trail_without_permission_is_a_problem(closed: str) -> None:
 
         assert trail.problems == [f"{place}: permission denied"]
         place.chmod(0o755)
+
+
+@pytest.mark.parametrize("closed", ["", "data"])
+def test_directory_without_permission_is_not_missing(closed: str) -> None:
+    """There may be a trail: the command names the directory, and exits with 1."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        data = Path(name, "data")
+        data.mkdir()
+        # The command's modules are imported with its first run, and `nobody` may be unable to read them.
+        assert run("audit", str(data)).code == 1
+        Path(name, closed).chmod(0)
+
+        with unprivileged():
+            given = run("audit", str(data), env={"XDG_CONFIG_HOME": "/nowhere"})
+            named = run("audit", env={"XDG_CONFIG_HOME": "/nowhere", "NAMESRV_DATA_DIR": str(data)})
+
+        assert (given.code, given.problems) == (1, [f"{data}: permission denied"])
+        assert named == given
+        Path(name, closed).chmod(0o755)

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.audit_trail import KINDS, REQUESTS, Filters, Line, Trail, request_name, sentence
+from namesrv_client.ctl.audit_trail import KINDS, REQUESTS, Filters, Line, Trail, is_directory, request_name, sentence
 from namesrv_client.ctl.local_server import running_data_dir
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import Output, Report, complain, moment, table
@@ -71,7 +71,7 @@ def audit(  # noqa: PLR0913 - each is an option
     lines = list(deque(trail.news(), maxlen=limit))
     columns = ("time (UTC)", "event", "account", "peer", "request", "what")
     rows = [(moment(line["ts_ms"]), *_cells(line)) for line in lines]
-    if not trail.exists():
+    if not trail.exists() and not trail.problems:
         trail.problems.append(f"no audit trail in {trail.directory}; {_NAME_IT}")
     elif not lines and request is not None:
         trail.problems += _unknown_request(request)
@@ -107,7 +107,7 @@ def _unknown_request(text: str) -> list[str]:
 
 def _place(options: Options, directory: Path | None) -> Path:
     if directory is not None:
-        if not directory.is_dir():
+        if is_directory(directory) is False:
             raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
         return directory
     if named := os.environ.get("NAMESRV_DATA_DIR"):
@@ -119,7 +119,7 @@ def _place(options: Options, directory: Path | None) -> Path:
 
 
 def _existing(default: Path, more: str) -> Path:
-    if not default.is_dir():
+    if is_directory(default) is False:
         raise typer.BadParameter(f"no such directory: {default}{more}; {_NAME_IT}", param_hint="DIRECTORY")
     return default
 
