@@ -174,8 +174,9 @@ class ServerLink:
             if self._unsent.is_due:
                 await self._register(client, dialect)
             if self._clock.monotonic() >= due:
-                # A refused registration takes the place of this heartbeat.
-                if not self._unsent.needs_full:
+                # If the server refuses a change, heartbeats keep what it accepted earlier over this connection. Before
+                # that, a refused registration takes the place of the heartbeat.
+                if self.state.status == "registered":
                     await self._send_heartbeat(client, dialect)
                 due = self._clock.monotonic() + self._interval()
 
@@ -223,7 +224,8 @@ class ServerLink:
         elif self._identity.broker_id != MASTER_ID:
             # The master may have changed, and only the response to a registration names it.
             self.ask_for_master()
-        self._state.heartbeat_accepted()
+        # The error of a refused registration stays until a registration is accepted.
+        self._state.heartbeat_accepted(self.state.last_error if self._unsent.needs_full else None)
 
     def _interval(self) -> float:
         share = _SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit()

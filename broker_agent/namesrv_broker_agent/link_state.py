@@ -83,9 +83,9 @@ class LinkState:
             reconnects=self._connections - 1,
         )
 
-    def heartbeat_accepted(self) -> None:
-        """Note that the server has accepted a heartbeat."""
-        self._accepted(heartbeats=self.current.heartbeats + 1)
+    def heartbeat_accepted(self, error: str | None) -> None:
+        """Note that the server has accepted a heartbeat, with the error that continues in spite of that."""
+        self._accepted(error=error, heartbeats=self.current.heartbeats + 1)
 
     def refused(self, error: str) -> None:
         """Note that the server has refused a registration or a heartbeat, and log each new reason once."""

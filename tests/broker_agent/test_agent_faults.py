@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from namesrv_broker_agent import TopicConfig
 from tests.support.agents import (
     ADDR,
     IDENTITY,
@@ -16,7 +17,7 @@ from tests.support.agents import (
     running,
 )
 from tests.support.fake_clock import FakeClock, passing, until
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import native_registration
 from tests.support.tcp_proxy import TcpProxy
 
@@ -72,3 +73,26 @@ async def test_agent_reconnects_when_its_registration_is_refused_as_stale(tmp_pa
         (state,) = agent.servers.values()
         assert (state.status, state.reconnects) == ("registered", 1)
         assert [error for error in errors if "is taken over" in error and "older than the registered" in error]
+
+
+async def test_refused_topic_does_not_end_the_registration(tmp_path: Path) -> None:
+    """The access file refuses a registration with the new topic; heartbeats go on, and the other topics stay."""
+    rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
+    access = tmp_path / "access.toml"
+    access.touch(mode=0o600)
+    access.write_text(f'[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{{ {rule} }}]\n')
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server,
+        running(clock, server.where) as agent,
+    ):
+        await agent.registered()
+        await agent.create_topic(TopicConfig("refunds", 4, 4))
+        await until(lambda: agent.servers[server.where].refusals == 1)
+        for _ in range(20):
+            await clock.advance(28.5)
+
+        assert (brokers(server), queues(server, "orders")) == ({NAME: {0: ADDR}}, (8, 8, 6))
+        state = agent.servers[server.where]
+        assert (state.status, state.is_settled) == ("registered", False)
+        assert "lacks broker-control" in str(state.last_error)
