@@ -9,7 +9,7 @@ from functools import partial
 from namesrv import version
 from namesrv.settings.flags import Action, help_text, parse
 from namesrv.settings.sources import Loaded, SettingsError, config_table, load
-from namesrv_runtime import log
+from namesrv_runtime import freed_memory, log
 
 EXIT_OK = 0
 EXIT_USAGE = 2
@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
+    # The log starts the first thread.
+    freed_memory.use_one_heap()
     log.configure(loaded.settings.log_level, loaded.settings.log_format)
     for warning in loaded.warnings:
         log.event(_logger, logging.WARNING, "settings_warning", warning=warning)

@@ -1,7 +1,8 @@
 """Gives free memory back to the operating system.
 
 glibc keeps free memory that lies between blocks in use, and each burst of requests leaves more of it: without
-`malloc_trim`, an idle server would hold twice the memory that it needs, and grow for hours.
+`malloc_trim`, an idle server would hold twice the memory that it needs, and grow for hours. glibc makes heaps for
+threads, whose free ends `malloc_trim` does not return: the process uses a single heap.
 """
 
 import threading
@@ -15,6 +16,18 @@ EVERY_SECONDS: Final = 15.0
 # malloc_trim takes at most a thousandth of the time: threads that allocate wait meanwhile, and with tens of thousands
 # of free blocks one call takes tens of milliseconds.
 _PAUSE_SHARE: Final = 1000
+# The number of M_ARENA_MAX in glibc's malloc.h.
+_M_ARENA_MAX: Final = -8
+
+
+def use_one_heap() -> None:
+    """Let all threads allocate from one heap; a thread that has started before this call keeps a heap of its own.
+
+    glibc returns the free end of a thread's heap only if the end is larger than twice the largest block that was ever
+    freed.
+    """
+    if (set_option := _of_glibc("mallopt")) is not None:
+        set_option(_M_ARENA_MAX, 1)
 
 
 @contextmanager
@@ -24,7 +37,7 @@ def given_back(every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
 
     def work() -> None:
         # malloc_trim is looked up after the first pause, to keep the start short.
-        if ended.wait(every_seconds) or (trim := _malloc_trim()) is None:
+        if ended.wait(every_seconds) or (trim := _of_glibc("malloc_trim")) is None:
             return
         pause_seconds = 0.0
         while not ended.wait(pause_seconds):
@@ -40,11 +53,11 @@ def given_back(every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
         ended.set()
 
 
-def _malloc_trim() -> Callable[[int], int] | None:
-    """The `malloc_trim` of glibc; None with another C library, or without ctypes."""
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    """A function of glibc; None with another C library, or without ctypes."""
     try:
-        import ctypes  # noqa: PLC0415  # keeps the start short
+        import ctypes  # noqa: PLC0415  # keeps the start of other commands short
     except ImportError:  # Python was built without libffi
         return None
-    function: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
     return function

@@ -2,6 +2,8 @@
 
 import asyncio
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,42 @@ async def test_memory_between_used_blocks_is_returned() -> None:
             await until(lambda: resident() < kept - 20 * MIB)
 
     assert len(used) == 64
+
+
+_THREADS = """if True:
+    import os, sys, threading, time
+    from pathlib import Path
+    from namesrv_runtime import freed_memory
+
+    def resident():
+        return os.sysconf("SC_PAGE_SIZE") * int(Path("/proc/self/statm").read_text().split()[1])
+
+    def work():
+        blocks = [b"%d" % number * 16384 for number in range(1000, 1128)]
+
+    freed_memory.use_one_heap()
+    # glibc keeps up to twice the size of the largest freed block at the end of a heap.
+    b"x" * (16 * 1024 * 1024)
+    before = resident()
+    with freed_memory.given_back(every_seconds=0.001):
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for _ in range(int(sys.argv[1])):
+            if resident() < before + 4 * 1024 * 1024:
+                sys.exit(0)
+            time.sleep(0.01)
+    sys.exit(f"{(resident() - before) >> 20} MiB left")
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps less")
+def test_memory_that_threads_freed_is_returned() -> None:
+    """Four threads allocate 8 MiB each, free all, and end."""
+    done = subprocess.run(
+        [sys.executable, "-c", _THREADS, str(round(100 * GUARD_SECONDS))], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
