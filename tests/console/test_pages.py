@@ -158,7 +158,8 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
             assert f"no such directory: {tmp_path / 'none'}" in words
             assert "write permission broker-a: true -&gt; false" in words
             assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
-            assert "No such acts." in await Scene(it.one, it.other, shown).page("/audit?account=unknown")
+            for query in ("account=unknown", "event=sign_in"):
+                assert "No such acts." in await Scene(it.one, it.other, shown).page(f"/audit?{query}")
 
 
 def _lines(data_dir: Path) -> list[str]:

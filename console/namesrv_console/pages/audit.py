@@ -8,7 +8,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.ctl.audit_trail import Filters, Line, Trail, is_directory
+from namesrv_client.ctl.audit_trail import KINDS, Filters, Line, Trail, is_directory
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
 from namesrv_console.views.audit import acts
@@ -16,7 +16,7 @@ from namesrv_console.views.overview import last_events
 
 _SHOWN: Final = 200
 _HOURS: Final = {"hour": 1, "day": 24, "week": 168, "quarter": 2160}
-KINDS: Final = ("all", "change", "changes", "refusal", "refusals", "dropped", "start", "stop")
+_KINDS: Final = ("all", *KINDS)
 # Fields of a filter that the query may set; `*` matches any text.
 _FIELDS: Final = ("account", "peer", "request", "broker", "topic")
 
@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Content:
     settings, query = visit.console.settings, visit.query
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]
-    since, kind = choice(query, "since", tuple(_HOURS)), choice(query, "event", KINDS)
+    since, kind = choice(query, "since", tuple(_HOURS)), choice(query, "event", _KINDS)
     filters = Filters(
         kinds=frozenset() if kind == "all" else frozenset({kind}),
         since_ms=(visit.wall - _HOURS[since] * 3600) * 1000,
@@ -40,7 +40,7 @@ async def show(visit: Visit) -> Content:
         "since": since,
         "sinces": tuple(_HOURS),
         "kind": kind,
-        "kinds": KINDS,
+        "kinds": _KINDS,
         "fields": {name: query.get(name, "") for name in _FIELDS},
         "events": [] if directories else last_events(visit.cluster, most=_SHOWN),
     }
