@@ -272,10 +272,10 @@ class ServerSession:
         """
         settings, clock = self._settings, self._clock
         deadline = clock.monotonic() + settings.call_timeout_seconds
-        waiting = list(self._servers)
         attempt_seconds = min(
-            settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting)))
+            settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(self._servers)))
         )
+        tried: set[Server] = set()
         reasons: dict[Server, str] = {}
         has_refused = False
         attempts: dict[asyncio.Task[RemotingError | None], Server] = {}
@@ -294,10 +294,11 @@ class ServerSession:
 
         try:
             while True:
-                # The list of servers may have changed meanwhile.
-                waiting = [server for server in waiting if server in self._servers]
+                # The list of servers may have changed meanwhile: all of its servers may be new.
+                waiting = [server for server in self._servers if server not in tried]
                 if waiting:
                     server = waiting.pop(0)
+                    tried.add(server)
                     attempts[asyncio.create_task(try_server(server))] = server
                 elif not attempts:
                     break

@@ -352,6 +352,17 @@ async def test_server_that_was_cut_off_for_minutes_removes_no_broker(tmp_path: P
         assert found == [["broker-a", "broker-b"], ["broker-a", "broker-b"], ["broker-a"]]
 
 
+async def test_request_continues_with_a_list_that_replaces_all_servers(tmp_path: Path) -> None:
+    """The servers have moved: the request to a silent one goes on to the first one of the new list."""
+    async with native(tmp_path, 1) as (scene, (server,), _), ScriptedServer() as silent:
+        scene.session.use((silent.address,))
+        request = asyncio.ensure_future(scene.routes("orders"))
+        await silent.accept()
+        scene.session.use((server.where,))
+
+        assert await request == {"orders": True}
+
+
 async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
     """A server in its warm-up denies no topic and stays the chosen one; topics that no server knows get a reason."""
     async with native(tmp_path, 1, protocol="auto") as (scene, _, proxy), ApacheServer() as two:
