@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def _replay(seed: int, plan: str) -> int:
     if not outcome.invariant:
         _print(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
     else:
-        _report(outcome, plan)
+        _report(outcome, shrunk(outcome, _PLANS[plan]), plan)
     _print_summary(seeds=1, failed=int(bool(outcome.invariant)), checksum=f"{outcome.checksum:08x}")
     return int(bool(outcome.invariant))
 
@@ -78,13 +79,13 @@ def _run_all(seeds: range, plan: str, jobs: int, *, keep_going: bool) -> dict[st
     began = reported = time.monotonic()
     failures = done = checksum = 0
     virtual_seconds = 0.0
-    for done, outcome in enumerate(_outcomes(seeds, _PLANS[plan], jobs), start=1):
+    for done, (outcome, smallest) in enumerate(results(seeds, _PLANS[plan], jobs), start=1):
         virtual_seconds += outcome.seconds
         # xor does not depend on the order of the seeds
         checksum ^= outcome.checksum
-        if outcome.invariant:
+        if smallest is not None:
             failures += 1
-            _report(outcome, plan)
+            _report(outcome, smallest, plan)
             if not keep_going:
                 break
         now = time.monotonic()
@@ -111,21 +112,31 @@ def _print_summary(**figures: Any) -> None:
     _print(json.dumps(figures))
 
 
-def _outcomes(seeds: range, run: Run, jobs: int) -> Iterator[Outcome]:
+def results(seeds: range, run: Run, jobs: int) -> Iterator[tuple[Outcome, Outcome | None]]:
+    """The outcomes of the seeds, each with the smallest run that fails in the same way, or None if the seed passed.
+
+    With several processes, a failed seed is shrunk where it ran. The simulation replaces the clock and the process id,
+    which the threads of the pool in this process need.
+    """
+    result = partial(_result, run)
     if jobs == 1:
-        yield from map(run, seeds)
+        yield from map(result, seeds)
         return
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=_CHUNKS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(run, seeds, chunksize=_SEEDS_PER_CHUNK)
+        yield from pool.imap_unordered(result, seeds, chunksize=_SEEDS_PER_CHUNK)
 
 
-def _report(failed: Outcome, plan: str) -> None:
+def _result(run: Run, seed: int) -> tuple[Outcome, Outcome | None]:
+    outcome = run(seed)
+    return outcome, shrunk(outcome, run) if outcome.invariant else None
+
+
+def _report(failed: Outcome, smallest: Outcome, plan: str) -> None:
     """Print the failure, and the smallest set of faults that leads to it."""
-    small = shrunk(failed, _PLANS[plan])
     _print(
         f"seed {failed.seed} failed after {len(failed.faults)} faults: {failed.message}",
-        f"with the fewest faults: {small.message}",
-        *(f"  {fault}" for fault in small.faults),
+        f"with the fewest faults: {smallest.message}",
+        *(f"  {fault}" for fault in smallest.faults),
         f"replay: make simulate SEED={failed.seed} PLAN={plan}",
     )
 

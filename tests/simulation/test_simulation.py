@@ -5,15 +5,17 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulation.__main__ import results
 from tests.simulation.faults import Fault, slow_reader
 from tests.simulation.patches import simulated_surroundings
-from tests.simulation.simulation import simulate
+from tests.simulation.simulation import Outcome, simulate
 from tests.simulation.sizes import LARGE
 from tests.simulation.world import World
 from tests.support.journal import Journal
@@ -44,6 +46,29 @@ def test_run_with_a_journal_goes_on_after_its_last_seed(tmp_path: Path) -> None:
         simulated("--journal", str(journal), "--count", "2")
 
     assert [(entry["first"], entry["seeds"]) for entry in Journal(journal).entries()] == [(0, 2), (2, 2)]
+
+
+def failing(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
+    """A run that fails, with the number of its faults and its process id as the message."""
+    faults = (Fault(1.0, "kill", ("ns-1",)), Fault(2.0, "kill", ("ns-1",))) if faults is None else faults
+    return Outcome(seed, tuple(faults), 0, 0.0, "NothingCrashes", f"{len(faults)} {os.getpid()}")
+
+
+def print_smallest() -> None:
+    """Print this process id, and the message of the smallest run that fails."""
+    for _, smallest in results(range(1), failing, jobs=2):
+        sys.stdout.write(f"{os.getpid()} {smallest and smallest.message}")
+
+
+def test_failed_seed_is_shrunk_in_the_process_that_ran_it() -> None:
+    """The simulation replaces clocks and the process id, which the threads of the pool in the first process need."""
+    # a process of its own, since pytest has threads, and a process with threads should not fork
+    command = [sys.executable, "-c", f"from {__name__} import print_smallest; print_smallest()"]
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    first, faults, ran_in = printed.split()
+    assert faults == "1"
+    assert ran_in != first
 
 
 def test_unfinished_line_of_a_journal_is_ignored(tmp_path: Path) -> None:
