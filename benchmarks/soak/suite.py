@@ -25,7 +25,7 @@ from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import Server, daemon, expiring
-from benchmarks.harness.wire import Wire, request, route_request
+from benchmarks.harness.wire import Broker, Wire, request
 from benchmarks.soak.observations import Observations, Sample
 from benchmarks.soak.peers import (
     EXPECTED_REFUSALS,
@@ -37,7 +37,7 @@ from benchmarks.soak.peers import (
     Routes,
     Strangers,
 )
-from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_runtime import loops
 
 _VICTIMS_SHARE: Final = 0.06
@@ -61,8 +61,9 @@ class Plan:
     poll_seconds: float
     # duration of a stop of the server
     stopped_seconds: float
-    # Different requests that are sent first, as many as the server caches; later growth is not that of the cache.
-    requests: int
+    # Heartbeats of agents that have ended, sent first, as many as the server remembers; later growth is not that of the
+    # memory for requests, which heartbeats of new agents would fill for hours.
+    heartbeats: int
     # time at rest before memory is measured; the server returns free memory to the system every 15 s
     rest_seconds: float
 
@@ -172,7 +173,7 @@ class _Soak:
         await self._clients.start(plan.clients)
         _say(f"{plan.agents:,} agents and {plan.clients:,} clients have started")
         began = time.monotonic()
-        await asyncio.to_thread(self._fill_cache)
+        await asyncio.to_thread(self._send_old_heartbeats)
         faults = self._faults()
         while len(samples) < 2 or time.monotonic() - began < least_seconds:
             await self._churn(*next(faults))
@@ -190,10 +191,13 @@ class _Soak:
         ]
         await asyncio.gather(self._brokers.stop(), self._clients.stop())
 
-    def _fill_cache(self) -> None:
+    def _send_old_heartbeats(self) -> None:
+        """Send heartbeats as long as those of the agents; route requests would take half of the memory."""
         with Wire(self._server, PATIENCE_SECONDS) as wire:
-            for number in range(self._plan.requests):
-                wire.request(route_request(f"unknown-{number}"))
+            for number in range(self._plan.heartbeats):
+                addr = f"10.1.{number // 250}.{number % 250}:10911"
+                broker = Broker(f"ended-{number:09}", addr, agent_id=f"{number:016x}")
+                wire.request(broker.heartbeat(SerializeType.MSGPACK))
 
     # -- churn ---------------------------------------------------------------------------------------------------------
 
