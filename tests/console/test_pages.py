@@ -3,10 +3,11 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.console import Shown, console
+from tests.support.console import Shown, console, console_of_two
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -98,6 +99,31 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
         assert not found["same"]
         alone = f"with:{it.one.where}"
         assert (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"] == []
+
+
+async def test_server_whose_topics_are_not_read_yet_is_not_compared(tmp_path: Path) -> None:
+    """A server's topics are read after its brokers, for many topics seconds later: until then nothing agrees."""
+    async with console_of_two(tmp_path) as (one, other, shown):
+        for server in (one, other):
+            await (await server.connect()).register(MASTER, registration("T", "U"))
+        observed = shown.console.observed
+        await passing(one.clock, lambda: all(view.topics for view in observed.cluster.servers))
+        it = Scene(one, other, shown)
+        assert "The 2 servers agree." in await it.page("/diff")
+        assert "1 broker, 2 topics, 2 servers agree" in await shown.text("/")
+        assert (await shown.http.get("/diff.json")).json()["same"]
+
+        # The view before the first response with topics.
+        view = observed.cluster.server(other.where)
+        observed.put(replace(view, topics=frozenset(), routes={}, routes_revision=0))
+        words, overview, found = await it.page("/diff"), await shown.text("/"), await shown.http.get("/diff.json")
+
+    assert f"{other.where} is not compared: its topics are not read yet" in words
+    assert "Nothing to compare" in words
+    assert "agree" not in words
+    assert "Nothing to compare" in overview
+    assert "servers agree" not in overview
+    assert (found.json()["same"], found.json()["differences"]) == (False, [])
 
 
 async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> None:

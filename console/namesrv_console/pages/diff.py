@@ -6,6 +6,7 @@ from starlette.responses import JSONResponse
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.differences import Disagreement, among, grouped
+from namesrv_console.views.topics import reports_topics
 
 _SHOWN_GROUPS = 200
 
@@ -43,6 +44,8 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
             silent.append((server, view.error or ""))
         elif view.refused:
             silent.append((server, "; ".join(view.refused.values())))
+        elif not reports_topics(view):
+            silent.append((server, visit.t("diff.topics_not_read")))
     return silent
 
 

@@ -4,13 +4,14 @@ from typing import Final
 
 from namesrv_console.state import Cluster
 from namesrv_console.views.events import Happening, happenings
+from namesrv_console.views.topics import reports_topics
 
 _SHOWN_EVENTS: Final = 30
 
 
 def compared(cluster: Cluster) -> int:
-    """Number of servers that are reachable and refuse no request."""
-    return sum(bool(view.is_reachable) and not view.refused for view in cluster.servers)
+    """Number of servers that are reachable and refuse no request, and whose topics have been read."""
+    return sum(reports_topics(view) and not view.refused for view in cluster.servers)
 
 
 def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[Happening]:

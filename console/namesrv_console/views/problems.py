@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
+from namesrv_console.views.overview import compared
 from namesrv_remoting.health import Kind, Level
 
 # Worst first. Unknown is worse than a warning: what the console does not know may be critical.
@@ -30,6 +31,8 @@ class Verdict:
     servers: int
     # True if the servers do not even differ in what is expected to differ for a while.
     agrees: bool
+    # True if there are several servers, and all of them were compared.
+    is_compared: bool
     # Number of acknowledged problems.
     acknowledged: int = 0
 
@@ -52,6 +55,7 @@ def verdict(
         len(cluster.topics),
         len(cluster.servers),
         not disagreements,
+        compared(cluster) == len(cluster.servers) > 1,
         len(found) - len(new),
     )
 

@@ -81,10 +81,11 @@ class TopicTable:
 
 def topic_reports(cluster: Cluster) -> dict[str, TopicReport]:
     """The topics of the reachable servers that have reported them."""
-    return {view.address: TopicReport(view.topics, view.routes) for view in cluster.servers if _reports_topics(view)}
+    return {view.address: TopicReport(view.topics, view.routes) for view in cluster.servers if reports_topics(view)}
 
 
-def _reports_topics(view: ServerView) -> bool:
+def reports_topics(view: ServerView) -> bool:
+    """True if the topics of a view are those of the server: after a start they are read later than its brokers."""
     if not view.is_reachable or "routes" in view.refused:
         return False
     if view.info is None:

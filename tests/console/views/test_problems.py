@@ -55,3 +55,4 @@ def test_worst_problem_decides() -> None:
 
     assert (found.level, found.counts) == ("critical", (("without_master", 1), ("server_asked", 2)))
     assert (good.level, good.counts, good.brokers, good.servers, good.agrees) == ("good", (), 1, 3, True)
+    assert not good.is_compared
