@@ -54,10 +54,10 @@ def given_back(every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
 
 
 def _of_glibc(name: str) -> Callable[..., int] | None:
-    """A function of glibc; None with another C library, or without ctypes."""
+    """A function of glibc; None with another C library or without ctypes."""
     try:
         import ctypes  # noqa: PLC0415  # keeps the start of other commands short
-    except ImportError:  # Python was built without libffi
+    except (ImportError, MemoryError):  # Python was built without libffi, or the system forbids libffi's callbacks
         return None
     function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
     return function
