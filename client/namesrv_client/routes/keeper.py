@@ -22,6 +22,7 @@ from namesrv_client.routes.route import (
 )
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.settings import ClientSettings
+from namesrv_remoting.bodies.topic import MAX_TOPIC_CHARACTERS
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
@@ -281,7 +282,9 @@ class RouteKeeper:
 
 
 def _check_name(topic: str) -> None:
-    """Raise a RouteUnavailableError for a name without UTF-8, which would fail a request for all of its topics."""
+    """Raise a RouteUnavailableError for a name that would fail a request for all of its topics."""
+    if not 1 <= len(topic) <= MAX_TOPIC_CHARACTERS:
+        raise RouteUnavailableError(f"topic name of {len(topic)} characters: must have 1 to {MAX_TOPIC_CHARACTERS}")
     try:
         topic.encode()
     except UnicodeEncodeError as error:

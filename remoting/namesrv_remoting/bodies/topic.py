@@ -3,14 +3,15 @@
 The structs have the names of the native protocol; `dialects.py` derives Java's names.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from namesrv_remoting.codes import Permission
 from namesrv_remoting.headers import Int32, Int64
 
-TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+MAX_TOPIC_CHARACTERS: Final = 255
+TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TOPIC_CHARACTERS)]
 
 # the defaults of TopicConfig.java for fields that the sender leaves out
 DEFAULT_QUEUE_NUMS = 16

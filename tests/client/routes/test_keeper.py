@@ -141,15 +141,27 @@ async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
-async def test_name_that_cannot_be_sent_does_not_affect_other_topics(tmp_path: Path, protocol: str) -> None:
-    """Half of a surrogate pair, as Python reads an invalid byte of a file name or argument, has no UTF-8."""
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        # Half of a surrogate pair, as Python reads an invalid byte of a file name or argument, has no UTF-8.
+        ("bad\udcff", r"topic 'bad\udcff' is not valid Unicode: surrogates not allowed"),
+        ("", "topic name of 0 characters: must have 1 to 255"),
+        ("x" * 256, "topic name of 256 characters: must have 1 to 255"),
+    ],
+    ids=["surrogate", "empty", "long"],
+)
+async def test_name_that_cannot_be_sent_does_not_affect_other_topics(
+    tmp_path: Path, protocol: str, name: str, problem: str
+) -> None:
+    """An invalid name is refused before it becomes part of the request for all topics of the moment."""
     async with route_scene(tmp_path, protocol=protocol) as scene:
         found, error = await asyncio.gather(
-            scene.client.route("orders"), scene.client.route("bad\udcff"), return_exceptions=True
+            scene.client.route("orders"), scene.client.route(name), return_exceptions=True
         )
 
         assert isinstance(error, RouteUnavailableError)
-        assert str(error) == r"topic 'bad\udcff' is not valid Unicode: surrogates not allowed"
+        assert str(error) == problem
         assert isinstance(found, Route)
 
 
