@@ -169,6 +169,9 @@ class Trail:
                     if raw.endswith(b"\n"):
                         self._read[stem] = self._read.get(stem, 0) + len(raw)
                         yield from self._parsed(stem, raw)
+        except FileNotFoundError:
+            # The server has removed the file since the directory was listed, since it keeps its trail for some days.
+            self._finished.add(stem)
         except (OSError, EOFError, zlib.error) as error:
             self.problems.append(f"{stem}: {error}")
             self._finished.add(stem)

@@ -306,6 +306,18 @@ def test_trail_without_permission_is_a_problem(closed: str) -> None:
         place.chmod(0o755)
 
 
+def test_file_that_the_retention_removes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+    """A server removes its oldest files, perhaps while they are read; what is left is shown without a problem."""
+    files = [write(tmp_path, "08", f"ns-0a-{number}.jsonl.gz", KV) for number in (1, 2)]
+    trail = Trail(tmp_path)
+    lines = trail.news()
+    assert next(lines) == KV
+    for path in files:
+        path.unlink()
+
+    assert (list(lines), trail.problems) == ([], [])
+
+
 @pytest.mark.parametrize("closed", ["", "data"])
 def test_directory_without_permission_is_not_missing(closed: str) -> None:
     """There may be a trail: the command names the directory, and exits with 1."""
