@@ -282,9 +282,12 @@ async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> N
         await second.register(MASTER, registration("T", "V"))
 
         shown = await ctl(*at(one, two), "topics")
+        with refusing_address() as down:
+            partly = await ctl(*at(one, two, down), "topics")
         route = await ctl(*at(one, two), "route", "U")
 
     assert [["TOPIC", "KNOWN TO"], ["T", "all"], ["U", one], ["V", two]] == shown.cells
+    assert [["T", f"{one} {two}"], ["U", one], ["V", two]] == partly.cells[1:]
     assert (1, [f"{two}: no topic U"]) == (route.code, route.problems)
     assert [one] == [row[0] for row in route.cells[1:]]
 

@@ -43,7 +43,8 @@ def topics(
         rows = []
         for topic in sorted(frozenset().union(*known.values())):
             having = [server for server, names in known.items() if topic in names]
-            rows.append((topic, "all" if len(having) == len(known) else " ".join(having)))
+            # A server that did not answer may lack the topic.
+            rows.append((topic, "all" if len(having) == len(options.addresses) else " ".join(having)))
         return table(("topic", "known to"), rows)
 
     show_list(
