@@ -115,6 +115,8 @@ class RequestLimiter:
         """Take a token; True if the request had to wait for it."""
         mode, share = self.quotas.mode, request.connection.read_share
         if mode == "off":
+            # A reload may have ended the quota that an address has used up.
+            share.may_use_fast_path = True
             return False
         seconds, reason = self.draw(request.connection.peer.network, rank)
         if seconds > MAX_WAIT_SECONDS:

@@ -315,3 +315,18 @@ async def test_pipelined_requests_count_towards_the_quota(tmp_path: Path, mode: 
         await settle()
 
         assert server.namesrv.fast_path.pulls == on_fast_path
+
+
+@pytest.mark.settings(quotas="enforce", quota_requests_per_second=20)
+async def test_fast_path_returns_when_a_reload_ends_the_quotas(server: InProcess, peer: NamesrvPeer) -> None:
+    """An address that has used up its quota gets responses of the fast path again once quotas are off."""
+    await peer.register(Broker())
+    assert [(await peer.call(PULL, ORDERS)).code for _ in range(14)] == [0] * 14
+    assert not server.connection_of(peer).read_share.may_use_fast_path
+
+    await server.reloader("--quotas=off").reload()
+    assert (await peer.call(PULL, ORDERS)).code == 0
+    before = server.namesrv.fast_path.pulls
+    assert (await peer.call(PULL, ORDERS)).code == 0
+
+    assert server.namesrv.fast_path.pulls == before + 1
