@@ -57,6 +57,7 @@ class BrokerAgent:
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         """Read the state file. Raises ValueError for an invalid topic, TopicStateError for a damaged state file."""
+        check_plain("state", state)
         self._clock = clock or SystemClock()
         self._table = TopicTable(
             topics, None if settings.state_file is None else Path(settings.state_file), self._clock.wall

@@ -10,7 +10,9 @@ P = ParamSpec("P")
 
 
 def check_plain(name: str, callback: Callable[..., object] | None) -> None:
-    """Raise a TypeError for a coroutine function, whose coroutines would never be awaited."""
+    """Raise a TypeError for a value that is no function, and for a coroutine function: no code would await it."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{name}: {callback!r} is not a function")
     if inspect.iscoroutinefunction(callback):
         raise TypeError(f"{name}: a coroutine function would never be awaited; pass a plain function")
 

@@ -330,7 +330,7 @@ async def test_drain_removes_write_permission_then_unregisters(tmp_path: Path) -
         assert [(brokers(server), len(server.events("unregister"))) for server in servers] == [({}, 1)] * 3
 
 
-@pytest.mark.parametrize("callback", ["on_master_changed", "on_min_broker_id_changed"])
+@pytest.mark.parametrize("callback", ["on_master_changed", "on_min_broker_id_changed", "state"])
 def test_coroutine_function_is_refused(callback: str) -> None:
     """A coroutine would never be awaited."""
 
@@ -338,3 +338,10 @@ def test_coroutine_function_is_refused(callback: str) -> None:
 
     with pytest.raises(TypeError, match=rf"^{callback}: a coroutine function would never be awaited"):
         BrokerAgent(agent_settings("127.0.0.1:1"), **{callback: changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("callback", ["on_ready", "on_master_changed", "state"])
+def test_value_in_place_of_a_function_is_refused(callback: str) -> None:
+    """The constructor refuses a value that the agent would fail to call later."""
+    with pytest.raises(TypeError, match=rf"^{callback}: {{'queue_depth': 17}} is not a function$"):
+        BrokerAgent(agent_settings("127.0.0.1:1"), **{callback: {"queue_depth": 17}})  # type: ignore[arg-type]
