@@ -125,10 +125,12 @@ def _row(key: BrokerKey, cluster: Cluster, writable: Mapping[str, frozenset[str]
 
 
 def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerCell:
+    if "brokers" in view.refused:
+        # The server may have reported its brokers before: these are as old as that report.
+        return BrokerCell(view, "unknown")
     seen = view.brokers.get(key)
     if seen is None:
-        knows = view.state in ("ready", "answers", "draining") and reports_brokers(view)
-        return BrokerCell(view, "missing" if knows else "unknown")
+        return BrokerCell(view, "missing" if view.state in ("ready", "answers", "draining") else "unknown")
     knows_routes = view.is_native and view.info is not None and view.routes_revision == view.info.revision
     is_drained = (
         bool(knows_routes and seen.live.topics) and not seen.live.write_removed and key.broker_name not in writable

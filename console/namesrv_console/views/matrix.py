@@ -98,5 +98,7 @@ def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
 
 
 def _instances(view: ServerView, broker_name: str) -> dict[int, BrokerSeen]:
-    found = {key.broker_id: seen for key, seen in view.brokers.items() if key.broker_name == broker_name}
+    # The brokers that a server reported before it denied them are old.
+    brokers = {} if "brokers" in view.refused else view.brokers
+    found = {key.broker_id: seen for key, seen in brokers.items() if key.broker_name == broker_name}
     return dict(sorted(found.items()))

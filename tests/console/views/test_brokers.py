@@ -1,5 +1,6 @@
 """The list of brokers: problems first, filter and order."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -69,9 +70,10 @@ def test_broker_of_an_unreachable_server_is_not_good() -> None:
     assert listed(BrokerQuery(cluster="c0"), VIEW.lost("timeout", 1.0)) == [(C, "unknown")]
 
 
-def test_broker_is_not_missing_on_a_server_that_refuses_its_brokers() -> None:
-    """The console does not know the brokers of a server that denies them to its account."""
-    refusing = replace(VIEW, address="s2", brokers={}, refused={"brokers": "denied"})
+@pytest.mark.parametrize("before", [{}, VIEW.brokers])
+def test_broker_is_unknown_on_a_server_that_refuses_its_brokers(before: Mapping[BrokerKey, BrokerSeen]) -> None:
+    """A server denies its brokers to the console's account, perhaps after it reported them: their ages are old."""
+    refusing = replace(VIEW, address="s2", brokers=before, refused={"brokers": "denied"})
 
     [row] = broker_rows(Cluster(1, (VIEW, refusing)), "c0", "broker-c")
     assert [cell.state for cell in row.cells] == ["live", "unknown"]
