@@ -161,7 +161,10 @@ class BrokerAgent:
         Raises:
             ValueError: `count` is less than 1, or larger than the number of servers.
             TimeoutError: fewer servers accepted in time; the message names the missing servers.
+            RuntimeError: the agent is not started.
         """
+        if not self._is_started:
+            raise RuntimeError("the agent is not started")
         try:
             async with timeout_on(self._clock, timeout_seconds):
                 await self._links.wait_settled(count)

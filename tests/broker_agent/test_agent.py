@@ -208,6 +208,17 @@ async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
             assert next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq == 4
 
 
+async def test_registered_of_an_agent_that_is_not_started_is_refused() -> None:
+    """`registered()` fails at once before the start and after the stop, because nothing registers the broker."""
+    agent = BrokerAgent(agent_settings("127.0.0.1:1"), TOPICS, clock=FakeClock())
+    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+        await agent.registered()
+    async with agent:
+        pass
+    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+        await agent.registered()
+
+
 def test_agent_starts_again_in_another_loop(tmp_path: Path) -> None:
     """A stopped agent may start in a second `asyncio.run`, also after waits and concurrent changes in the first."""
     servers = tmp_path / "servers"
