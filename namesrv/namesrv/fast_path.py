@@ -7,10 +7,10 @@ that is already encoded. Every other request belongs to the dispatcher, which kn
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgpack
 import msgspec
@@ -83,7 +83,9 @@ class _Heartbeat(_Request, frozen=True, gc=False):
     broker_name: str
     broker_id: int | None
     agent_id: str | None
-    state: Mapping[str, Any] | None
+    # The bytes of a native body with a state, at the end of the frame. The decoded state would take ten times as much
+    # memory, so each heartbeat decodes it.
+    state_bytes: int
     is_native: bool
     is_oneway: bool
 
@@ -112,13 +114,14 @@ def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | N
         return _Pull(heads, pull.topic, pull.zone())
     if command.code == RequestCode.BROKER_HEARTBEAT:
         sender = BrokerHeartbeatRequestHeader.from_ext(ext)
+        has_state = command.is_native and heartbeat_state(command.body) is not None
         return _Heartbeat(
             heads,
             BrokerAddrInfo(sender.cluster_name, sender.broker_addr),
             sender.broker_name,
             sender.broker_id,
             sender.agent_id,
-            heartbeat_state(command.body) if command.is_native else None,
+            len(command.body) if has_state else 0,
             command.is_native,
             command.is_oneway,
         )
@@ -278,7 +281,7 @@ class FastPath:
         if type(request) is _Pull:
             return self._pull(connection, request, frame[4], opaque)
         if type(request) is _Heartbeat:
-            return self._heartbeat(connection, request, opaque)
+            return self._heartbeat(connection, request, opaque, frame)
         if type(request) is _VersionQuery:
             return self._compare_version(connection, request, opaque)
         return None
@@ -311,13 +314,16 @@ class FastPath:
             peer.note_role("client")
         return response.frame(opaque)
 
-    def _heartbeat(self, connection: ServerConnection, heartbeat: _Heartbeat, opaque: bytes) -> bytes | None:
+    def _heartbeat(
+        self, connection: ServerConnection, heartbeat: _Heartbeat, opaque: bytes, frame: bytes
+    ) -> bytes | None:
         manager = self._manager
         if heartbeat.is_native and not manager.is_registered(
             heartbeat.key, heartbeat.broker_name, heartbeat.broker_id, heartbeat.agent_id, connection.id
         ):
             return None
-        if manager.touch(heartbeat.key, connection.id, heartbeat.state) is None:
+        state = heartbeat_state(frame[-heartbeat.state_bytes :]) if heartbeat.state_bytes else None
+        if manager.touch(heartbeat.key, connection.id, state) is None:
             return None
         self._count_heartbeat(connection)
         if heartbeat.is_oneway:

@@ -1,13 +1,15 @@
 """Requests that the fast path recognizes, and those that it leaves; test_fast_path_agrees compares the responses."""
 
+import gc
 import random
+import tracemalloc
 
 import msgpack
 import pytest
 
 from namesrv import fast_path
 from namesrv.fast_path import FastPath
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
@@ -16,6 +18,7 @@ from tests.support.namesrv_peer import (
     POPULATION,
     Broker,
     NamesrvPeer,
+    native,
     native_registration,
     populate,
     registration,
@@ -303,3 +306,40 @@ async def test_part_of_the_requests_is_recognized_when_more_are_sent_in_turn(
         answered = answer_or_learn(path, connection, pulls)
         assert repr(path).endswith("| 200 remembered]>")
     assert answered >= least * len(pulls)
+
+
+async def test_remembered_heartbeats_take_little_memory(server: InProcess) -> None:
+    """A heartbeat with a state of many short values takes no more memory than others: its bytes, and some hundred."""
+    path, count = server.namesrv.fast_path, 200
+    state = {f"{number:x}": 0 for number in range(100)}
+    frames = [
+        request_frame(HEARTBEAT, Broker(addr=f"h:{number}").ext, native({"state": state}), spelling="native")
+        for number in range(count)
+    ]
+    assert len(frames[0]) <= LONGEST_FAST_REQUEST
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for frame in frames:
+            learn(path, frame)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert f"{count} remembered" in repr(path)
+    assert held / count < 2_000
+
+
+async def test_heartbeat_stores_the_reported_state(server: InProcess, peer: NamesrvPeer) -> None:
+    """A repeated native heartbeat with a state stores it, one without a state keeps the last one."""
+    await populate(peer)
+    tables = server.namesrv.manager.tables
+    for state, stored in (({"load": 1}, {"load": 1}), ({"load": 2}, {"load": 2}), (None, {"load": 2})):
+        body = b"" if state is None else native({"state": state})
+        for _ in range(2):
+            ext = {**AGENT.ext, "agentId": "agent-1"}
+            assert (await peer.call(HEARTBEAT, ext, body, spelling="native")).code == 0
+            [live] = [each for each in tables.broker_live_table.values() if each.broker_name == AGENT.name]
+            assert live.state == stored
+    assert server.namesrv.fast_path.heartbeats == 3
