@@ -83,7 +83,12 @@ class QueueSelector:
 
     async def _on_default_brokers(self, topic: str) -> PublishInfo:
         """Queues on each broker of the default topic, as the broker will create them for the first message."""
-        default, most = await self.route(self.settings.default_topic), self.settings.default_topic_queue_nums
+        try:
+            default = await self.route(self.settings.default_topic)
+        except TopicNotFoundError as error:
+            reason = f"topic {topic} does not exist, and the default topic gives no queues: {error}"
+            raise TopicNotFoundError(reason) from error
+        most = self.settings.default_topic_queue_nums
         queues = [
             msgspec.structs.replace(row, write_queue_nums=min(most, row.read_queue_nums))
             for row in default.data.queue_datas

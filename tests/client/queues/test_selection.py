@@ -165,8 +165,12 @@ async def test_unknown_topic_is_requested_again_until_it_exists() -> None:
         ),
         # no fallback: the topic may exist on other brokers
         ({"new": UNAVAILABLE, "TBW102": topic_route("broker-a")}, RouteUnavailableError, "no NameServer"),
-        # the error names the default topic
-        ({}, TopicNotFoundError, "TBW102"),
+        # the error names both topics
+        (
+            {},
+            TopicNotFoundError,
+            "^topic new does not exist, and the default topic gives no queues: topic TBW102 does not exist$",
+        ),
         (
             {"TBW102": TopicRouteData([group("broker-a")], [QueueData("broker-a", 4, 4, 4)])},
             NoQueueError,
