@@ -44,7 +44,7 @@ class Console:
             )
             for address in settings.servers
         }
-        self.responses = SharedResponses(self.servers, self.clock)
+        self.responses = SharedResponses(self.servers, self.observed, self.clock)
 
     def __repr__(self) -> str:
         return f"<Console [{self.observed}]>"
@@ -64,6 +64,7 @@ class Console:
                 tasks.create_task(self.compared.run())
                 tasks.create_task(self.health.run())
                 tasks.create_task(self.rates.run())
+                tasks.create_task(self.responses.run())
                 if self.trail is not None:
                     tasks.create_task(self.trail.run())
         finally:

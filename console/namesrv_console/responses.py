@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import Responses
+from namesrv_console.poller import Observed
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
@@ -28,13 +29,24 @@ class _Kept:
 class SharedResponses:
     """The last responses of the servers, by the key of the request."""
 
-    def __init__(self, servers: Mapping[str, NameServer], clock: Clock) -> None:
+    def __init__(self, servers: Mapping[str, NameServer], observed: Observed, clock: Clock) -> None:
         self._servers = servers
+        self._observed = observed
         self._clock = clock
         self._kept: dict[Hashable, _Kept] = {}
+        # True if a page has used a response since the last renewal, and may still be open.
+        self._is_shown = False
 
     def __repr__(self) -> str:
         return f"<SharedResponses [{len(self._kept)} requests]>"
+
+    async def run(self) -> NoReturn:
+        """Have open pages request anew, since the poller does not notice that these responses change."""
+        while True:
+            await self._clock.sleep(KEPT_SECONDS)
+            if self._is_shown:
+                self._is_shown = False
+                self._observed.renew()
 
     def forget(self) -> None:
         """Forget all responses, since an action has changed what servers respond."""
@@ -44,6 +56,7 @@ class SharedResponses:
         self, what: Hashable, servers: Sequence[str], request: Callable[[NameServer], Awaitable[T]]
     ) -> Responses[T]:
         """Responses of these servers, at most a few seconds old; `what` is the key of the request."""
+        self._is_shown = True
         kept = self._kept.setdefault(what, _Kept())
         async with kept.lock:
             if self._clock.monotonic() - kept.requested_at >= KEPT_SECONDS or kept.servers != servers:

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from tests.support.apache_server import ApacheFront
 from tests.support.console import console, console_of_two
+from tests.support.ctl import address_of
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker
@@ -32,6 +34,22 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
         assert {"chips", "tree"} <= set(strange.messages[0].parts)
         for tab in (stays, *again, strange):
             tab.leave()
+
+
+async def test_open_page_shows_a_value_that_was_set_elsewhere(tmp_path: Path) -> None:
+    """An Apache server reports nothing that changes with a KV value: an open page requests its values again."""
+    async with (
+        namesrv_in_process(tmp_path) as server,
+        ApacheFront(server.address) as apache,
+        console(server.clock, address_of(apache)) as shown,
+    ):
+        operator, tab = await server.connect(), shown.tab("/kv?namespace=ns")
+        await passing(server.clock, lambda: "No server has keys" in tab.parts.get("kv", ""))
+        await server.clock.advance(10)
+
+        await operator.call(100, {"namespace": "ns", "key": "k", "value": "set-elsewhere"})
+        await passing(server.clock, lambda: "set-elsewhere" in tab.parts["kv"], at_most=10.0)
+        tab.leave()
 
 
 async def test_broker_that_left_is_in_the_last_quarter_of_an_hour(tmp_path: Path) -> None:
