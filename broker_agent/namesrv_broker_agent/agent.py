@@ -17,7 +17,7 @@ from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import MASTER_ID, Permission, RequestCode
+from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
@@ -231,8 +231,8 @@ class BrokerAgent:
         """Remove a topic from all servers at once. Raises ValueError if the topic is unknown."""
         await self._change(lambda: self._table.delete(name))
 
-    async def set_perm(self, name: str, perm: Permission) -> None:
-        """Change a topic's permission (4 read, 2 write). Raises ValueError."""
+    async def set_perm(self, name: str, perm: int) -> None:
+        """Change a topic's permission, a `Permission` or its number (4 read, 2 write). Raises ValueError."""
         await self._change(lambda: self._table.set_perm(name, perm))
 
     async def replace_topics(self, topics: Iterable[TopicConfig]) -> TopicChange:

@@ -46,7 +46,9 @@ class TopicChange:
 
 
 def checked_topic(topic: TopicConfig) -> TopicConfig:
-    """Return the topic unchanged. Raises a ValueError that names an invalid field."""
+    """Return the topic unchanged. Raises a TypeError for another type, a ValueError that names an invalid field."""
+    if not isinstance(topic, TopicConfig):
+        raise TypeError(f"{topic!r} is not a TopicConfig")
     name: object = topic.topic_name
     # A lone surrogate is not printable, so every accepted name can be encoded in UTF-8.
     if (
@@ -113,22 +115,23 @@ class TopicTable:
 
     def create(self, topic: TopicConfig) -> TopicChange:
         """Add a topic. Raises ValueError if the topic exists or is invalid."""
-        if topic.topic_name in self._topics:
+        if checked_topic(topic).topic_name in self._topics:
             raise ValueError(f"topic {topic.topic_name} exists already")
-        return self._change((checked_topic(topic),))
+        return self._change((topic,))
 
     def update(self, topic: TopicConfig) -> TopicChange:
         """Replace a topic. Raises ValueError if the topic does not exist or is invalid."""
-        self._known(topic.topic_name)
-        return self._change((checked_topic(topic),))
+        self._known(checked_topic(topic).topic_name)
+        return self._change((topic,))
 
     def delete(self, name: str) -> TopicChange:
         """Remove a topic. Raises ValueError if the topic does not exist."""
         return self._change(deleted=(self._known(name).topic_name,))
 
-    def set_perm(self, name: str, perm: Permission) -> TopicChange:
+    def set_perm(self, name: str, perm: int) -> TopicChange:
         """Change the permission (4 read, 2 write). Raises ValueError for an unknown topic or an invalid permission."""
-        return self.update(msgspec.structs.replace(self._known(name), perm=int(perm)))
+        number = int(perm) if isinstance(perm, Permission) else perm
+        return self.update(msgspec.structs.replace(self._known(name), perm=number))
 
     def replace_all(self, topics: Iterable[TopicConfig]) -> TopicChange:
         """Replace all topics; return the difference, which may be empty. Raises ValueError."""

@@ -81,6 +81,22 @@ def test_invalid_topic_is_refused_by_every_method(topic: TopicConfig, message: s
     assert table.snapshot() == ((ORDERS,), AT_FIRST)
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        table_of,
+        lambda name: table_of().create(name),
+        lambda name: table_of().update(name),
+        lambda name: table_of().replace_all([name]),
+    ],
+    ids=["constructor", "create", "update", "replace_all"],
+)
+def test_name_in_place_of_a_topic_is_refused(way: Callable[[Any], object]) -> None:
+    """The error says what the method takes."""
+    with pytest.raises(TypeError, match=r"^'orders' is not a TopicConfig$"):
+        way("orders")
+
+
 def test_unknown_and_duplicate_topics_are_refused() -> None:
     """An unknown topic cannot be changed, and an existing one not created, even with equal values."""
     table = table_of(ORDERS)
@@ -90,6 +106,8 @@ def test_unknown_and_duplicate_topics_are_refused() -> None:
         (lambda: table.delete("bills"), "topic 'bills' does not exist"),
         (lambda: table.set_perm("bills", Permission.READ), "topic 'bills' does not exist"),
         (lambda: table.set_perm("orders", Permission.PRIORITY), "topic orders: perm 8 is not between 0 and 7"),
+        # wrong on purpose
+        (lambda: table.set_perm("orders", "RW"), "topic orders: perm 'RW' is not between 0 and 7"),  # type: ignore[arg-type]
     ]
     for change, message in wrong:
         with pytest.raises(ValueError, match=f"^{message}$"):
