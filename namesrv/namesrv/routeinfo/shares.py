@@ -216,15 +216,19 @@ def _exceeded_quota(  # noqa: PLR0913 - the registration, its owner and the quot
 ) -> Steps[tuple[str, str] | None]:
     """Return the quota of one owner that a registration exceeds, as a word and a sentence."""
     is_new = not any(owner.has(key, live) for key, live in replaced.items())
+    if not _has_name(tables, registration.broker_name, owner):
+        # A broker that moves to the owner brings its topics.
+        added += len(tables.topics.of_broker.get(registration.broker_name, ()))
     if not (quotas.brokers and is_new) and not (quotas.topics and added > 0):
         return None
     # The loop visits all brokers, since a cluster often holds all of them; but only for registrations that add
     # something, which are rare.
-    brokers, names = 0, {registration.broker_name}
+    brokers, names = 0, set[str]()
     for number, (key, live) in enumerate(list(tables.broker_live_table.items()), start=1):
-        if key not in replaced and owner.has(key, live):
-            brokers += 1
-            names.add(live.broker_name)
+        if owner.has(key, live):
+            brokers += key not in replaced
+            if key not in replaced or live.broker_name == registration.broker_name:
+                names.add(live.broker_name)
         if number % CHUNK_TOPICS == 0:
             yield
     if quotas.brokers and is_new and brokers + 1 > quotas.brokers:
@@ -234,6 +238,18 @@ def _exceeded_quota(  # noqa: PLR0913 - the registration, its owner and the quot
     if quotas.topics and added > 0 and topics > quotas.topics:
         return f"topics_per_{owner.kind}", f"{topics} topics of {owner.kind} {owner.name}, limit {quotas.topics}"
     return None
+
+
+def _has_name(tables: RouteTables, name: str, owner: Owner) -> bool:
+    """True if a live broker of this name belongs to the owner."""
+    keys = (
+        BrokerAddrInfo(cluster, addr)
+        for cluster, names in tables.cluster_addr_table.items()
+        if name in names
+        for addr in tables.addrs_of(name).values()
+    )
+    named = ((key, live) for key in keys if (live := tables.broker_live_table.get(key)) is not None)
+    return any(live.broker_name == name and owner.has(key, live) for key, live in named)
 
 
 # -- rows that a registration adds and drops ---------------------------------------------------------------------------

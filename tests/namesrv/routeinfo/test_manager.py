@@ -27,7 +27,7 @@ from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
-from namesrv_remoting.errors import BadRequestError
+from namesrv_remoting.errors import BadRequestError, SystemBusyError
 from namesrv_remoting.requests import AccessClass
 from tests.support.fake_clock import FakeClock
 from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
@@ -462,3 +462,13 @@ async def test_slave_writes_again_when_the_removal_of_the_write_permission_has_e
 
     assert scene.tables.write_removed == {}
     assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
+
+
+async def test_broker_that_changes_its_cluster_brings_its_topics() -> None:
+    """The topics of a broker that moves to another cluster count for the quota of that cluster."""
+    scene = RouteScene(quotas=TableQuotas("enforce", topics=3))
+    await scene.register(OTHER, replace(MASTER, cluster_name="c2"))
+
+    with pytest.raises(SystemBusyError, match="4 topics of cluster c1, limit 3"):
+        await scene.register(MASTER)
+    await scene.register(replace(SLAVE, cluster_name="c2"), replace(MASTER, cluster_name="c3"))
