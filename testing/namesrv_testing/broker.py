@@ -31,6 +31,9 @@ class TestBroker(TestThread[Any], SyncBrokerAgent):
         topics: Iterable[str | TopicConfig] = (),
         **settings: Any,
     ) -> None:
+        if isinstance(topics, str):
+            # A string is an iterable of strings, too: each letter would become a topic.
+            raise TypeError(f"topics: {topics!r} is one name, not a list of topics")
         self._servers = list(servers)
         self.clock = self._servers[0].clock
         place = {"cluster_name": "DefaultCluster", "broker_addr": f"127.0.0.1:{next(_ports)}"}

@@ -46,6 +46,12 @@ def test_dead_broker_is_evicted_at_once(namesrv: TestNameServer, namesrv_broker:
     assert set() == namesrv.broker_names
 
 
+def test_one_name_in_place_of_a_list_of_topics_is_refused(namesrv_broker: Brokers) -> None:
+    """The letters of the name would become topics."""
+    with pytest.raises(TypeError, match=r"^topics: 'bills' is one name, not a list of topics$"):
+        namesrv_broker("broker-a", "bills")
+
+
 def test_broker_dies_while_its_server_is_frozen(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
     """The server evicts the broker when it continues."""
     broker = namesrv_broker("broker-a")
