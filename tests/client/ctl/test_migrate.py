@@ -158,6 +158,23 @@ def test_remark_of_an_error_is_harmless(fact: str, matters: bool) -> None:
     assert matters == judged([Difference("answer", "to an unknown topic", fact, {"a": 1, "b": 2})])[0].matters
 
 
+async def test_part_that_a_server_denies_is_not_equal(tmp_path: Path) -> None:
+    """Without the right to read settings and order configuration they may differ: the check does not pass."""
+    async with one_server(tmp_path) as (server, one), ApacheFront(server.address) as denying:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+        denying.remarks |= dict.fromkeys((219, 319), "denied")
+        two = address_of(denying)
+
+        result, found = await checked(one, two)
+        shown = await ctl("migrate", "check", "--from", one, "--to", two)
+
+    why = [f"{two}: {what} not compared: refused with code 1: denied" for what in ("order configuration", "settings")]
+    assert (result.code, result.json["agree"], found, result.problems) == (1, False, [], why)
+    assert (shown.code, shown.out) == (1, "")
+
+
 @pytest.mark.slow
 async def test_unreachable_server_cannot_be_compared(tmp_path: Path) -> None:
     """One unreachable server exits with 1, all of them and wrong usage with 2."""

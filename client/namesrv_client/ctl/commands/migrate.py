@@ -32,7 +32,13 @@ from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, KVTable, TopicList
 from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, ResponseCode
 from namesrv_remoting.command import ExtFields, RemotingCommand
-from namesrv_remoting.errors import QueryNotFoundError, RemotingError, ResponseError, response_error
+from namesrv_remoting.errors import (
+    QueryNotFoundError,
+    RemoteProtocolError,
+    RemotingError,
+    ResponseError,
+    response_error,
+)
 
 # RocketMQ's number of 4.9.3: for later versions servers use standard JSON, for this one Apache's server uses bare keys.
 _OLD_VERSION: Final = 399
@@ -57,8 +63,10 @@ class _Overview:
     groups: Mapping[str, BrokerData]
     topics: frozenset[str]
     view: _View
-    settings: Mapping[str, str]
-    # A message for each part of the comparison that the account may not read.
+    # None: the server denied them, or they cannot be read.
+    order_config: Mapping[str, str] | None
+    settings: Mapping[str, str] | None
+    # A message for each of these that is None.
     hidden: Sequence[str]
 
     @property
@@ -93,7 +101,8 @@ def check(
     refusals. Each difference says whether brokers, clients or tools notice it, and why. --watch repeats it until they
     agree. The servers are those of --from and --to; --server is not used.
 
-    Exits with 0 if they agree in all that matters, and with 1 if not, or if one of them cannot be compared.
+    Exits with 0 if they agree in all that matters, and with 1 if not, or if one of them cannot be compared, or denies
+    its settings or order configuration.
     """
     sides = dict.fromkeys(addresses_of(source, "--from"), "from")
     targets = addresses_of(target, "--to")
@@ -123,15 +132,17 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
     seen = overviews.given
     differing: list[Difference] = []
     if len(seen) == len(sides):
-        settings = setting_facts({server: each.settings for server, each in seen.items()})
-        differing = differences({server: each.view | settings[server] for server, each in seen.items()})
+        settings = setting_facts({server: each.settings or {} for server, each in seen.items()})
+        order = _order_facts({server: each.order_config for server, each in seen.items()})
+        differing = differences({server: each.view | order[server] | settings[server] for server, each in seen.items()})
         by_topic, failures = await _topic_differences(servers.all, seen)
         differing += by_topic
         overviews = Responses({**overviews.outcomes, **failures})
     verdicts = judged(differing)
     hidden = [f"{server}: {what}" for server, each in seen.items() for what in each.hidden]
     has_all_overviews = len(overviews.given) == len(sides)
-    code = max(overviews.code(needs_all=True), ExitCode.NO if any(one.matters for one in verdicts) else ExitCode.OK)
+    matter = any(one.matters for one in verdicts)
+    code = max(overviews.code(needs_all=True), ExitCode.NO if matter or hidden else ExitCode.OK)
     return Report(
         {
             "agree": code is ExitCode.OK,
@@ -150,7 +161,10 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
                 for one in verdicts
             ],
         },
-        [*_table(verdicts, tuple(sides)), *([_summary(verdicts, seen)] if has_all_overviews else [])],
+        [
+            *_table(verdicts, tuple(sides)),
+            *([_summary(verdicts, seen)] if has_all_overviews and (matter or not hidden) else []),
+        ],
         code,
         [*overviews.problems(), *hidden],
     )
@@ -187,8 +201,6 @@ async def _overview(server: NameServer) -> _Overview:
     clusters = JSON.read_response(ClusterInfo, info.body)
     hidden: list[str] = []
     view: _View = dict(overview_facts(clusters))
-    for key, value in (await _shown(_order_config(server), "order configuration", hidden)).items():
-        view["order config", key] = {"value": value}
     for what, response in zip(_REFUSED, refusals, strict=True):
         # The lines of a remark beyond Apache's name the server and its own reason.
         remark = "\n".join((response.remark or "").splitlines()[:APACHE_REMARK_LINES])
@@ -197,6 +209,7 @@ async def _overview(server: NameServer) -> _Overview:
         clusters.broker_addr_table,
         frozenset(JSON.read_response(TopicList, listed.body).topic_list),
         view,
+        await _shown(_order_config(server), "order configuration", hidden),
         await _shown(_settings(server), "settings", hidden),
         hidden,
     )
@@ -221,17 +234,28 @@ async def _settings(server: NameServer) -> Mapping[str, str]:
     response = await _response_of(server, RequestCode.GET_NAMESRV_CONFIG)
     try:
         return parse_properties(response.body.decode(errors="backslashreplace"))
-    except PropertiesError:
-        return {}
+    except PropertiesError as error:
+        raise RemoteProtocolError(str(error)) from error
 
 
-async def _shown(asking: Awaitable[Mapping[str, str]], what: str, hidden: list[str]) -> Mapping[str, str]:
-    """The values; empty, with an entry in `hidden`, if this account may not read them."""
+async def _shown(asking: Awaitable[Mapping[str, str]], what: str, hidden: list[str]) -> Mapping[str, str] | None:
+    """The values; None, with an entry in `hidden`, if this account may not read them, or they are malformed."""
     try:
         return await asking
-    except ResponseError as error:
+    except (ResponseError, RemoteProtocolError) as error:
         hidden.append(f"{what} not compared: {reason(error)}")
-        return {}
+        return None
+
+
+def _order_facts(configs: Mapping[str, Mapping[str, str] | None]) -> dict[str, _View]:
+    """For each server, its order configuration; nothing unless all servers report theirs."""
+    known = {server: config for server, config in configs.items() if config is not None}
+    if len(known) < len(configs):
+        return {server: {} for server in configs}
+    return {
+        server: {("order config", key): {"value": value} for key, value in config.items()}
+        for server, config in known.items()
+    }
 
 
 async def _topic_differences(
