@@ -7,7 +7,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -23,6 +23,9 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_READ, PERM_WRITE, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
@@ -207,7 +210,7 @@ class NativeDialect(Dialect):
         body = encode_native_body(self._identity.native_body(change))
         if len(body) <= COMPRESS_BYTES:
             return fields, body
-        return {**fields, "compressed": "true"}, await asyncio.to_thread(zlib.compress, body)
+        return {**fields, "compressed": "true"}, await _in_thread(zlib.compress, body)
 
     def _fence(self, registration_seq: int) -> Mapping[str, str]:
         return {"agentId": self._identity.agent_id, "registrationSeq": str(registration_seq)}
@@ -250,7 +253,7 @@ class RocketmqDialect(Dialect):
             second = name if name != topics[0].topic_name else _SECOND_TOPIC
             topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
         if len(topics) > _OFF_LOOP_TOPICS:
-            return await asyncio.to_thread(_rocketmq_registration, topics, version)
+            return await _in_thread(_rocketmq_registration, topics, version)
         return _rocketmq_registration(topics, version)
 
 
@@ -259,3 +262,11 @@ def _rocketmq_registration(topics: Sequence[TopicConfig], version: DataVersion) 
     if len(body) > COMPRESS_BYTES:
         fields, body = {"compressed": "true"}, write_compressed(topics, version, {}, ())
     return {**fields, "bodyCrc32": str(zlib.crc32(body) & _CRC_MASK)}, body
+
+
+async def _in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """The result of work in a thread; if the process can start no thread, the event loop does the work."""
+    try:
+        return await asyncio.to_thread(work, *arguments)
+    except RuntimeError:
+        return work(*arguments)

@@ -86,8 +86,9 @@ async def resolve(source: str) -> tuple[str, ...]:
         if kind in ("http", "https"):
             return parse_list(await asyncio.to_thread(_fetch, source))
         return parse_list(source)
-    # HTTPException, for a response that is not HTTP, does not inherit from OSError.
-    except (ValueError, OSError, http.client.HTTPException) as error:
+    # HTTPException, for a response that is not HTTP, does not inherit from OSError. A process that can start no thread
+    # gets a RuntimeError.
+    except (ValueError, OSError, http.client.HTTPException, RuntimeError) as error:
         raise NameServerSourceError(f"name servers from {source}: {str(error) or type(error).__name__}") from error
 
 

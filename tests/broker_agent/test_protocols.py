@@ -21,6 +21,7 @@ from tests.support import agents
 from tests.support.fake_clock import passing, until
 from tests.support.scripted_server import ScriptedRequest
 from tests.support.steps import finished
+from tests.support.threads import without_new_threads
 
 REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
 DATA: Final = {"counter": 0, "stateVersion": 0, "timestamp": 1_700_000_000_000}
@@ -205,6 +206,17 @@ async def test_large_registration_is_compressed(protocol: str) -> None:
         read_compressed(iter([body]), with_mappings=True, tally=Tally(14_000))
     )
     assert (topics, 0, {}, ()) == (list(found), version and version.counter, mappings, filter_servers)
+
+
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_large_registration_needs_no_thread(protocol: str) -> None:
+    """If the process can start no thread, the event loop encodes and compresses the registration."""
+    topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
+    with without_new_threads():
+        async with agents.played(topics, protocol=protocol) as it:
+            request = await it.registered_over(await it.server.accept())
+
+    assert agents.ext_of(request)["compressed"] == "true"
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from namesrv_runtime import name_servers
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import NameServerList, NameServerSourceError, resolve
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle
+from tests.support.threads import without_new_threads
 
 # 64 KiB, and one more
 TOO_LONG = b"10.0.0.1:9876\n".ljust(65_537, b"#")
@@ -105,6 +106,12 @@ async def test_failing_source(tmp_path: Path, source: str, content: bytes, reaso
     with pytest.raises(NameServerSourceError, match=reason) as caught:
         await resolve(source)
     assert str(caught.value).startswith(f"name servers from {source}: ")
+
+
+async def test_lack_of_threads_is_an_error_of_the_source(tmp_path: Path) -> None:
+    """Files are read in a thread; a process at its limit of threads reads the file again later."""
+    with without_new_threads(), pytest.raises(NameServerSourceError, match="can't start new thread"):
+        await resolve(f"file:{tmp_path}")
 
 
 async def test_name_resolves_to_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

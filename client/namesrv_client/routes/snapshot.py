@@ -75,7 +75,8 @@ class RouteSnapshot:
         self._saved_at = self._clock.monotonic()
         try:
             await asyncio.to_thread(self.write, self._cache.existing())
-        except OSError as error:
+        # A process that can start no thread gets a RuntimeError.
+        except (OSError, RuntimeError) as error:
             self._is_changed = True
             if str(error) != self._error:
                 logger.warning("route snapshot not written: %s", error)

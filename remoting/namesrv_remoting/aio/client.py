@@ -188,8 +188,9 @@ class RemotingClient:
             if self._failure is not None:
                 await self.clock.sleep(self._failure.retry_at - self.clock.monotonic())
             connection = await self._open_connection()
-        # An invalid host name raises UnicodeError when it is encoded for the resolver.
-        except (OSError, UnicodeError, TlsError) as error:
+        # An invalid host name raises UnicodeError when it is encoded for the resolver. TLS files and names need a
+        # thread: a process that can start no thread gets a RuntimeError.
+        except (OSError, UnicodeError, TlsError, RuntimeError) as error:
             now = self.clock.monotonic()
             failures = 1 if self._failure is None else self._failure.failures + 1
             pause = self.backoff.pause_seconds(failures, self.random_unit())

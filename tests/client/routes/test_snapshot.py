@@ -27,6 +27,7 @@ from tests.support.route_clients import (
     topic_route,
     unregister,
 )
+from tests.support.threads import without_new_threads
 
 ROUTES = [
     Route("orders", topic_route("broker-a", "broker-b"), "disk", 90.0),
@@ -213,6 +214,21 @@ async def test_snapshot_is_written_after_changes_and_periodically(tmp_path: Path
         confirmed = scene.clock.wall()
         await scene.client.__aexit__(None, None, None)
         assert {"orders": confirmed} == saved(snapshot)
+
+
+async def test_snapshot_is_written_when_threads_can_be_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A write needs a thread; without one the client logs a warning and tries again."""
+    path = tmp_path / "routes.json"
+    cache = RouteCache(clock := FakeClock())
+    cache.restore(ROUTES)
+    snapshot = RouteSnapshot(path, clock, cache)
+    with without_new_threads():
+        await snapshot.save()
+    assert "route snapshot not written: can't start new thread" in caplog.text
+    await snapshot.save()
+    assert sorted(saved(path)) == ["bills", "orders"]
 
 
 async def test_unusable_file_is_logged_once_and_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,7 @@ from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.ipv6 import can_use_ipv6
 from tests.support.scripted_server import HOST, ScriptedServer, ask, ask_and_answer
+from tests.support.threads import without_new_threads
 
 BACKOFF = Backoff(base_seconds=0.5, max_seconds=8.0)
 
@@ -131,6 +132,22 @@ async def test_invalid_host_name_is_a_connect_error(host: str) -> None:
 
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
+async def test_lack_of_threads_is_a_connect_error(ca: Authority) -> None:
+    """The files of a TLS context are read in a thread; once a thread can be started, the client connects."""
+    clock, tls = FakeClock(), ClientTls(TlsFiles(ca_file=ca.ca_file), verify_host=False)
+    async with ScriptedServer() as server, RemotingClient(server.address, clock=clock, tls=tls) as client:
+        with without_new_threads(), pytest.raises(ConnectError, match="can't start new thread"):
+            await client.invoke(106, timeout_seconds=3.0)
+        await clock.advance(10.0)
+        call = ask(client)
+        peer = await server.accept()
+        # the first byte of a TLS handshake
+        assert await peer.reader.readexactly(1) == b"\x16"
+        peer.writer.transport.abort()
+        with pytest.raises(ConnectError):
+            await call
+
+
 async def test_ipv6_address_has_brackets() -> None:
     """The client of `[::1]:9876` connects to `::1`."""
     async with ScriptedServer("::1") as server, RemotingClient(f"[::1]:{server.port}", clock=FakeClock()) as client:
