@@ -6,18 +6,21 @@ from namesrv_broker_agent.link_state import ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.sync import SyncBrokerAgent
-from namesrv_broker_agent.topics import TopicStateError
+from namesrv_broker_agent.topics import TopicChange, TopicStateError
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import Permission
+from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 
 __all__ = [
     "AgentSettings",
     "AgentStatus",
     "BrokerAgent",
     "MasterInfo",
+    "NotifyMinBrokerIdChangeRequestHeader",
     "Permission",
     "ServerState",
     "SyncBrokerAgent",
+    "TopicChange",
     "TopicConfig",
     "TopicStateError",
 ]

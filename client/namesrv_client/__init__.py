@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from namesrv_client.routes.status import ClientStatus, RouteStatus, ServerStatus, WatchStatus
     from namesrv_client.settings import ClientSettings
     from namesrv_client.sync import SyncRouteClient
+    from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
 __all__ = [
     "BrokerAddress",
+    "BrokerData",
     "ClientSettings",
     "ClientStatus",
     "MessageQueue",
     "NoQueueError",
     "PublishInfo",
+    "QueueData",
     "Route",
     "RouteChange",
     "RouteChanges",
@@ -37,30 +40,34 @@ __all__ = [
     "ServerStatus",
     "SyncRouteClient",
     "TopicNotFoundError",
+    "TopicRouteData",
     "WatchStatus",
     "allocate",
 ]
 
 # The module of each exported name. Modules are imported at the first access, because namesrvctl needs none of them.
 _MODULES: Final = {
-    "BrokerAddress": "client",
-    "ClientSettings": "settings",
-    "ClientStatus": "routes.status",
-    "MessageQueue": "queues.topic_queues",
-    "NoQueueError": "routes.route",
-    "PublishInfo": "queues.topic_queues",
-    "Route": "routes.route",
-    "RouteChange": "routes.route",
-    "RouteChanges": "routes.route",
-    "RouteClient": "client",
-    "RouteError": "routes.route",
-    "RouteStatus": "routes.status",
-    "RouteUnavailableError": "routes.route",
-    "ServerStatus": "routes.status",
-    "SyncRouteClient": "sync",
-    "TopicNotFoundError": "routes.route",
-    "WatchStatus": "routes.status",
-    "allocate": "queues.allocation",
+    "BrokerAddress": ".client",
+    "BrokerData": "namesrv_remoting.bodies.route",
+    "ClientSettings": ".settings",
+    "ClientStatus": ".routes.status",
+    "MessageQueue": ".queues.topic_queues",
+    "NoQueueError": ".routes.route",
+    "PublishInfo": ".queues.topic_queues",
+    "QueueData": "namesrv_remoting.bodies.route",
+    "Route": ".routes.route",
+    "RouteChange": ".routes.route",
+    "RouteChanges": ".routes.route",
+    "RouteClient": ".client",
+    "RouteError": ".routes.route",
+    "RouteStatus": ".routes.status",
+    "RouteUnavailableError": ".routes.route",
+    "ServerStatus": ".routes.status",
+    "SyncRouteClient": ".sync",
+    "TopicNotFoundError": ".routes.route",
+    "TopicRouteData": "namesrv_remoting.bodies.route",
+    "WatchStatus": ".routes.status",
+    "allocate": ".queues.allocation",
 }
 
 # Hidden from type checkers, which would accept any name of a module with `__getattr__`.
@@ -70,6 +77,6 @@ if not TYPE_CHECKING:
         """Import an exported name at its first access."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(f"{__name__}.{_MODULES[name]}")
+        module = import_module(_MODULES[name], __name__)
         value = globals()[name] = module if name == "allocate" else getattr(module, name)
         return value
