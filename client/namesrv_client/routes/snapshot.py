@@ -115,10 +115,8 @@ class RouteSnapshot:
             raise RouteSnapshotError(f"{self._path} cannot be read: {error}") from error
 
     def _bytes(self) -> bytes:
-        # O_NONBLOCK, because opening a FIFO at this path would block for ever.
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
+        with open(self._path, "rb", opener=_open_without_waiting) as file:
+            status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError("not a file")
             if status.st_uid != os.geteuid():
@@ -126,3 +124,8 @@ class RouteSnapshot:
             if (mode := stat.S_IMODE(status.st_mode)) & (stat.S_IWGRP | stat.S_IWOTH):
                 raise ValueError(f"others can write to it: mode {mode:o}")
             return file.read()
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # The opening of a FIFO at this path would block for ever.
+    return os.open(path, flags | os.O_NONBLOCK)

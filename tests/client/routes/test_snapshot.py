@@ -113,15 +113,17 @@ def test_file_writable_by_others_is_not_used(snapshot: RouteSnapshot, path: Path
 
 
 def test_pipe_or_directory_is_an_error(tmp_path: Path) -> None:
-    """The error names a pipe, a directory or a loop of links."""
+    """The error names a pipe, a directory or a loop of links, and no file stays open."""
     for name, make, problem in (
         ("pipe", os.mkfifo, "not a file"),
-        ("folder", os.mkdir, "Is a directory"),
+        ("folder", os.mkdir, r"Is a directory: '.*/folder'$"),
         ("loop", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
     ):
         make(tmp_path / name)
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
         with pytest.raises(RouteSnapshotError, match=problem):
             snapshot_at(tmp_path / name).read()
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
     with pytest.raises(IsADirectoryError):
         snapshot_at(tmp_path / "folder").write(ROUTES)
 
