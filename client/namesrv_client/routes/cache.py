@@ -23,7 +23,9 @@ class RouteResponse:
 
     # the server's boot id; for Apache's server, which has no boot id, a name of the connection
     boot_id: str
-    # number of the connection over which the response arrived; no two connections of the process have the same number
+    # Number of the connection over which the response arrived; no two connections of the process have the same number.
+    # If the connection ended before the response was processed, a number that belongs to no connection: then it equals
+    # that of no other response.
     connection: int
     # True if all brokers have had time to register, so that brokers missing in a route are gone
     is_complete: bool

@@ -39,8 +39,9 @@ _POLL_RETRY_SECONDS: Final = 1.0
 _CHOICE_SECONDS: Final = 600.0
 _CHOICE_JITTER: Final = 0.2
 _WATCH_SECONDS: Final = 25.0
-# A watch is silent while nothing changes, so pings find a dead connection within 5 s. The time for the response is long
-# enough for one lost packet on a slow network: with a round trip of 0.6 s, TCP repeats the packet after about 0.8 s.
+# A watch is silent while nothing changes, so pings find a dead connection within 4.5 s, or later if the setting
+# `attempt_timeout_seconds` is more than 1.5 s. The time for the response is long enough for one lost packet on a slow
+# network: with a round trip of 0.6 s, TCP repeats the packet after about 0.8 s.
 _PING_SECONDS: Final = 3.0
 _PING_RESPONSE_SECONDS: Final = 1.5
 # The pause after a watch that failed, or that a server did not hold (a draining server answers at once).

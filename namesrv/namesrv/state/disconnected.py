@@ -32,9 +32,9 @@ class DisconnectedBrokers:
         # the brokers that are registered now
         self._live = live
         # monotonic time at which brokers have had time to come back after half of them or more were disconnected
-        self._disconnected_until = 0.0
+        self._disconnected_back_at = 0.0
         # the same after the last broker became silent; NEVER until a broker registers, and then 35 s later
-        self._silent_until = 0.0
+        self._silent_back_at = 0.0
         # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
         # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
@@ -54,12 +54,12 @@ class DisconnectedBrokers:
     def _note_silence(self, effect: Evicted | Registered) -> None:
         if isinstance(effect, Evicted):
             if effect.reason == "silent" and not self._live:
-                self._silent_until = NEVER
-        elif self._silent_until == NEVER:
-            self._silent_until = self._clock.monotonic() + RECONNECTION_SECONDS
+                self._silent_back_at = NEVER
+        elif self._silent_back_at == NEVER:
+            self._silent_back_at = self._clock.monotonic() + RECONNECTION_SECONDS
 
     def _add(self, broker: ExpectedBroker) -> None:
-        until, are_half_disconnected = self._clock.monotonic() + RECONNECTION_SECONDS, self._are_half_disconnected
+        until, may_lack_disconnected = self._clock.monotonic() + RECONNECTION_SECONDS, self._may_lack_disconnected
         # A broker that is there already moves to the end.
         self._expected.pop(broker.identity, None)
         self._expected[broker.identity] = broker, until
@@ -67,14 +67,14 @@ class DisconnectedBrokers:
             del self._expected[next(iter(self._expected))]
         # `expected` goes through all brokers. It is called only if enough of them are noted, since thousands may be
         # disconnected one right after the other.
-        if are_half_disconnected or (
+        if may_lack_disconnected or (
             len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live)
         ):
-            self._disconnected_until = until
+            self._disconnected_back_at = until
         else:
             # Fewer than half are disconnected. An earlier time may lie in the future if all brokers came back before
             # it; it does not apply to this broker.
-            self._disconnected_until = 0.0
+            self._disconnected_back_at = 0.0
 
     @property
     def may_lack_live_brokers(self) -> bool:
@@ -82,11 +82,12 @@ class DisconnectedBrokers:
 
         The same holds after the last broker became silent, until 35 s after the first registration.
         """
-        return self._are_half_disconnected or self._clock.monotonic() < self._silent_until
+        return self._may_lack_disconnected or self._clock.monotonic() < self._silent_back_at
 
     @property
-    def _are_half_disconnected(self) -> bool:
-        return bool(self._expected) and self._clock.monotonic() < self._disconnected_until
+    def _may_lack_disconnected(self) -> bool:
+        # Half of the brokers or more were disconnected, and some of them may be alive and not back yet.
+        return bool(self._expected) and self._clock.monotonic() < self._disconnected_back_at
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; the others are forgotten."""
