@@ -56,7 +56,13 @@ class BrokerAgent:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        """Read the state file. Raises ValueError for an invalid topic, TopicStateError for a damaged state file."""
+        """Read the state file.
+
+        Raises:
+            ValueError: a topic is invalid.
+            TopicStateError: the state file is damaged.
+            OSError: the state file cannot be read or written.
+        """
         check_plain("state", state)
         self._clock = clock or SystemClock()
         self._table = TopicTable(

@@ -34,7 +34,7 @@ _OLD_ENVELOPE: Final = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "content": ("
 
 
 class TopicStateError(ValueError):
-    """The state file is damaged or unreadable; the message says why."""
+    """The state file is damaged, or of another version; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

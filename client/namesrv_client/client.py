@@ -210,7 +210,7 @@ class RouteClient:
         self._selector.forget(topic)
 
     async def refresh(self) -> bool:
-        """Request all changes of the topics in use now; True if a server has answered."""
+        """Request all changes of the topics in use now; True if a server has answered, or no topic is in use."""
         self._check_started()
         return await self._keeper.refresh()
 
@@ -312,7 +312,7 @@ class RouteClient:
         master = self.find_broker(broker_name, MASTER_ID, only_this=True)
         return None if master is None else master.address
 
-    def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool) -> BrokerAddress | None:
+    def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool = False) -> BrokerAddress | None:
         """A broker to read from: the one with this id, or the next id (ids shift by one after an election).
 
         Unless `only_this` is set, any other broker of the group will do.

@@ -255,7 +255,7 @@ async def test_find_broker_by_id(
             assert (None if expected is None else BrokerAddress(*instances[expected][:3])) == found
             assert found is None or (expected != 0) == found.is_slave
         assert ("10.0.0.1:10911" if 0 in ids else None) == scene.client.master_of("broker-a")
-        assert scene.client.find_broker("stranger", 0, only_this=False) is None
+        assert scene.client.find_broker("stranger", 0) is None
 
 
 async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:

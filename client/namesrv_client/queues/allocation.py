@@ -1,7 +1,7 @@
 """RocketMQ's six strategies that divide a topic's queues among the members of a consumer group.
 
-Every member passes the same sorted queues and client ids (section 3.4 of the client reference). A client that is not a
-member gets no queues; empty arguments raise a ValueError.
+A strategy takes a client's id, all queues and all client ids; every member passes the same sorted queues and client
+ids. A client that is not a member gets no queues; empty arguments raise a ValueError.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The queues of a topic that a producer may write to and a consumer may read from, including static topics.
 
-The rules are those of Java's `topicRouteData2TopicPublishInfo`, its counterpart for subscriptions (section 1.7 of the
-client reference) and `ClientMetadata.topicRouteData2EndpointsForStaticTopic` (section 1.9): producers and consumers
-see the same logical queue of a static topic while its messages move from broker to broker.
+The rules are those of Java's `topicRouteData2TopicPublishInfo`, its counterpart for subscriptions and
+`ClientMetadata.topicRouteData2EndpointsForStaticTopic`: producers and consumers see the same logical queue of a static
+topic while its messages move from broker to broker.
 """
 
 import random

@@ -183,7 +183,7 @@ class RouteKeeper:
             self._watch_again.set()
 
     async def refresh(self) -> bool:
-        """Request all changes of the topics in use now; True if a server has answered."""
+        """Request all changes of the topics in use now; True if a server has answered, or no topic is in use."""
         self.cache.point.retain(self.in_use)
         return await self._refresh(sorted(self.in_use))
 
