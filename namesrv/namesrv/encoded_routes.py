@@ -8,6 +8,7 @@ from typing import Final
 import msgpack
 import msgspec
 
+from namesrv.net.protocol import LARGE_BYTES
 from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.address_views import AddressView
@@ -16,6 +17,8 @@ from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
 
+# The largest body that the fast path sends: with its header, it needs no reserved memory, and fits into every frame.
+SMALL_BODY_BYTES: Final = LARGE_BYTES - 1024
 _pack_lengths: Final = Struct(">II").pack
 # The most bytes of an opaque: ten digits in JSON, five bytes in msgpack.
 _LONGEST_OPAQUE: Final = 10
@@ -114,8 +117,8 @@ class EncodedRoutes:
         """The responses to peers with an address view (None: addresses as registered)."""
         routes = self._in_views.get(view)
         if routes is None:
-            json = RouteCache(self.inputs, _encode_json, self._json_memory, view)
-            native = RouteCache(self.inputs, self._encode_native, self._native_memory, view)
+            json = RouteCache(self.inputs, _encode_json, self._json_memory, view, SMALL_BODY_BYTES)
+            native = RouteCache(self.inputs, self._encode_native, self._native_memory, view, SMALL_BODY_BYTES)
             routes = self._in_views[view] = RoutesInView(view, json, native)
         return routes
 

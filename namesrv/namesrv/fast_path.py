@@ -15,12 +15,20 @@ from typing import ClassVar, Final
 import msgpack
 import msgspec
 
-from namesrv.encoded_routes import JSON_SUCCESS, EncodedRoutes, RoutesInView, version_response
+from namesrv.encoded_routes import (
+    JSON_SUCCESS,
+    SMALL_BODY_BYTES,
+    EncodedResponse,
+    EncodedRoutes,
+    RoutesInView,
+    version_response,
+)
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.route_cache import RouteCache
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.topic import DataVersion
@@ -202,6 +210,12 @@ def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingComm
     return command.opaque == number and decoded == replace(command, opaque=number ^ 1)
 
 
+def _find_small(cache: RouteCache[EncodedResponse], pull: _Pull) -> EncodedResponse | None:
+    """Return a response that `cache.responses` does not have; None for a large one, which needs reserved memory."""
+    response = cache.find(pull.topic, pull.zone)
+    return None if response is None or response.body_bytes > SMALL_BODY_BYTES else response
+
+
 # -- the fast path ---------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +315,7 @@ class FastPath:
         if row is None:
             return None
         # A response for a zone is not cached by its row alone, nor is any while some settings are on: see RouteCache.
-        response = (None if pull.zone else cache.responses.get(row)) or cache.find(topic, pull.zone)
+        response = (None if pull.zone else cache.responses.get(row)) or _find_small(cache, pull)
         if response is None:
             return None
         self.pulls += 1

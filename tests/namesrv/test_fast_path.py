@@ -9,7 +9,7 @@ import pytest
 
 from namesrv import fast_path
 from namesrv.fast_path import FastPath
-from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
+from namesrv.net.protocol import LARGE_BYTES, LONGEST_FAST_REQUEST, ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
@@ -18,6 +18,7 @@ from tests.support.namesrv_peer import (
     POPULATION,
     Broker,
     NamesrvPeer,
+    Spelling,
     native,
     native_registration,
     populate,
@@ -26,6 +27,7 @@ from tests.support.namesrv_peer import (
 )
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, cut
 
+MEBIBYTE = 1024 * 1024
 BROKER, AGENT, VERSIONLESS = POPULATION
 PULL, HEARTBEAT, DATA_VERSION = 105, 904, 322
 AS_JAVA = b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":%b,"version":479}'
@@ -343,3 +345,36 @@ async def test_heartbeat_stores_the_reported_state(server: InProcess, peer: Name
             [live] = [each for each in tables.broker_live_table.values() if each.broker_name == AGENT.name]
             assert live.state == stored
     assert server.namesrv.fast_path.heartbeats == 3
+
+
+async def register_many(peer: NamesrvPeer) -> None:
+    """Register so many brokers with topic T that its route has more than 64 KiB."""
+    for number in range(120):
+        await peer.register(Broker(f"{number}-{'x' * 200}", 0, f"h{number}:1"))
+
+
+@pytest.mark.parametrize("spelling", ["json", "native"])
+async def test_large_route_needs_memory(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
+    """Each response of more than 64 KiB needs memory of the peer's share, also to a repeated request."""
+    await register_many(peer)
+    connection = server.connection_of(peer)
+    responses = [await peer.call(PULL, {"topic": "T"}, spelling=spelling) for _ in range(3)]
+    assert [(response.code, len(response.body) > LARGE_BYTES) for response in responses] == [(0, True)] * 3
+    taken = 0
+    while connection.reserve(MEBIBYTE):
+        taken += 1
+    while connection.reserve(LARGE_BYTES + 1):
+        taken += 1
+
+    for _ in range(2):
+        refused = await peer.call(PULL, {"topic": "T"}, spelling=spelling)
+        assert (refused.code, taken > 0) == (2, True)
+        assert "no memory for a response of" in str(refused.remark)
+
+
+@pytest.mark.settings(max_frame_bytes=65_536)
+async def test_repeated_request_gets_no_response_beyond_the_frame_limit(server: InProcess, peer: NamesrvPeer) -> None:
+    """A route that is too large for a frame is refused each time: the client would close the connection."""
+    await register_many(peer)
+    for _ in range(3):
+        assert (await peer.call(PULL, {"topic": "T"})).code == 1

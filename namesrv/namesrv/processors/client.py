@@ -18,7 +18,7 @@ from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.no_route import no_route_reason
 from namesrv.state.watchers import FEW_TOPICS, SharedResponse, SharedResponses, WatchedRoutes
-from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
+from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
@@ -55,15 +55,16 @@ class ClientProcessor:
     async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
         """Handle GET_ROUTEINFO_BY_TOPIC (105)."""
         self._check_ready()
-        view = self._namesrv.routes.view_of(request)
-        route = self._namesrv.routes.encoded.inputs.route(header.topic, header.zone(), view)
+        in_view = self._namesrv.routes.in_view_of(request)
+        cache = in_view.native if request.command.is_native else in_view.json
+        response = cache.find(header.topic, header.zone())
         # A response without a route is logged as well, since it removes the last broker from the client's view.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
-        if route is None:
-            reason = no_route_reason(self._namesrv, header.topic, view)
+        if response is None:
+            reason = no_route_reason(self._namesrv, header.topic, in_view.view)
             remark = f"No topic route info in name server for the topic: {header.topic}\n{FAQ}\n{reason}"
             raise TopicNotExistError(remark)
-        return Reply(dialect_of(request.command).encode(route))
+        return Reply(response.body)
 
     async def pull_routes(self, request: Request) -> Reply:
         """Handle PULL_ROUTES (20001): changed routes of the requested topics; `wait_ms` waits for a change."""

@@ -103,8 +103,8 @@ class ResponseMemory:
 class RouteCache(Generic[T]):
     """Encoded responses in one dialect to peers with one address view, complete but for the opaque.
 
-    `responses` has the response for every topic of a row by the row, if the response depends on nothing else;
-    `find(topic)` makes the responses that are missing.
+    `responses` has the response for every topic of a row by the row, if the response is not large and depends on
+    nothing else; `find(topic)` makes the responses that are missing.
     """
 
     inputs: RouteInputs
@@ -112,11 +112,15 @@ class RouteCache(Generic[T]):
     memory: ResponseMemory
     # None: addresses as registered
     view: AddressView | None = None
+    # the largest body of a response that is not large
+    small_bytes: int = DEFAULT_MAX_BYTES
     responses: dict[ResponseKey, T] = field(default_factory=dict, init=False)
+    # large responses, for which memory has to be reserved
+    _large: dict[ResponseKey, T] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         view = "no view" if self.view is None else f"view {self.view.name}"
-        return f"<RouteCache [{view} | {len(self.responses)} responses | {self.memory!r}]>"
+        return f"<RouteCache [{view} | {len(self.responses) + len(self._large)} responses | {self.memory!r}]>"
 
     def find(self, topic: str, zone_name: str = "") -> T | None:
         """Return the response for a client in a zone (empty: in no zone); None if the topic has no route."""
@@ -125,15 +129,19 @@ class RouteCache(Generic[T]):
             return None
         zone = zone_name.casefold()
         key = self._key(topic, row, zone)
-        if (known := self.responses.get(key)) is not None:
+        if (known := self._known(key)) is not None:
             return known
         if zone and zone not in self.inputs.zone_fallback.neighbours and not self._has_broker_in(row, zone):
             # A peer can name any number of zones: all zones without a broker and without a rule share a response.
             key = self._key(topic, row, None)
-            if (known := self.responses.get(key)) is not None:
+            if (known := self._known(key)) is not None:
                 return known
         route = self.inputs.route(topic, zone_name, self.view)
         return None if route is None else self._keep(topic, row, key, *self.encode(route))
+
+    def _known(self, key: ResponseKey) -> T | None:
+        known = self.responses.get(key)
+        return self._large.get(key) if known is None else known
 
     def _has_broker_in(self, row: TopicRow, zone: str) -> bool:
         groups = self.inputs.tables.broker_addr_table
@@ -149,6 +157,7 @@ class RouteCache(Generic[T]):
         return row, zone, conf, shows_slaves
 
     def _keep(self, topic: str, row: TopicRow, key: ResponseKey, response: T, size: int) -> T:
-        self.memory.take(_Cached(topic, row, self.responses, key, size + RESPONSE_BYTES))
-        self.responses[key] = response
+        responses = self.responses if size <= self.small_bytes else self._large
+        self.memory.take(_Cached(topic, row, responses, key, size + RESPONSE_BYTES))
+        responses[key] = response
         return response
