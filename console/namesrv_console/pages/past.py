@@ -34,7 +34,8 @@ from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS
 
 # Longest wait of the script's request for a page, and of a picture, since neither can show a placeholder.
 _LONG_PATIENCE_SECONDS: Final = 25.0
-_MOST_TEXT: Final = 200
+# Most characters of a value in the query; a cut name would be that of another topic.
+_MOST_TEXT: Final = 1000
 _MOST_REMOVALS: Final = 100
 # Choices for the number of days before the moment.
 DAYS: Final = ("1", "2", "7")
@@ -84,6 +85,9 @@ async def _content(
     if not visit.console.past.logs:
         return values
     try:
+        for name, text in visit.query.items():
+            if len(text) > _MOST_TEXT:
+                raise ValueError(f"{name}: longer than {_MOST_TEXT} characters")
         logged = await _logged(visit)
         values["presets"] = presets(logged)
         linked = read(query, logged)

@@ -86,17 +86,21 @@ async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
 async def test_hostile_names_are_text(tmp_path: Path) -> None:
     """Any peer of a NameServer can register any name, and the log contains the name unchanged."""
     lines = HeartbeatLines(nameserver=HOSTILE).start().heartbeats(0, 30_000, of=broker(HOSTILE, cluster=HOSTILE))
-    lines.route(40_000, 1, member(HOSTILE), topic=HOSTILE).served(41_000, 1, client=HOSTILE, topic=HOSTILE)
+    # A retry topic is longer than its consumer group, whose name has up to 255 characters.
+    topic = HOSTILE + "x" * 200
+    lines.route(40_000, 1, member(HOSTILE), topic=topic).served(41_000, 1, client=HOSTILE, topic=topic)
     write_plain(tmp_path, "ns-1-boot-1-1.jsonl", lines.lines)
     async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
         span = "from=2026-03-01&to=2026-03-01T00:05"
-        query = {"topic": HOSTILE, "at": "2026-03-01T00:01", "wait": "1"}
+        query = {"topic": topic, "at": "2026-03-01T00:01", "wait": "1"}
         pages = [
             await shown.text(f"/timeline?{span}&wait=1"),
             (await shown.http.get("/travel", params=query)).text,
             (await shown.http.get("/strip.svg", params={"cluster": HOSTILE, "name": HOSTILE})).text,
         ]
+        endless = await shown.http.get("/travel", params=query | {"topic": "x" * 2_000})
 
+    assert "topic: longer than 1000 characters" in endless.text
     assert "alert(1)" in pages[0]
     assert "1 connection had" in pages[1]
     for page in pages:
