@@ -69,10 +69,16 @@ class ClientSettings(SigningSettings, TlsClientSettings):
 
     @classmethod
     def of(cls, settings: "ClientSettings | str | Iterable[str]") -> "ClientSettings":
-        """The settings themselves, or the defaults for these NameServers. Raises ValueError."""
+        """The settings themselves, or the defaults for these NameServers. Raises ValueError or TypeError."""
         if isinstance(settings, ClientSettings):
             return settings
-        return cls(name_servers=settings if isinstance(settings, str) else ";".join(settings))
+        if isinstance(settings, str):
+            return cls(name_servers=settings)
+        try:
+            return cls(name_servers=";".join(settings))
+        except TypeError:
+            problem = f"{settings!r} is neither ClientSettings nor an address or a list of addresses"
+            raise TypeError(problem) from None
 
     @model_validator(mode="after")
     def _attempts_fit(self) -> Self:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_client import ClientSettings
+from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,11 @@ def test_invalid_setting_is_named(values: dict[str, Any], message: str) -> None:
     """Settings are validated when they are made."""
     with pytest.raises(ValueError, match=message):
         ClientSettings(**values)
+
+
+@pytest.mark.parametrize("client", [RouteClient, SyncRouteClient])
+@pytest.mark.parametrize("settings", [None, 9876, b"127.0.0.1:9876", [9876]])
+def test_value_in_place_of_settings_is_refused(client: Any, settings: object) -> None:
+    """The error says what the client takes."""
+    with pytest.raises(TypeError, match=r"^.* is neither ClientSettings nor an address or a list of addresses$"):
+        client(settings)
