@@ -67,7 +67,7 @@ MUTATIONS: Final = (
         "a key that could not be written is acknowledged",
         "namesrv.kv",
         'raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error',
-        "size, is_cancelled = 0, False",
+        "size = 0",
     ),
     Mutation(
         "two changes of keys are written concurrently",
