@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from namesrv_client.health import Problem
 from namesrv_remoting.health import Kind
 from namesrv_runtime.durable_file import write_atomically
 from namesrv_runtime.log import event
@@ -29,13 +30,24 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     why: str
     # Seconds since 1970.
     until: float
-    # The most differences that are acknowledged, since all differences are one problem; None for another problem.
+    # The largest extent that is acknowledged; None for a problem without an extent.
     most: int | None = None
 
     @property
     def key(self) -> tuple[Kind, str]:
         """The identity of the problem."""
         return self.kind, self.subject
+
+    def covers(self, problem: Problem) -> bool:
+        """True unless the problem has grown since the acknowledgement."""
+        return self.most is None or (extent_of(problem) or 0) <= self.most
+
+
+def extent_of(problem: Problem) -> int | None:
+    """The number of differences, or of servers that lack a broker: more of them are news. None for other problems."""
+    if problem.kind == "disagreement":
+        return problem.count
+    return len(problem.servers) if problem.kind == "missing_broker" else None
 
 
 class Acknowledgements:

@@ -171,9 +171,7 @@ class Health:
         found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
         known = self._acknowledgements.at(self._clock.wall())
         acknowledged = {
-            one.key: taken
-            for one in found
-            if (taken := known.get(one.key)) is not None and (taken.most is None or one.count <= taken.most)
+            one.key: taken for one in found if (taken := known.get(one.key)) is not None and taken.covers(one)
         }
         since: dict[tuple[Kind, str], float] = {
             one.key: known_since.get(one.key, now - (one.seconds or 0.0)) for one in found

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, extent_of
 from namesrv_console.compared import Compared
 from namesrv_console.health import Health, Report
 from namesrv_console.poller import Observed
@@ -238,4 +238,28 @@ async def test_acknowledged_differences_are_no_more_than_there_were() -> None:
         "acknowledged",
         "acknowledged",
         "warning",
+    ]
+
+
+async def test_acknowledged_missing_broker_alarms_when_a_further_server_lacks_it() -> None:
+    """An operator knows that one server lacks the broker; its clients on the next one cannot reach it either."""
+    clock, observed = FakeClock(), Observed(["s1", "s2", "s3"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+
+    def missing_on(*lacking: str) -> Report:
+        info = ServerInfo("boot", ready=True, uptime_seconds=500.0)
+        for address in ("s1", "s2", "s3"):
+            live = [] if address in lacking else [LiveBroker("c1", "a", 0, "h:1")]
+            view = ServerView(address).answered(clock.monotonic(), info=info)
+            observed.put(replace(view, brokers=seen_brokers({}, live, clock.monotonic())))
+        return health.report(observed.cluster)
+
+    [problem] = missing_on("s2").problems
+    until = clock.wall() + 3600
+    await health.acknowledge(problem, Acknowledgement(*problem.key, "olga", "known", until, extent_of(problem)))
+
+    assert [missing_on(*servers).verdict.level for servers in (["s2"], ["s2", "s3"], ["s2"])] == [
+        "acknowledged",
+        "warning",
+        "acknowledged",
     ]
