@@ -163,7 +163,7 @@ class RouteCache:
         self._uses: Counter[str] = Counter()
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
         self.point = SyncPoint()
-        # topics whose last response was not accepted, and that have to be requested again
+        # topics whose last response was not accepted, or that the server refused, and that have to be requested again
         self.unconfirmed: set[str] = set()
 
     def __repr__(self) -> str:

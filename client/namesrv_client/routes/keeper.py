@@ -6,7 +6,7 @@ server also holds such a request until a topic changes.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -240,7 +240,8 @@ class RouteKeeper:
     async def _watch(self) -> None:
         while True:
             self._watch_again.clear()
-            # Unconfirmed topics are left to the poll: the server would answer a watch of them at once, again and again.
+            # Unconfirmed topics are left to the poll: the server would answer or refuse a watch of them at once, again
+            # and again.
             topics = sorted(self.in_use - self.cache.unconfirmed)
             if not topics:
                 await self._watch_again.wait()
@@ -256,7 +257,10 @@ class RouteKeeper:
 
     async def _watch_once(self, topics: list[str]) -> bool:
         """Send one watch and wait for its end; True if a route or the set of watched topics has changed."""
-        held = asyncio.create_task(self.session.watch(topics, _WATCH_SECONDS, partial(self._apply, "watch")))
+        watch = self.session.watch(
+            topics, _WATCH_SECONDS, partial(self._apply, "watch"), on_refused=self._leave_to_poll
+        )
+        held = asyncio.create_task(watch)
         again = asyncio.create_task(self._watch_again.wait())
         try:
             await asyncio.wait((held, again), return_when=asyncio.FIRST_COMPLETED)
@@ -270,6 +274,9 @@ class RouteKeeper:
                 # The exception is read so that asyncio does not report it if this task is cancelled.
                 held.exception()
         return held.cancelled() or held.result()
+
+    def _leave_to_poll(self, topics: Collection[str]) -> None:
+        self.cache.unconfirmed.update(self.in_use.intersection(topics))
 
     async def _ping(self) -> None:
         while True:

@@ -190,8 +190,18 @@ class ServerSession:
         """
         await self._call(lambda server, seconds: server.changes(topics, self._point, receive, seconds))
 
-    async def watch(self, topics: Sequence[str], wait_seconds: float, receive: Receive) -> bool:
-        """As `changes`, but the chosen server holds the request until a topic changes; True if one did."""
+    async def watch(
+        self,
+        topics: Sequence[str],
+        wait_seconds: float,
+        receive: Receive,
+        *,
+        on_refused: Callable[[Collection[str]], None],
+    ) -> bool:
+        """As `changes`, but the chosen server holds the request until a topic changes; True if one did.
+
+        `on_refused` is called with topics that the server refuses, and that the next watch has to omit.
+        """
         server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
         if server is None:
             raise RouteUnavailableError(self._no_server())
@@ -218,8 +228,10 @@ class ServerSession:
         if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
         await self.changes(topics, receive)
-        # False while a topic is refused, because the caller would otherwise send the next watch at once.
-        return not self._point.known(self._point.boot_id, topics)[1]
+        _, refused = self._point.known(self._point.boot_id, topics)
+        on_refused(refused)
+        # False if a topic is refused, because the caller would otherwise send the next watch at once.
+        return not refused
 
     async def choose_anew(self, topics: Sequence[str], receive: Receive) -> bool:
         """Choose a server at random, and use it once it has answered for the topics; True if it is another one.

@@ -467,3 +467,34 @@ async def test_topic_forgotten_during_a_poll_does_not_make_watches_spin(tmp_path
 
         assert before + 1 == scene.request_count()
         await scene.watched()
+
+
+async def test_refused_topic_is_polled_not_watched(tmp_path: Path) -> None:
+    """The access file denies one topic of the client for a while, and the other topic stays watched."""
+    access = tmp_path / "access.toml"
+    access.touch(mode=0o600)
+    account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
+    access.write_text(account % '"route-read"')
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server:
+        await registered(server, BROKER_A)
+        clock.stall(60.0)
+        async with route_client(clock, server, **WATCH) as client:
+            for topic in ("orders", "bills"):
+                await client.route(topic)
+            access.write_text(account % '{ access = "route-read", topics = ["orders"] }')
+            await server.reloader(f"--access={access}").reload()
+            await clock.advance(30.0)
+            await settle()
+            before = request_count(server, PULL)
+            for _ in range(20):
+                await clock.advance(1.0)
+                await settle()
+            assert request_count(server, PULL) - before <= 2
+            await registered(server, BROKER_B)
+            await until(lambda: broker_names(client) == ["broker-a", "broker-b"])
+
+            access.write_text(account % '"route-read"')
+            await server.reloader(f"--access={access}").reload()
+            assert await client.refresh()
+            await passing(clock, lambda: [watch.topics for watch in client.status().watches] == [2])

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ class Scene:
             chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=NO_CALLBACKS
         )
         self.answers: list[RouteResponse] = []
+        # the topics that each watch has left out
+        self.refused: list[Collection[str]] = []
 
     def take(self, answer: RouteResponse) -> None:
         """Record a response and apply it."""
@@ -445,7 +447,7 @@ async def test_too_large_response_is_requested_in_halves(tmp_path: Path) -> None
                 assert list(topics) == await scene.changes(*topics)
                 assert [len(answer.topics) for answer in scene.answers] == [200, 200]
             else:
-                assert await scene.session.watch(topics, 25.0, scene.take)
+                assert await scene.session.watch(topics, 25.0, scene.take, on_refused=scene.refused.append)
             assert await scene.changes(*topics) == []
 
 
@@ -513,9 +515,11 @@ async def test_silent_or_dead_rocketmq_server_causes_a_failover(*, dies: bool) -
 async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool) -> None:
     """A lost connection is noticed at once, a half-open one by the ping, and the next server is chosen."""
     async with native(tmp_path) as (scene, (first, second), proxy):
-        assert await scene.session.watch(["orders"], 25.0, scene.take)
+        assert await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
         assert not await scene.session.ping(1.5)
-        watching = asyncio.ensure_future(scene.session.watch(["orders"], 25.0, scene.take))
+        watching = asyncio.ensure_future(
+            scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
+        )
         await until(lambda: len(first.namesrv.routes.watchers) == 1)
         if is_cut:
             proxy.cut()
