@@ -11,10 +11,9 @@ read_queue_nums = 8
 write_queue_nums = 8
 """
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
@@ -24,7 +23,7 @@ from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.advertised import check_advertised
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.typed_toml import FileError, text_of_file
+from namesrv_remoting.typed_toml import FileError, parse_toml, text_of_file
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 from namesrv_runtime.settings import PathArgument
@@ -141,10 +140,10 @@ class AgentConfig:
 def read_config(path: Path) -> AgentConfig:
     """Read and check a file. Raises ConfigFileError if the file is unreadable, not TOML, or has an invalid value."""
     try:
-        data: dict[str, Any] = tomllib.loads(text_of_file(path))
+        data = parse_toml(text_of_file(path))
     except OSError as error:
         raise ConfigFileError(f"{path}: {error.strerror or error}") from error
-    except (FileError, ValueError, RecursionError) as error:
+    except FileError as error:
         raise ConfigFileError(f"{path}: {error}") from error
     entries = data.pop("topics", [])
     try:

@@ -1,10 +1,10 @@
-"""Reads TOML into msgspec structs, with error messages in plain words."""
+"""Reads TOML, as it is or into msgspec structs, with error messages in plain words."""
 
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +12,9 @@ from namesrv_runtime.suggestions import did_you_mean
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+# tomllib's message about a key that the same table has already, which does not name the key.
+_DUPLICATE: Final = re.compile(r"Cannot overwrite a value \(at (?:line (\d+), column \d+|end of document)\)")
+_KEY: Final = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
 _LENGTH: Final = re.compile(r"expected (str|array) of length ([<>]=) (\d+)")
 _UNKNOWN: Final = re.compile(r"object contains unknown field (.+)")
 _BOUNDS: Final = {">=": "needs at least", "<=": "takes at most"}
@@ -39,14 +42,29 @@ def text_of_file(path: Path) -> str:
         raise FileError([f"not UTF-8 at byte {error.start}"]) from None
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a text. Raises FileError with the place and the problem of the first error."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
+        raise FileError([_duplicate_key(text, str(error)) or f"not TOML: {error}"]) from None
+
+
+def _duplicate_key(text: str, complaint: str) -> str | None:
+    """A message of tomllib about a key on one line that is given twice, with its name; None for other messages."""
+    lines = text.splitlines()
+    match = _DUPLICATE.fullmatch(complaint)
+    if match is None or not lines:
+        return None
+    number = int(match[1]) if match[1] else len(lines)
+    *earlier, key = (found and found[1] for found in map(_KEY.match, lines[:number]))
+    return f"key {key} is given twice, last in line {number}" if key and key in earlier else None
+
+
 def read_toml(text: str, struct: type[S]) -> S:
     """Read the text of a file. Raises FileError with the place and the problem of the first error."""
     try:
-        written = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
-        raise FileError([f"not TOML: {error}"]) from None
-    try:
-        return read_table(written, struct)
+        return read_table(parse_toml(text), struct)
     except ValueError as error:
         raise FileError([str(error)]) from None
 

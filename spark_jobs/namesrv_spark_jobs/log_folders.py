@@ -38,6 +38,6 @@ def is_report(directory: Path) -> bool:
     """True if the directory is a finished report of this program."""
     try:
         run = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(run, dict) and run.get("program") == PROGRAM

@@ -169,7 +169,7 @@ def test_topics_follow_the_file(file: ConfigFile) -> None:
         process.wait_for("INFO reloaded topics_changed=2 topics_deleted=0$")
 
         file.put("nonsense")
-        process.wait_for(f"ERROR reload_refused problem=\"{file.path}: Expected '='")
+        process.wait_for(f"ERROR reload_refused problem=\"{file.path}: not TOML: Expected '='")
         file.path.unlink()
         process.wait_for(f'ERROR reload_refused problem="{file.path}: No such file or directory"')
         file.wait_until_known(orders=4, bills=6)

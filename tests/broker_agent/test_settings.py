@@ -126,7 +126,7 @@ def test_documented_files(path: Path) -> None:
     ("content", "message"),
     [
         ("", "missing setting cluster_name; missing setting broker_name; missing setting broker_addr"),
-        (BROKER + 'broker_name = "b"', "Cannot overwrite a value (at end of document)"),
+        (BROKER + 'broker_name = "b"', "key broker_name is given twice, last in line 4"),
         (BROKER + "brokerId = 0", "unknown setting brokerId (did you mean broker_id?)"),
         (BROKER + "[[topic]]", "unknown setting topic"),
         (BROKER + '[topics]\ntopic_name = "T"', "topics: {'topic_name': 'T'} is not an array of tables, [[topics]]"),

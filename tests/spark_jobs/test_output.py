@@ -120,7 +120,13 @@ def test_unusable_directory_is_named(tmp_path: Path, given: str, message: str) -
 
 
 @pytest.mark.parametrize(
-    ("content", "is_ours"), [('["something else"]', False), ("{", False), ('{"program": "namesrv-staleness"}', True)]
+    ("content", "is_ours"),
+    [
+        ('["something else"]', False),
+        ("{", False),
+        ("[" * 100_000, False),
+        ('{"program": "namesrv-staleness"}', True),
+    ],
 )
 def test_report_is_known_by_its_run_file(tmp_path: Path, content: str, is_ours: bool) -> None:
     """The content of run.json marks a report; a directory's name, or another file run.json, does not."""

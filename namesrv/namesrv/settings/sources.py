@@ -22,7 +22,7 @@ from namesrv_remoting.access import AccessFile, parse_access_file
 from namesrv_remoting.address_views import AddressViews, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
-from namesrv_remoting.typed_toml import FileError, text_of_file
+from namesrv_remoting.typed_toml import FileError, parse_toml, text_of_file
 from namesrv_runtime.log import printable, quoted
 
 # pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not the code around it. Its errors name
@@ -30,9 +30,6 @@ from namesrv_runtime.log import printable, quoted
 # unknown flag ends the process before any other problem is reported; its --help lacks ranges and environment variables,
 # and offers a flag for the passphrase. Its import takes 0.2 s of processor time, half as much as a whole start takes.
 
-# tomllib's message about a key that the same table has already, which does not name the key.
-_DUPLICATE = re.compile(r"Cannot overwrite a value \(at (?:line (\d+), column \d+|end of document)\)")
-_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
 # Brokers send every 30 s.
 HEARTBEAT_SECONDS = 30
 
@@ -168,15 +165,10 @@ def _from_toml(path: str | None) -> Translation:
     source = Translation()
     if path is None:
         return source
-    import tomllib  # noqa: PLC0415  # the import would delay starts, most of which have no such file
-
-    text = ""
     try:
-        text = _text_of_file(path)
-        values = tomllib.loads(text)
-    # tomllib lets some errors of int() through, and its own RecursionError.
-    except (SettingsError, ValueError, RecursionError) as error:
-        source.problems.append(f"{printable(path)}: {_duplicate_key(text, str(error)) or printable(str(error))}")
+        values = parse_toml(_text_of_file(path))
+    except (SettingsError, FileError) as error:
+        source.problems.append(f"{printable(path)}: {printable(str(error))}")
         return source
     for name, value in values.items():
         if name in SETTINGS:
@@ -184,17 +176,6 @@ def _from_toml(path: str | None) -> Translation:
         else:
             source.problems.append(f"unknown key {quoted(name)} in {printable(path)}{hint(name, SETTINGS)}")
     return source
-
-
-def _duplicate_key(text: str, complaint: str) -> str | None:
-    """A message of tomllib about a key on one line that is given twice, with its name; None for other messages."""
-    lines = text.splitlines()
-    match = _DUPLICATE.fullmatch(complaint)
-    if match is None or not lines:
-        return None
-    number = int(match[1]) if match[1] else len(lines)
-    *earlier, key = (found and found[1] for found in map(_KEY.match, lines[:number]))
-    return f"key {key} is given twice, last in line {number}" if key and key in earlier else None
 
 
 def _from_properties(path: str | None, translate: Callable[[Mapping[str, str], str], Translation]) -> Translation:

@@ -157,10 +157,10 @@ def test_wrong_flags_and_variables_are_refused(argv: list[str], environ: dict[st
         ("listen_host = 1", "listen-host: 1 is not text (from file {file})"),
         ("data_dir = 1", "data-dir: 1 is not a path (from file {file})"),
         ('data_dir = "a\\u0000b"', 'data-dir: "a\\x00b" is not a path (from file {file})'),
-        ("listen_port = ", "{file}: Invalid value"),
+        ("listen_port = ", "{file}: not TOML: Invalid value"),
         ("listen_port = 1\nlisten_port = 2", "{file}: key listen_port is given twice, last in line 2"),
         ("listen_port = 1\nlisten_port = 2\n\n", "{file}: key listen_port is given twice, last in line 2"),
-        ("a.b = 1\n[a]\nb = 2", "{file}: Cannot "),
+        ("a.b = 1\n[a]\nb = 2", "{file}: not TOML: Cannot "),
     ],
 )
 def test_wrong_toml_is_refused(toml_file: Path, text: str, problem: str) -> None:
@@ -174,10 +174,10 @@ def test_wrong_toml_is_refused(toml_file: Path, text: str, problem: str) -> None
 def test_toml_beyond_the_limits_of_python(toml_file: Path) -> None:
     """Deep nesting and huge integers are refused like any malformed file."""
     toml_file.write_text("a = " + "[" * 100_000)
-    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: maximum recursion depth")
+    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: not TOML: maximum recursion depth")
 
     toml_file.write_text("a = " + "1" * 5000)
-    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: Exceeds the limit")
+    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: not TOML: Exceeds the limit")
 
 
 @pytest.mark.parametrize("flag", ["--config", "-c"])
