@@ -42,8 +42,9 @@ from namesrv_runtime.clock import Clock
 
 # Memory is reserved for a response beyond this size; a peer with more unsent bytes than that has left responses unread.
 LARGE_BYTES: Final = 64 * 1024
-# Responses of one read are joined into writes of about this size.
-_BATCH_BYTES: Final = 256 * 1024
+# Responses of one read are joined into writes of about this size. Memory would have to be reserved for longer ones,
+# since the peer may leave them unread.
+_BATCH_BYTES: Final = LARGE_BYTES
 # Memory charged for the requests in the queue of one connection, beyond which nothing more is read from the peer. The
 # number of requests in flight bounds those that are not charged.
 _MAX_CHARGED_BYTES: Final = 256 * 1024

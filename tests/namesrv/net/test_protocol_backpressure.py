@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from namesrv.net.dispatcher import Reply, Request
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.protocol import LARGE_BYTES, ServerConnection
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer
 from tests.support.serving import ECHO, Gate, Serving, serving
@@ -192,3 +192,14 @@ async def test_fast_path_waits_until_its_last_response_is_sent() -> None:
         await ask(peer)
         assert b"%d" % (len(responses) - 1) * MEBIBYTE == (await peer.receive()).body
         assert len(b"".join(responses)) == served.server.bytes_sent
+
+
+async def test_unread_responses_of_the_fast_path_take_little_memory() -> None:
+    """A peer that pipelines and does not read holds no more than needs no reservation, beside its last response."""
+    async with serving(fast_path=fast_response) as served:
+        before = served.server.budget.used_bytes
+        for _ in range(4):
+            await stuck(served, requests(512))
+        used = served.server.budget.used_bytes - before
+
+    assert used <= 4 * 2 * LARGE_BYTES
