@@ -101,8 +101,8 @@ def document_of(problem: Problem) -> dict[str, Any]:
 
 
 def code_of(listed: Iterable[Problem]) -> ExitCode:
-    """The exit code for these problems: one that is critical makes the code NO."""
-    return ExitCode.NO if any(one.level == "critical" for one in listed) else ExitCode.OK
+    """The exit code for these problems: one that is critical makes the code NO, and so does one that hides others."""
+    return ExitCode.NO if any(one.level in {"critical", "unknown"} for one in listed) else ExitCode.OK
 
 
 async def report_of(

@@ -77,6 +77,19 @@ async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
     assert (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n") == route
 
 
+async def test_server_that_denies_its_brokers_is_not_healthy(tmp_path: Path) -> None:
+    """The server is ready, and this account may not know whether its broker groups have masters."""
+    access = tmp_path / "access.toml"
+    access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["broker-control"]\n')
+    access.chmod(0o600)
+    async with one_server(tmp_path / "data", access=str(access)) as (server, where):
+        await (await server.connect()).register(SLAVE)
+        found = await ctl(*at(where), "status", "-o", "json")
+
+    assert (found.code, found.json["healthy"], found.json["servers"][0]["state"]) == (1, False, "ready")
+    assert [one["kind"] for one in found.json["problems"]] == ["not_reported"]
+
+
 async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
     """An unreachable server makes `status` exit with 1, and a list of only such servers with 2 and a document."""
     async with one_server(tmp_path) as (server, where):

@@ -255,8 +255,8 @@ HEALTHY: Final = ("ready", "answers")
 def status(options: Options) -> None:
     """Show whether each NameServer answers and is ready, and how much it knows.
 
-    Exits with 1 if one of them is unreachable, not ready or draining, or if a problem is critical: a broker group has
-    no master, or one that is silent while a slave is not.
+    Exits with 1 if one of them is unreachable, not ready or draining, or denies its brokers, or if a problem is
+    critical: a broker group has no master, or one that is silent while a slave is not.
     """
     show(options, _status)
 
