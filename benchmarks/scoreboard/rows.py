@@ -361,7 +361,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "S1": Row(
         "Brokers and clients come and go, servers and brokers fail, for eight hours",
         "nothing grows, the tables are right",
-        "`make soak`, {size} min: 1,000 agents and 1,000 clients",
+        "`make soak`, {size} min: 1,000 agents and 1,000 clients; growth at rest after 40 % of the time",
         soaked,
         (*_ALL, "benchmarks/soak"),
         full=480,
