@@ -179,11 +179,14 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
         await it.one.clock.advance(1.0)
         await (await it.one.connect()).call(205, {"brokerName": "broker-a"})
         await until(lambda: "WIPE" in "".join(_lines(it.one.data_dir)))
-        async with console(it.one.clock, it.one.where, audit=(it.one.data_dir, tmp_path / "none")) as shown:
+        async with console(
+            it.one.clock, it.one.where, audit=(it.one.data_dir, it.one.data_dir / "audit", tmp_path / "none")
+        ) as shown:
             words = await Scene(it.one, it.other, shown).page("/audit?event=change&broker=broker-a")
             assert f"no such directory: {tmp_path / 'none'}" in words
             assert "write permission broker-a: true -&gt; false" in words
             assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
+            assert words.count("WIPE_WRITE_PERM_OF_BROKER") == 1
             for query in ("account=unknown", "event=sign_in"):
                 assert "No such acts." in await Scene(it.one, it.other, shown).page(f"/audit?{query}")
 

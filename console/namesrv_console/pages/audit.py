@@ -47,7 +47,9 @@ async def show(visit: Visit) -> Content:
 
 
 def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[str]]:
-    trails = [Trail(directory, filters) for directory in directories]
+    given = [Trail(directory, filters) for directory in directories]
+    # A data directory and the trail in it may both be given.
+    trails = {trail.directory.resolve(): trail for trail in given}.values()
     # The trail itself reports a place without permission.
     missing = [f"no such directory: {trail.place}" for trail in trails if is_directory(trail.place) is False]
     found: Any = merge(*(reversed(trail.last(_SHOWN)) for trail in trails), key=lambda line: -int(line["ts_ms"]))
