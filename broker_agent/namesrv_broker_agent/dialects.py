@@ -96,7 +96,7 @@ class BrokerIdentity:
         try:
             body = NATIVE.encode({"state": dict(self._state())})
             heartbeat_state(body)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             # The application's function may raise any error; the heartbeat must be sent all the same.
             logger.exception("heartbeat without the broker's state, a flat map of at most %d bytes", MAX_STATE_BYTES)
             return b""

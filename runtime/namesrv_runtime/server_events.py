@@ -1,5 +1,6 @@
 """Callbacks of an application about its NameServers, called in order on the event loop."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable
@@ -50,7 +51,8 @@ class ServerEvents:
             return
         try:
             callback(*arguments, **named)
-        except Exception:
+        # A CancelledError, of a cancelled task of the application, would end the task that calls the function.
+        except (Exception, asyncio.CancelledError):
             self.logger.exception("callback %r failed", callback)
 
     def connected(self, address: str) -> None:

@@ -341,6 +341,16 @@ async def test_drain_removes_write_permission_then_unregisters(tmp_path: Path) -
         assert [(brokers(server), len(server.events("unregister"))) for server in servers] == [({}, 1)] * 3
 
 
+async def test_cancelled_error_of_a_callback_ends_no_link(tmp_path: Path) -> None:
+    """A callback that reads the result of a cancelled task raises a CancelledError, which cancels nothing."""
+    task = asyncio.ensure_future(asyncio.sleep(0))
+    task.cancel()
+    await asyncio.wait([task])
+    async with real(tmp_path, options={"on_connected": lambda _: task.result(), "state": task.result}) as it:
+        await it.clock.advance(28.5)
+        await until(lambda: it.state.heartbeats)
+
+
 @pytest.mark.parametrize("callback", ["on_master_changed", "on_min_broker_id_changed", "state"])
 def test_coroutine_function_is_refused(callback: str) -> None:
     """A coroutine would never be awaited."""

@@ -192,7 +192,8 @@ class RouteListeners:
         for callback in tuple(self._callbacks):
             try:
                 callback(change)
-            except Exception:
+            # A CancelledError, of a cancelled task of the application, would end the poll or watch.
+            except (Exception, asyncio.CancelledError):
                 logger.exception("callback failed on the change of topic %s", change.topic)
         for changes in tuple(self._iterators):
             changes.put(change)
