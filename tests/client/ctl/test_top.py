@@ -40,6 +40,19 @@ def lines(*servers: Seen, now: float = 100.0, width: int = 200, height: int = 50
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (seen("s"), "no brokers"),
+        (Seen("s", 100.0), "brokers unknown"),
+        (Seen("s", 100.0, error=ConnectionClosedError("gone")), "brokers unknown"),
+    ],
+)
+def test_brokers_of_a_server_without_a_response_are_unknown(found: Seen, says: str) -> None:
+    """An empty table means that there is no broker only if every server has answered."""
+    assert lines(seen("other"), found)[-1] == says
+
+
 def test_brokers_are_compared_with_the_worst_first() -> None:
     """Ages grow without a response; missing, overdue and late brokers come first, the rest by name."""
     one = seen("s1", broker("a", 1), broker("b", 70), broker("d", 121), broker("c", 14.9))

@@ -240,7 +240,8 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     widths = (max(cell(it).cell_len for it in column) for column in zip(heads, *cells, strict=True))
     if sum(widths) + 2 * (len(heads) - 1) > width:
         cells = [_broker_cells(row, silent, _age) for row in shown]
-    brokers = table(heads, cells) if cells else [Text("no brokers", style="dim")]
+    is_known = not silent and all(one.state is not None for one in seen)
+    brokers = table(heads, cells) if cells else [Text("no brokers" if is_known else "brokers unknown", style="dim")]
     hidden = len(rows) - len(shown)
     left_out = [Text(f"... {counted(hidden, 'more broker')}", style="dim")] if hidden else []
     servers = table(_SERVER, [_server_cells(one, now) for one in seen])
