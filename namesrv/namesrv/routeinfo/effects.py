@@ -113,6 +113,11 @@ class Effect:
         """True for a change that is followed by the effect that caused it."""
         return False
 
+    @property
+    def is_due_to_time(self) -> bool:
+        """True for a change that no request has caused, even if it is made while a request is handled."""
+        return False
+
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the entries of the audit trail with the state before and after."""
         yield from ()
@@ -497,6 +502,11 @@ class WritePermissionChanged(Effect):
     def is_change(self) -> bool:
         """Always true."""
         return True
+
+    @property
+    def is_due_to_time(self) -> bool:
+        """True if the removal has expired."""
+        return self.reason == "expired"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the write permission before and after."""

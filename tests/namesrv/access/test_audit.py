@@ -23,7 +23,7 @@ from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import HOST, InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, Broker, NamesrvPeer, native_registration
+from tests.support.namesrv_peer import MASTER, OTHER, Broker, NamesrvPeer, native_registration
 
 NO_PERMISSION = 16
 # just below the limit of a header field
@@ -188,3 +188,23 @@ async def test_later_change_of_a_request_task_has_a_line_of_its_own(server: InPr
 
     (line,) = of(read_log(server.data_dir / "audit"), "change")
     assert (line["request"], line["peer"], line["changes"][0]["key"]) == (None, None, "k")
+
+
+async def test_expired_removal_of_write_permission_has_no_sender(server: InProcess) -> None:
+    """A removal that has expired ends with the next request that changes the tables, which is not its cause."""
+    leaving = await server.connect()
+    await leaving.register(OTHER)
+    await server.namesrv.manager.wipe_write_perm(OTHER.name)
+    await server.hang_up(leaving)
+    # The scan that would end the removal comes later.
+    await server.clock.advance(121.0)
+    assert OTHER.name in server.namesrv.manager.tables.write_removed
+    await (await server.connect()).register(MASTER)
+    await server.stop()
+
+    found = [
+        (line["request"], line["peer"], [change.get("reason") for change in line["changes"]])
+        for line in of(read_log(server.data_dir / "audit"), "change")
+        if any(change["what"] == "write_permission" for change in line["changes"])
+    ]
+    assert found[-1] == (None, None, ["expired"])
