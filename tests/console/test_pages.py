@@ -157,10 +157,16 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
         async with scene(tmp_path, down) as it:
             await passing(it.one.clock, lambda: it.shown.console.observed.cluster.server(down).is_reachable is False)
             settings, keys = await it.page("/settings"), await it.page("/kv")
+            async with console(it.one.clock, down) as alone:
+                await passing(it.one.clock, lambda: alone.console.observed.cluster.servers[0].is_reachable is False)
+                unknown = await Scene(it.one, it.other, alone).page("/kv")
 
     assert f"no connection to {down}" in settings
     assert f"no connection to {down}" in keys
     assert "All settings have the same values" not in settings
+    for page in (keys, unknown):
+        assert "Namespaces unknown" in page
+        assert "No server has keys" not in page
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:

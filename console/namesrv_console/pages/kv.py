@@ -13,8 +13,12 @@ async def show(visit: Visit) -> Content:
     )
     namespaces = await visit.console.responses.of("kv namespaces", visit.native, lambda server: server.kv_namespaces())
     rows = value_rows({server: values or {} for server, values in answers.given.items()})
+    count = len(visit.cluster.servers)
     return {
         "namespace": namespace,
+        # Apache's server does not list its namespaces.
+        "knows_namespaces": len(namespaces.given) == count,
+        "knows_keys": len(answers.given) == count,
         "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
         "rows": rows,
         "views": [visit.cluster.server(address) for address in answers.given],
