@@ -160,6 +160,8 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
             async with console(it.one.clock, down) as alone:
                 await passing(it.one.clock, lambda: alone.console.observed.cluster.servers[0].is_reachable is False)
                 unknown = await Scene(it.one, it.other, alone).page("/kv")
+                topic = await Scene(it.one, it.other, alone).page("/topic?name=T")
+                broker = await Scene(it.one, it.other, alone).page("/broker?cluster=cluster-1&name=broker-a")
 
     assert f"no connection to {down}" in settings
     assert f"no connection to {down}" in keys
@@ -167,6 +169,9 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
     for page in (keys, unknown):
         assert "Namespaces unknown" in page
         assert "No server has keys" not in page
+    assert "Servers that report their topics: 0; none has this topic." in topic
+    assert "The topic has no queues" not in topic
+    assert "Servers that report their brokers: 0; none has this broker." in broker
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:

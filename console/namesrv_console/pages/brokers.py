@@ -50,6 +50,7 @@ async def show_one(visit: Visit) -> Content:
         "cluster_name": cluster_name,
         "name": name,
         "rows": rows,
+        "reporting": sum(map(reports_brokers, visit.cluster.servers)),
         "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name)),
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),

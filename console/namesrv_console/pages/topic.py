@@ -30,6 +30,7 @@ async def show(visit: Visit) -> Content:
     return {
         "name": name,
         "rows": rows,
+        "reporting": len(reports),
         "present_on": present_on,
         "missing_on": [server for server in reports if server not in present_on],
         "orders": {
