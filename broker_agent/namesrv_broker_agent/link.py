@@ -137,12 +137,12 @@ class ServerLink:
                 raise
             await self._clock.sleep(self._retries.pause_seconds())
 
-    async def leave(self, timeout_seconds: float) -> None:
-        """Unregister, if there is an open connection, and close all connections, within `timeout_seconds`."""
+    async def leave(self, timeout_seconds: float, *, unregisters: bool) -> None:
+        """Close all connections within `timeout_seconds`; first unregister, if wanted, over one that is open."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
-        connected = self._connections.connected()
+        connected = self._connections.connected() if unregisters else None
         with suppress(TimeoutError, RemotingError):
             async with timeout_on(self._clock, timeout_seconds):
                 try:

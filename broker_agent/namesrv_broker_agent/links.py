@@ -81,8 +81,8 @@ class ServerLinks:
         for address in addresses:
             if address not in self._links:
                 self._start(address)
-        for address in [address for address in self._links if address not in addresses]:
-            self._leave(address)
+        for link in [self._links.pop(address) for address in tuple(self._links) if address not in addresses]:
+            self._leave(link)
         self._progress.set()
         if is_another:
             self._events.servers_changed(addresses)
@@ -101,9 +101,12 @@ class ServerLinks:
         )
         link.start()
 
-    def _leave(self, address: str) -> None:
-        link = self._links.pop(address)
-        leaving = asyncio.ensure_future(link.leave(self._identity.settings.stop_seconds))
+    def _leave(self, link: ServerLink) -> None:
+        # If the list had two addresses of one server, as with IPv4 and IPv6, the broker stays there.
+        boot_ids = {other.state.boot_id for other in self.registered()} - {None}
+        is_elsewhere = link.state.boot_id in boot_ids
+        seconds = self._identity.settings.stop_seconds
+        leaving = asyncio.ensure_future(link.leave(seconds, unregisters=not is_elsewhere))
         self._leaving[link] = leaving
         leaving.add_done_callback(lambda _: self._leaving.pop(link))
 

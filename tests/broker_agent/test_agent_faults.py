@@ -16,7 +16,7 @@ from tests.support.agents import (
     queues,
     running,
 )
-from tests.support.fake_clock import FakeClock, passing, until
+from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import native_registration
 from tests.support.tcp_proxy import TcpProxy
@@ -73,6 +73,30 @@ async def test_agent_reconnects_when_its_registration_is_refused_as_stale(tmp_pa
         (state,) = agent.servers.values()
         assert (state.status, state.reconnects) == ("registered", 1)
         assert [error for error in errors if "is taken over" in error and "older than the registered" in error]
+
+
+async def test_broker_stays_when_one_of_two_addresses_of_a_server_leaves_the_list(tmp_path: Path) -> None:
+    """A server with IPv4 and IPv6 is two entries of a list; its broker does not unregister with one of them."""
+    listed = tmp_path / "servers"
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path / "data", clock=clock) as server,
+        TcpProxy(server.address) as proxy,
+    ):
+        listed.write_text(f"{server.where};{proxy.address}")
+        async with running(clock, f"file:{listed}", refresh_seconds=10.0) as agent:
+            await agent.registered()
+            for kept in (server.where, proxy.address):
+                listed.write_text(kept)
+                await passing(clock, lambda: len(agent.servers) == 1)
+                await until(lambda: not agent._links._leaving)
+                await settle()
+                assert brokers(server) == {NAME: {0: ADDR}}
+                listed.write_text(f"{server.where};{proxy.address}")
+                await passing(clock, lambda: len(agent.servers) == 2)
+                await agent.registered()
+            assert server.events("unregister") == []
+        assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
 
 
 async def test_refused_topic_does_not_end_the_registration(tmp_path: Path) -> None:
