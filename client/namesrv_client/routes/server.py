@@ -216,12 +216,19 @@ class Server:
         boot_id = None if since is None else identity.boot_id
         zone = self._settings.zone_name or msgspec.UNSET
         request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
-        response = await self._client.invoke(
-            RequestCode.PULL_ROUTES,
-            body=NATIVE.encode(request),
-            timeout_seconds=timeout_seconds + wait_seconds,
-            serialize_type=SerializeType.MSGPACK,
-        )
+        identifying = self._identifying
+        try:
+            response = await self._client.invoke(
+                RequestCode.PULL_ROUTES,
+                body=NATIVE.encode(request),
+                timeout_seconds=timeout_seconds + wait_seconds,
+                serialize_type=SerializeType.MSGPACK,
+            )
+        except ConnectionClosedError:
+            # A server that requires TLS answers only the first request, SERVER_INFO, and closes the connection.
+            if identifying is not None and (refusal := _refusal(identifying)) is not None:
+                raise refusal from None
+            raise
         pulled = read_routes(response.body)
         if pulled.boot_id != identity.boot_id:
             # A SERVER_INFO request may be under way, whose response contains the uptime.
@@ -345,3 +352,9 @@ class Server:
         if failures:
             raise failures[0]
         return bool(refused)
+
+
+def _refusal(request: asyncio.Task[RemotingError | None]) -> ResponseError | None:
+    """The server's refusal of a request that has ended; None after another end, or while the request is under way."""
+    error = request.result() if request.done() and not request.cancelled() else None
+    return error if isinstance(error, ResponseError) else None

@@ -12,7 +12,13 @@ import pytest
 from namesrv_client.routes.identity import ServerIdentity
 from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError
+from namesrv_remoting.errors import (
+    TLS_REQUIRED_REMARK,
+    ConnectError,
+    ConnectionClosedError,
+    RemotingError,
+    TlsRequiredError,
+)
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
@@ -403,3 +409,16 @@ async def test_native_server_is_identified_after_a_failed_connect() -> None:
                 peer.send(native_response(await peer.receive(), PULLED))
 
                 assert (await pulling).knows_all_topics
+
+
+async def test_refusal_of_a_native_client_is_reported() -> None:
+    """A server that requires TLS answers SERVER_INFO with the reason, and closes without an answer to PULL_ROUTES."""
+    async with scripted(protocol="native") as (script, server):
+        await server.identify(1.0)
+        pulling = asyncio.create_task(server.pull(["t"], 1.0))
+        peer = await script.accept()
+        peer.answer((await peer.receive()).opaque, code=1, remark=TLS_REQUIRED_REMARK)
+        peer.writer.close()
+
+        with pytest.raises(TlsRequiredError, match=r"^plain text received, but this server requires TLS"):
+            await pulling
