@@ -312,21 +312,21 @@ class RouteInfoManager:
                     raise takeover_refusal(takeover, "remove it")
             return await run_in_steps(remove(section, Removal(key, "unregistered", "generation", live.generation)))
 
-    def is_anyone_overdue(self) -> bool:
-        """True if a scan would find a broker whose expiry is over."""
-        now = self.now()
+    def is_anyone_overdue(self, now: float) -> bool:
+        """True if the expiry of a broker is over at `now`."""
         return any(live.expires_at() < now for live in self.tables.broker_live_table.values())
 
-    async def evict_silent(self, *, keeps_disconnected: bool = False) -> int:
+    async def evict_silent(self, *, overdue_at: float = NEVER, keeps_disconnected: bool = False) -> int:
         """Evict every broker whose expiry is over; return their number.
 
+        With `overdue_at`, brokers whose expiry was not over at that time stay, since the scan may wait for the lock.
         With `keeps_disconnected`, brokers without an open connection stay.
         """
         async with self._changing() as section:
             now = self.now()
             self.scans += 1
             section.effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
-            due = await run_in_steps(silent_brokers(self.tables, now))
+            due = await run_in_steps(silent_brokers(self.tables, min(now, overdue_at)))
         evicted = 0
         for some in parts(due.items(), REMOVALS_AT_ONCE):
             await asyncio.sleep(0)

@@ -175,6 +175,23 @@ async def test_busy_server_reads_new_connections_before_the_scan(
         assert alive(server) == ["broker-a"]
 
 
+async def test_scan_that_waits_evicts_no_broker_that_became_due_meanwhile(server: InProcess, peer: NamesrvPeer) -> None:
+    """A scan reads the sockets only if a broker is due, so a broker that becomes due later waits for the next scan."""
+    housekeeping, lock = housekeeping_of(server), server.namesrv.manager.lock
+    await peer.register(A)
+    async with lock.read():
+        server.clock.stall(120.0)
+        scan = asyncio.create_task(housekeeping.tick(0.0))
+        await until(lambda: "1 write" in repr(lock))
+        server.clock.stall(0.1)
+    await scan
+    assert alive(server) == ["broker-a"]
+
+    server.clock.stall(10.0)
+    await housekeeping.tick(0.0)
+    assert alive(server) == []
+
+
 @pytest.mark.parametrize("seconds", [0.5, 10])
 async def test_stopped_server_reads_sockets_before_disconnects(server: InProcess, seconds: float) -> None:
     """An agent that reconnected while the server was stopped keeps its broker: its new connection is read first."""
