@@ -84,6 +84,11 @@ async def test_json_events_are_the_servers_events(tmp_path: Path) -> None:
         assert await numbers("--type", "route", "--type", "register", "--limit", "1") == [2]
         assert await numbers("--limit", "2") == [101, 102]
         assert len(await numbers()) == 50
+        # A script that continues after the second event would lack others without a word.
+        left_out = [f"{where}: 50 events after 2 not shown; see --limit"]
+        assert (await ctl(*at(where), "events", "--since", "2")).problems == left_out
+        kinds = ("--since", "2", "--type", "route", "--type", "register")
+        assert (await ctl(*at(where), "events", *kinds)).problems == ["no events"]
 
 
 async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
@@ -121,8 +126,14 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
             await passing(server.clock, asking.done)
             (await asking)()
 
-    printed = capsys.readouterr()
-    assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
+        printed = capsys.readouterr()
+        assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
+
+        short = _Events(servers.all[0], servers, output, lambda server: server.events(2, 1), 1, frozenset(), 2)
+        (await short.ask())()
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["seq"] == 5
+        assert printed.err == f"namesrvctl: {where}: 2 events after 2 not shown; see --limit\n"
 
 
 async def test_watch_of_a_draining_server_pauses(tmp_path: Path) -> None:

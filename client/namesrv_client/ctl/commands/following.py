@@ -138,11 +138,23 @@ def events(
         _COLUMNS,
         lambda received: _chosen(received, kinds)[-limit:],
         document=lambda received: [event.members() for event in _chosen(received, kinds)[-limit:]],
+        remarks=lambda given: [
+            f"{server}: {counted(count, 'event')} after {since} not shown; see --limit"
+            for server, received in given.items()
+            if (count := _left_out(since, received, kinds, limit))
+        ],
     )
 
 
 def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
     return [event for event in received.events if not kinds or event.event in kinds]
+
+
+def _left_out(since: int, received: Events, kinds: frozenset[str], limit: int) -> int:
+    """The number of events after the given one that the limit leaves out; 0 if none was given."""
+    if not since:
+        return 0
+    return missed_after(since, received) + max(0, len(_chosen(received, kinds)) - limit)
 
 
 @dataclass(slots=True)
@@ -173,6 +185,8 @@ class _Events:
     def _print(self, received: Events) -> None:
         events = _chosen(received, self.kinds)
         if self.boot_id is None:
+            if count := _left_out(self.last, received, self.kinds, self.limit):
+                complain([f"{self.server.address}: {counted(count, 'event')} after {self.last} not shown; see --limit"])
             events = events[-self.limit :]
         elif received.boot_id != self.boot_id:
             complain([f"{self.server.address}: restarted"])
