@@ -151,6 +151,17 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
     assert "No server has keys in this namespace." in elsewhere
 
 
+async def test_filter_without_a_match_is_named(tmp_path: Path) -> None:
+    """After the last broker of a cluster, or client of a role, has left, its filter does not look like `all`."""
+    async with scene(tmp_path) as it:
+        brokers = await it.shown.text("/brokers?cluster=gone")
+        clients = await it.shown.text("/clients?role=gone&protocol=other")
+
+    assert '<option value="gone" selected>gone</option>' in brokers
+    assert '<option value="gone" selected>gone</option>' in clients
+    assert '<option value="other" selected>other</option>' in clients
+
+
 async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> None:
     """Settings and keys of two servers say nothing about a third one, which the pages name."""
     with refusing_address() as down:

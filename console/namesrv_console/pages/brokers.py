@@ -33,7 +33,8 @@ async def show_all(visit: Visit) -> Content:
     return {
         "wanted": wanted,
         "found": broker_list(visit.cluster, visit.console.health.report(visit.cluster).problems, wanted),
-        "clusters": sorted({key.cluster for key in visit.cluster.broker_keys}),
+        # The chosen cluster may have lost its last broker.
+        "clusters": sorted({key.cluster for key in visit.cluster.broker_keys} | {wanted.cluster} - {""}),
         "count": len(visit.cluster.broker_keys),
         "shows": SHOWS,
         "reporting": sum(map(reports_brokers, visit.cluster.servers)),

@@ -17,9 +17,13 @@ async def show(visit: Visit) -> Content:
     )
     known = await visit.console.responses.of("who am i", visit.native, lambda server: server.who_am_i())
     own = {server: found.peer for server, found in known.given.items()}
+    found = client_page(visit.cluster, wanted, own)
     return {
         "wanted": wanted,
-        "found": client_page(visit.cluster, wanted, own),
+        "found": found,
+        # The last connection of the chosen role or protocol may have closed.
+        "roles": sorted({*found.roles, wanted.role} - {""}),
+        "protocols": sorted({*found.protocols, wanted.protocol} - {""}),
         "kept": {name: value for name, value in query.items() if name != "page" and value},
     }
 
