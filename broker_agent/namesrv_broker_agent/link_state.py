@@ -62,6 +62,9 @@ class LinkState:
         self._connections = 0
         # True if this number includes the current connection
         self._is_counted = False
+        # The last refusal, if the server has accepted nothing since. A server that refuses a broker may close the
+        # connection, and the refusal is then the reason of the end.
+        self._refusal: str | None = None
 
     @property
     def lateness_seconds(self) -> float:
@@ -91,10 +94,14 @@ class LinkState:
         """Note that the server has refused a registration or a heartbeat, and log each new reason once."""
         if error != self.current.last_error:
             _registration_logger.warning("%s: %s", self.current.address, error)
+        self._refusal = error
         self._responded(error=error, refusals=self.current.refusals + 1)
 
     def failed(self, error: str, protocol: str | None) -> None:
         """Note that an attempt failed or a connection ended, and log each new reason once."""
+        if self._refusal is not None and self.current.status != "registered":
+            error = self._refusal
+        self._refusal = None
         if error != self.current.last_error:
             logger.info("%s: %s", self.current.address, error)
         self.current = replace(self.current, failures=self.current.failures + 1)
@@ -114,6 +121,7 @@ class LinkState:
         if (late := self.lateness_seconds) > _LATE_SECONDS:
             _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
         self._accepted_at = self._clock.monotonic()
+        self._refusal = None
         self._responded(last_heartbeat=self._clock.wall(), **changes)
 
     def _responded(self, *, error: str | None = None, **changes: Any) -> None:

@@ -1,6 +1,7 @@
 """The link to one NameServer: registrations, heartbeats on time, and reconnecting."""
 
 import asyncio
+import logging
 from functools import partial
 from pathlib import Path
 
@@ -153,6 +154,24 @@ async def test_refused_registration_is_retried_once_per_period(code: int) -> Non
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)
         assert await it.agent.registered() == 1
+
+
+async def test_reason_of_a_refusal_outlives_the_closed_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that refuses and closes, as one that requires TLS does, is not reported as a lost connection."""
+    async with agents.played() as it:
+
+        async def attempt(number: int) -> None:
+            await passing(it.clock, lambda: it.server.connections == number)
+            peer = await it.server.accept()
+            peer.send(agents.native_response(await peer.receive(), 1, remark="TLS required"))
+            peer.writer.close()
+            await passing(it.clock, lambda: it.state.failures == number)
+            assert (it.state.status, it.state.last_error) == ("unreachable", "registration refused: TLS required")
+
+        await attempt(1)
+        await attempt(2)
+        reasons = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+        assert reasons == [f"{it.server.address}: registration refused: TLS required"]
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------
