@@ -126,6 +126,18 @@ async def test_server_whose_topics_are_not_read_yet_is_not_compared(tmp_path: Pa
     assert (found.json()["same"], found.json()["differences"]) == (False, [])
 
 
+async def test_servers_that_deny_only_their_connections_are_compared(tmp_path: Path) -> None:
+    """Brokers and topics are compared whatever else an account may not read."""
+    async with scene(tmp_path) as it:
+        observed = it.shown.console.observed
+        for view in observed.cluster.servers:
+            observed.put(replace(view, refused={"connections": "denied"}))
+        words = await it.page("/diff")
+
+    assert "Nothing to compare" not in words
+    assert "is not compared" not in words
+
+
 async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> None:
     """A setting with different values drifts, unless each server has its own value by design."""
     async with scene(tmp_path, quota_brokers=7) as it:

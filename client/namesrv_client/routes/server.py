@@ -32,6 +32,7 @@ from namesrv_remoting.errors import (
     ResponseError,
     SystemBusyError,
     SystemError_,
+    TlsRequiredError,
     TopicNotExistError,
 )
 from namesrv_remoting.zones import in_zones
@@ -43,7 +44,7 @@ from namesrv_runtime.server_events import ServerEvents
 Receive = Callable[[RouteResponse], None]
 
 # error responses that concern the server and not the request
-SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError)
+SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError, TlsRequiredError)
 # error responses to a batch that one of its topics may have caused: the response does not fit into a frame, a topic is
 # invalid, or this account may not read it
 BATCH_REFUSED: Final = (SystemError_, NoPermissionError)

@@ -25,6 +25,7 @@ from namesrv_remoting.errors import (
     RemotingError,
     RequestTimeoutError,
     ResponseError,
+    TlsRequiredError,
 )
 from namesrv_runtime.clock import Clock, timeout_on
 from namesrv_runtime.server_events import ServerEvents
@@ -44,6 +45,7 @@ class _UndecidedError(RemotingError):
 
 # the result of a route request by its error; the first row that fits counts
 _RESULTS: Final[tuple[tuple[tuple[type[RemotingError], ...], str], ...]] = (
+    ((TlsRequiredError,), "refused"),
     (SERVER_FAILED, "not_ready"),
     ((_UndecidedError,), "undecided"),
     ((ResponseError,), "refused"),

@@ -42,8 +42,8 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
         view = visit.cluster.server(server)
         if not view.is_reachable:
             silent.append((server, view.error or ""))
-        elif view.refused:
-            silent.append((server, "; ".join(view.refused.values())))
+        elif refused := [view.refused[what] for what in ("brokers", "routes") if what in view.refused]:
+            silent.append((server, "; ".join(refused)))
         elif not reports_topics(view):
             silent.append((server, visit.t("diff.topics_not_read")))
     return silent

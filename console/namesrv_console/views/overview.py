@@ -10,8 +10,8 @@ _SHOWN_EVENTS: Final = 30
 
 
 def compared(cluster: Cluster) -> int:
-    """Number of servers that are reachable and refuse no request, and whose topics have been read."""
-    return sum(reports_topics(view) and not view.refused for view in cluster.servers)
+    """Number of servers that are reachable and report their brokers and topics."""
+    return sum(reports_topics(view) and "brokers" not in view.refused for view in cluster.servers)
 
 
 def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[Happening]:

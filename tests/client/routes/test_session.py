@@ -15,7 +15,7 @@ from namesrv_client import RouteUnavailableError
 from namesrv_client.routes.cache import RouteCache, RouteResponse
 from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError
+from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -230,6 +230,25 @@ async def test_server_that_is_not_ready_causes_a_failover(tmp_path: Path) -> Non
 
         assert second.where == scene.session.chosen
         assert "name server not ready" in scene.session.errors[proxy.address]
+
+
+async def test_server_that_requires_tls_causes_a_failover(tmp_path: Path) -> None:
+    """It closes the connection without a response to the route request, and has answered nothing."""
+    clock = FakeClock()
+    async with (
+        ScriptedServer() as script,
+        namesrv_in_process(tmp_path, clock=clock) as second,
+        session_of(script, second, clock=clock, protocol="native") as scene,
+    ):
+        await registered(second, BROKER_A)
+        fetching = asyncio.create_task(scene.routes("orders"))
+        peer = await script.accept()
+        peer.answer((await peer.receive()).opaque, code=1, remark=TLS_REQUIRED_REMARK)
+        peer.writer.close()
+        await fetching
+
+        assert second.where == scene.session.chosen
+        assert TLS_REQUIRED_REMARK in scene.session.errors[script.address]
 
 
 async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:

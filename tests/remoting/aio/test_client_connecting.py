@@ -131,7 +131,6 @@ async def test_invalid_host_name_is_a_connect_error(host: str) -> None:
             await client.invoke(106, timeout_seconds=3.0)
 
 
-@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
 async def test_lack_of_threads_is_a_connect_error(ca: Authority) -> None:
     """The files of a TLS context are read in a thread; once a thread can be started, the client connects."""
     clock, tls = FakeClock(), ClientTls(TlsFiles(ca_file=ca.ca_file), verify_host=False)
@@ -148,6 +147,7 @@ async def test_lack_of_threads_is_a_connect_error(ca: Authority) -> None:
             await call
 
 
+@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
 async def test_ipv6_address_has_brackets() -> None:
     """The client of `[::1]:9876` connects to `::1`."""
     async with ScriptedServer("::1") as server, RemotingClient(f"[::1]:{server.port}", clock=FakeClock()) as client:
