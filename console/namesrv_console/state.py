@@ -91,6 +91,11 @@ class ServerView:
             return "asking"
         return state_of(self.info) if self.is_reachable else self.failure
 
+    @property
+    def denies_brokers(self) -> bool:
+        """True if the server denies its list of brokers; those that it reported before are old."""
+        return "brokers" in self.refused
+
     def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
         """The view after a failed request; the last reported state of the server stays."""
         since = self.since if self.is_reachable is False else now

@@ -6,7 +6,7 @@ from starlette.responses import JSONResponse
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.differences import Disagreement, among, grouped
-from namesrv_console.views.topics import reports_topics
+from namesrv_console.views.overview import is_compared
 
 _SHOWN_GROUPS = 200
 
@@ -40,12 +40,11 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
     silent = []
     for server in servers:
         view = visit.cluster.server(server)
-        if not view.is_reachable:
-            silent.append((server, view.error or ""))
-        elif refused := [view.refused[what] for what in ("brokers", "routes") if what in view.refused]:
-            silent.append((server, "; ".join(refused)))
-        elif not reports_topics(view):
-            silent.append((server, visit.t("diff.topics_not_read")))
+        if is_compared(view):
+            continue
+        refused = [view.refused[what] for what in ("brokers", "routes") if what in view.refused]
+        reported = "; ".join(refused) or visit.t("diff.topics_not_read")
+        silent.append((server, reported if view.is_reachable else view.error or ""))
     return silent
 
 

@@ -125,8 +125,7 @@ def _row(key: BrokerKey, cluster: Cluster, writable: Mapping[str, frozenset[str]
 
 
 def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerCell:
-    if "brokers" in view.refused:
-        # The server may have reported its brokers before: these are as old as that report.
+    if view.denies_brokers:
         return BrokerCell(view, "unknown")
     seen = view.brokers.get(key)
     if seen is None:

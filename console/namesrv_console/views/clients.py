@@ -109,13 +109,12 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
 
 
 def _row(view: ServerView, one: Connection, own_peer: str | None) -> ClientRow:
-    wall_ms = None if view.info is None else view.info.wall_ms
     return ClientRow(
         view.address,
         one,
         one.role or SILENT,
         one.protocol or "",
-        None if wall_ms is None or one.since_ms is None else max(0.0, (wall_ms - one.since_ms) / 1000),
+        one.open_seconds(None if view.info is None else view.info.wall_ms),
         None if one.last_request_seconds is None else view.connections_at - one.last_request_seconds,
         [key for key, seen in view.brokers.items() if seen.live.connection == one.id],
         one.peer == own_peer,

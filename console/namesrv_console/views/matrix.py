@@ -98,7 +98,6 @@ def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
 
 
 def _instances(view: ServerView, broker_name: str) -> dict[int, BrokerSeen]:
-    # The brokers that a server reported before it denied them are old.
-    brokers = {} if "brokers" in view.refused else view.brokers
+    brokers = {} if view.denies_brokers else view.brokers
     found = {key.broker_id: seen for key, seen in brokers.items() if key.broker_name == broker_name}
     return dict(sorted(found.items()))

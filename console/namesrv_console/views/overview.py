@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from namesrv_console.state import Cluster
+from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.events import Happening, happenings
 from namesrv_console.views.topics import reports_topics
 
@@ -10,8 +10,13 @@ _SHOWN_EVENTS: Final = 30
 
 
 def compared(cluster: Cluster) -> int:
-    """Number of servers that are reachable and report their brokers and topics."""
-    return sum(reports_topics(view) and "brokers" not in view.refused for view in cluster.servers)
+    """Number of servers that can be compared."""
+    return sum(map(is_compared, cluster.servers))
+
+
+def is_compared(view: ServerView) -> bool:
+    """True if a server reports its brokers and topics now, so that they can be compared with those of others."""
+    return reports_topics(view) and not view.denies_brokers
 
 
 def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[Happening]:

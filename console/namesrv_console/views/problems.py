@@ -62,7 +62,7 @@ def verdict(
 
 def reports_brokers(view: ServerView) -> bool:
     """True if the brokers of a view are what the server has now."""
-    return bool(view.is_reachable) and "brokers" not in view.refused
+    return bool(view.is_reachable) and not view.denies_brokers
 
 
 def report_of(view: ServerView, now: float) -> Server:

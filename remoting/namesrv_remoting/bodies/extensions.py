@@ -240,7 +240,7 @@ class ServerInfo(msgspec.Struct):
 
     @property
     def wall_ms(self) -> float | None:
-        """The time of the response on the server's own wall clock, which its other times are to be compared with."""
+        """The time of the response on the server's own wall clock, with which its other times have to be compared."""
         return None if self.started_ms is None else self.started_ms + 1000 * self.uptime_seconds
 
 
@@ -292,6 +292,12 @@ class Connection(msgspec.Struct):
     unsent_bytes: int | None = None
     # the account of the last request, if the server has accounts
     account: str | None = None
+
+    def open_seconds(self, wall_ms: float | None) -> float | None:
+        """Seconds since the connection was opened, at a time on the server's wall clock; None if one is unknown."""
+        if wall_ms is None or self.since_ms is None:
+            return None
+        return max(0.0, (wall_ms - self.since_ms) / 1000)
 
 
 class ConnectionsResponse(msgspec.Struct):

@@ -188,9 +188,8 @@ _CONNECTIONS: Final[Columns[_Timed]] = {
 
 
 def _open_for(connection: Connection, wall_ms: float | None) -> str | None:
-    if wall_ms is None or connection.since_ms is None:
-        return None
-    return lasting(max(0.0, (wall_ms - connection.since_ms) / 1000))
+    seconds = connection.open_seconds(wall_ms)
+    return None if seconds is None else lasting(seconds)
 
 
 def connections(

@@ -139,9 +139,7 @@ def events(
         lambda received: _chosen(received, kinds)[-limit:],
         document=lambda received: [event.members() for event in _chosen(received, kinds)[-limit:]],
         remarks=lambda given: [
-            f"{server}: {counted(count, 'event')} after {since} not shown; see --limit"
-            for server, received in given.items()
-            if (count := _left_out(since, received, kinds, limit))
+            line for server, received in given.items() for line in _left_out(server, since, received, kinds, limit)
         ],
     )
 
@@ -150,11 +148,10 @@ def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
     return [event for event in received.events if not kinds or event.event in kinds]
 
 
-def _left_out(since: int, received: Events, kinds: frozenset[str], limit: int) -> int:
-    """The number of events after the given one that the limit leaves out; 0 if none was given."""
-    if not since:
-        return 0
-    return missed_after(since, received) + max(0, len(_chosen(received, kinds)) - limit)
+def _left_out(server: str, since: int, received: Events, kinds: frozenset[str], limit: int) -> list[str]:
+    """A line about the events after the given one that are not shown; no line if all are, or if none was given."""
+    count = missed_after(since, received) + max(0, len(_chosen(received, kinds)) - limit)
+    return [f"{server}: {counted(count, 'event')} after {since} not shown; see --limit"] if since and count else []
 
 
 @dataclass(slots=True)
@@ -185,8 +182,7 @@ class _Events:
     def _print(self, received: Events) -> None:
         events = _chosen(received, self.kinds)
         if self.boot_id is None:
-            if count := _left_out(self.last, received, self.kinds, self.limit):
-                complain([f"{self.server.address}: {counted(count, 'event')} after {self.last} not shown; see --limit"])
+            complain(_left_out(self.server.address, self.last, received, self.kinds, self.limit))
             events = events[-self.limit :]
         elif received.boot_id != self.boot_id:
             complain([f"{self.server.address}: restarted"])
