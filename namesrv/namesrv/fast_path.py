@@ -17,7 +17,6 @@ import msgspec
 
 from namesrv.encoded_routes import (
     JSON_SUCCESS,
-    SMALL_BODY_BYTES,
     EncodedResponse,
     EncodedRoutes,
     RoutesInView,
@@ -213,7 +212,7 @@ def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingComm
 def _find_small(cache: RouteCache[EncodedResponse], pull: _Pull) -> EncodedResponse | None:
     """Return a response that `cache.responses` does not have; None for a large one, which needs reserved memory."""
     response = cache.find(pull.topic, pull.zone)
-    return None if response is None or response.body_bytes > SMALL_BODY_BYTES else response
+    return None if response is None or response.body_bytes > cache.small_bytes else response
 
 
 # -- the fast path ---------------------------------------------------------------------------------------------------
