@@ -70,8 +70,7 @@ async def test_draining_server_evicts_silent_brokers_while_clients_are_connected
     await peer.register(A)
     server.controller.ask_to_stop()
     # the drain begins once the snapshot is written
-    while len(server.namesrv.slots.connections) == 3:
-        await server.clock.advance(0.02)
+    await until(lambda: len(server.namesrv.slots.connections) < 3)
     await server.hang_up(peer)
 
     await server.clock.advance(4)
