@@ -3,12 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
+from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from namesrv_client.health import Problem
+from namesrv_console.views.differences import Disagreement, lacking_servers
 from namesrv_remoting.health import Kind
 from namesrv_runtime.durable_file import write_atomically
 from namesrv_runtime.log import event
@@ -18,7 +21,9 @@ logger: Final = logging.getLogger(__name__)
 _FILE: Final = "acknowledged.json"
 # More problems than a page can list; a further acknowledgement replaces the one that ends first.
 _MOST: Final = 1000
-_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+_MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+# The digests of so many differences take 2 MB of the file.
+_MAX_EXTENT: Final = 100_000
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -30,24 +35,32 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     why: str
     # Seconds since 1970.
     until: float
-    # The largest extent that is acknowledged; None for a problem without an extent.
-    most: int | None = None
+    # The extent of the problem at the acknowledgement; empty for a problem without one, and in files of older consoles.
+    extent: frozenset[str] = frozenset()
 
     @property
     def key(self) -> tuple[Kind, str]:
         """The identity of the problem."""
         return self.kind, self.subject
 
-    def covers(self, problem: Problem) -> bool:
-        """True unless the problem has grown since the acknowledgement."""
-        return self.most is None or (extent_of(problem) or 0) <= self.most
+    def covers(self, extent: frozenset[str]) -> bool:
+        """True if a problem of this extent is on no other server, and is no other difference, than the acknowledged."""
+        return extent <= self.extent
 
 
-def extent_of(problem: Problem) -> int | None:
-    """The number of differences, or of servers that lack a broker: more of them are news. None for other problems."""
-    if problem.kind == "disagreement":
-        return problem.count
-    return len(problem.servers) if problem.kind == "missing_broker" else None
+def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozenset[str]:
+    """The servers of a problem, or the digests of the differences that are the problem `disagreement`."""
+    if problem.kind != "disagreement":
+        return frozenset(problem.servers)
+    digests = (_digest(one) for one in disagreements if one.reason is None and not one.is_about_a_broker)
+    # Differences beyond the bound alarm again at once.
+    return frozenset(islice(digests, _MAX_EXTENT))
+
+
+def _digest(disagreement: Disagreement) -> str:
+    """A short text for a difference, and for the servers that lack the thing."""
+    text = "\0".join((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 class Acknowledgements:
@@ -56,7 +69,7 @@ class Acknowledgements:
     def __init__(self, directory: Path | None) -> None:
         # None: the console has no directory, so that a restart ends all acknowledgements.
         self._path = None if directory is None else directory / _FILE
-        self._known = {one.key: one for one in self._read()}
+        self._known = {acknowledgement.key: acknowledgement for acknowledgement in self._read()}
         # Held while the file is written: the next change begins with the result of this one.
         self._changing = asyncio.Lock()
 
@@ -65,12 +78,12 @@ class Acknowledgements:
 
     def at(self, wall: float) -> dict[tuple[Kind, str], Acknowledgement]:
         """The acknowledgements that have not ended, by the key of the problem."""
-        return {key: one for key, one in self._known.items() if one.until > wall}
+        return {key: known for key, known in self._known.items() if known.until > wall}
 
-    async def add(self, one: Acknowledgement, wall: float) -> None:
+    async def add(self, acknowledgement: Acknowledgement, wall: float) -> None:
         """Acknowledge a problem. Raises OSError if the file cannot be written; then nothing has changed."""
         async with self._changing:
-            known = {**self.at(wall), one.key: one}
+            known = {**self.at(wall), acknowledgement.key: acknowledgement}
             if len(known) > _MOST:
                 del known[min(known, key=lambda key: known[key].until)]
             await self._write(known.values())
@@ -79,7 +92,7 @@ class Acknowledgements:
     async def remove(self, keys: Collection[tuple[Kind, str]]) -> None:
         """End the acknowledgements of these problems. Raises OSError if a restart would bring them back."""
         async with self._changing:
-            kept = {key: one for key, one in self._known.items() if key not in keys}
+            kept = {key: known for key, known in self._known.items() if key not in keys}
             if len(kept) < len(self._known):
                 self._known = kept
                 await self._write(kept.values())

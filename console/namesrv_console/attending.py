@@ -14,7 +14,7 @@ from namesrv_console.access.guard import form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import cut
 from namesrv_console.access.users import User
-from namesrv_console.acknowledged import Acknowledgement, extent_of
+from namesrv_console.acknowledged import Acknowledgement
 from namesrv_console.console import Console
 from namesrv_console.state import BrokerKey
 from namesrv_remoting.health import LEVELS, Kind
@@ -62,7 +62,7 @@ class AttendingPages:
         wall, health = self._console.clock.wall(), self._console.health
         before = health.report(self._console.observed.cluster).acknowledged.get(problem.key)
         until = wall + int(hours) * 3600
-        extent = extent_of(problem)
+        extent = health.extent_of(problem, self._console.observed.cluster)
         after = None if hours == "0" else Acknowledgement(*problem.key, request.user.name, why, until, extent)
         try:
             await health.acknowledge(problem, after)

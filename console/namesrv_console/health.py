@@ -16,7 +16,7 @@ from namesrv_client.health import (
     weighed,
     write_shares,
 )
-from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, extent_of
 from namesrv_console.compared import Compared
 from namesrv_console.poller import Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView
@@ -129,6 +129,10 @@ class Health:
             self._look(cluster)
         return self._report
 
+    def extent_of(self, problem: Problem, cluster: Cluster) -> frozenset[str]:
+        """The extent of a problem now, which an acknowledgement of the problem has."""
+        return extent_of(problem, self._compared.disagreements(cluster))
+
     async def acknowledge(self, problem: Problem, acknowledgement: Acknowledgement | None) -> None:
         """Acknowledge a problem, or end its acknowledgement. Raises OSError if that cannot be written to disk."""
         if acknowledgement is None:
@@ -171,7 +175,10 @@ class Health:
         found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
         known = self._acknowledgements.at(self._clock.wall())
         acknowledged = {
-            one.key: taken for one in found if (taken := known.get(one.key)) is not None and taken.covers(one)
+            problem.key: acknowledgement
+            for problem in found
+            if (acknowledgement := known.get(problem.key)) is not None
+            and acknowledgement.covers(extent_of(problem, disagreements))
         }
         since: dict[tuple[Kind, str], float] = {
             one.key: known_since.get(one.key, now - (one.seconds or 0.0)) for one in found

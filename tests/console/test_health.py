@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, extent_of
+import pytest
+
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
 from namesrv_console.health import Health, Report
 from namesrv_console.poller import Observed
-from namesrv_console.state import ServerView, seen_brokers
+from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import Shown, console, console_of_two
@@ -216,8 +218,15 @@ def test_broker_with_a_new_id_is_not_gone() -> None:
     assert (list(back.gone), back.problems) == ([], [])
 
 
-async def test_acknowledged_differences_are_no_more_than_there_were() -> None:
-    """All differences are one problem: those that are added after its acknowledgement are an alarm again."""
+async def acknowledge_all(health: Health, report: Report, cluster: Cluster, until: float) -> None:
+    """Acknowledge every problem of a report."""
+    for problem in report.problems:
+        extent = health.extent_of(problem, cluster)
+        await health.acknowledge(problem, Acknowledgement(*problem.key, "olga", "known", until, extent))
+
+
+async def test_acknowledgement_covers_only_the_acknowledged_differences() -> None:
+    """All differences are one problem: a difference that is not acknowledged alarms, also in place of another one."""
     clock, observed = FakeClock(), Observed(["s1", "s2"])
     health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
 
@@ -230,36 +239,36 @@ async def test_acknowledged_differences_are_no_more_than_there_were() -> None:
             observed.put(replace(view, topics=frozenset(topics), routes=routes, routes_revision=1))
         return health.report(observed.cluster)
 
-    [problem] = differing("T", "U").problems
-    acknowledgement = Acknowledgement(*problem.key, "olga", "known", clock.wall() + 3600, problem.count)
-    await health.acknowledge(problem, acknowledgement)
+    await acknowledge_all(health, differing("T", "U"), observed.cluster, clock.wall() + 3600)
 
-    assert [differing(*topics).verdict.level for topics in ("TU", "T", "TUV")] == [
+    assert [differing(*topics).verdict.level for topics in ("TU", "T", "TUV", "TV", "U")] == [
         "acknowledged",
         "acknowledged",
         "warning",
+        "warning",
+        "acknowledged",
     ]
 
 
-async def test_acknowledged_missing_broker_alarms_when_a_further_server_lacks_it() -> None:
-    """An operator knows that one server lacks the broker; its clients on the next one cannot reach it either."""
+@pytest.mark.parametrize("kind", ["missing_broker", "without_master"])
+async def test_acknowledgement_covers_only_the_acknowledged_servers(kind: str) -> None:
+    """An operator knows that one server lacks the broker; clients of any other server cannot reach it either."""
     clock, observed = FakeClock(), Observed(["s1", "s2", "s3"])
     health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
 
     def missing_on(*lacking: str) -> Report:
         info = ServerInfo("boot", ready=True, uptime_seconds=500.0)
         for address in ("s1", "s2", "s3"):
-            live = [] if address in lacking else [LiveBroker("c1", "a", 0, "h:1")]
+            ids: tuple[int, ...] = (0, 1)
+            if address in lacking:
+                ids = () if kind == "missing_broker" else (1,)
+            live = [LiveBroker("c1", "a", number, f"h:{number}") for number in ids]
             view = ServerView(address).answered(clock.monotonic(), info=info)
             observed.put(replace(view, brokers=seen_brokers({}, live, clock.monotonic())))
         return health.report(observed.cluster)
 
-    [problem] = missing_on("s2").problems
-    until = clock.wall() + 3600
-    await health.acknowledge(problem, Acknowledgement(*problem.key, "olga", "known", until, extent_of(problem)))
+    await acknowledge_all(health, missing_on("s2"), observed.cluster, clock.wall() + 3600)
 
-    assert [missing_on(*servers).verdict.level for servers in (["s2"], ["s2", "s3"], ["s2"])] == [
-        "acknowledged",
-        "warning",
-        "acknowledged",
-    ]
+    levels = [missing_on(*servers).verdict.level for servers in (["s2"], ["s2", "s3"], ["s3"], ["s2"])]
+    alarm = "warning" if kind == "missing_broker" else "critical"
+    assert levels == ["acknowledged", alarm, alarm, "acknowledged"]

@@ -79,7 +79,7 @@ def disagreements(
     found = []
     for one, brokers in (*_of_brokers(views), *_of_topics(reports, table)):
         since = None if known_since is None else known_since.get((one.kind, one.name, one.fact), now)
-        lacking = _lacking(one)
+        lacking = lacking_servers(one)
         having = one.values.keys() - lacking
         starting = frozenset(server for server in lacking if _is_starting(cluster.server(server), now))
         # A server that starts does not excuse a disagreement of the other servers.
@@ -101,7 +101,7 @@ def _is_leaving(seen: BrokerSeen, now: float) -> bool:
     return seen.evicted_at - now < min(LEAVING_SECONDS, now - seen.last_seen_at)
 
 
-def _lacking(one: Difference) -> frozenset[str]:
+def lacking_servers(one: Difference) -> frozenset[str]:
     """The servers that lack the thing itself, or its queues on a broker; another value does not count as lacking."""
     if one.fact != PRESENT and not one.fact.startswith("queues on "):
         return frozenset()
@@ -137,7 +137,7 @@ class Group:
         counts = Counter(values.values())
         most = max(counts.values())
         rare = frozenset(server for server, value in values.items() if counts[value] < most)
-        return rare or _lacking(self.one)
+        return rare or lacking_servers(self.one)
 
 
 def grouped(found: Iterable[Disagreement]) -> list[Group]:
