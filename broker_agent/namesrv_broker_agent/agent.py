@@ -24,6 +24,7 @@ from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
 from namesrv_runtime.server_events import ServerEvents, check_plain
+from namesrv_runtime.threads import in_thread
 
 T = TypeVar("T")
 
@@ -259,7 +260,7 @@ class BrokerAgent:
         async def work() -> T:
             async with self._table_lock:
                 # With a state file, a change is on disk before any server receives it.
-                done = change() if self.settings.state_file is None else await asyncio.to_thread(change)
+                done = change() if self.settings.state_file is None else await in_thread(change)
                 then(done)
             return done
 

@@ -18,6 +18,7 @@ from namesrv_runtime import log, loops
 from namesrv_runtime.clock import SystemClock
 from namesrv_runtime.deadline import ExitDeadline
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -140,6 +141,10 @@ class SideCar:
 
     async def _check(self, agent: BrokerAgent) -> None:
         """Log what changed at the servers, and reload the file if it changed."""
+        self._log_changes(agent)
+        await self._reload_changed(agent)
+
+    def _log_changes(self, agent: BrokerAgent) -> None:
         for address, state in agent.servers.items():
             shown = self._shown.get(address)
             if shown is None or (shown.status, shown.last_error) != (state.status, state.last_error):
@@ -150,6 +155,8 @@ class SideCar:
         if agent.name_servers_error not in (None, self._shown_source_error):
             event(logger, logging.WARNING, "name_servers_unknown", error=agent.name_servers_error)
         self._shown_source_error = agent.name_servers_error
+
+    async def _reload_changed(self, agent: BrokerAgent) -> None:
         stamp = _stamp(self._path)
         if self._reload.is_set():
             self._reload.clear()
@@ -162,6 +169,9 @@ class SideCar:
         except ConfigFileError as error:
             # The file is not tried again until it changes.
             self._stamp, problem = stamp, str(error)
+        except NoThreadError as error:
+            # Nothing has changed; the next check tries again.
+            problem = str(error)
         except OSError as error:
             # The state file could not be written; the next check tries again.
             problem = f"state file {self._config.settings.state_file}: {error.strerror}"
@@ -173,7 +183,7 @@ class SideCar:
 
     async def _follow(self, agent: BrokerAgent) -> None:
         # The file is read in a thread: with thousands of topics that takes seconds.
-        config = await asyncio.to_thread(read_config, self._path)
+        config = await in_thread(read_config, self._path)
         done = await agent.replace_topics(config.topics)
         if config.settings != self._config.settings:
             event(logger, logging.WARNING, "restart_needed", reason="settings other than topics changed")

@@ -23,6 +23,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_READ, PERM_WRITE, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -210,7 +211,7 @@ class NativeDialect(Dialect):
         body = encode_native_body(self._identity.native_body(change))
         if len(body) <= COMPRESS_BYTES:
             return fields, body
-        return {**fields, "compressed": "true"}, await _in_thread(zlib.compress, body)
+        return {**fields, "compressed": "true"}, await _off_loop(zlib.compress, body)
 
     def _fence(self, registration_seq: int) -> Mapping[str, str]:
         return {"agentId": self._identity.agent_id, "registrationSeq": str(registration_seq)}
@@ -253,7 +254,7 @@ class RocketmqDialect(Dialect):
             second = name if name != topics[0].topic_name else _SECOND_TOPIC
             topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
         if len(topics) > _OFF_LOOP_TOPICS:
-            return await _in_thread(_rocketmq_registration, topics, version)
+            return await _off_loop(_rocketmq_registration, topics, version)
         return _rocketmq_registration(topics, version)
 
 
@@ -264,9 +265,9 @@ def _rocketmq_registration(topics: Sequence[TopicConfig], version: DataVersion) 
     return {**fields, "bodyCrc32": str(zlib.crc32(body) & _CRC_MASK)}, body
 
 
-async def _in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+async def _off_loop(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
     """The result of work in a thread; if the process can start no thread, the event loop does the work."""
     try:
-        return await asyncio.to_thread(work, *arguments)
-    except RuntimeError:
+        return await in_thread(work, *arguments)
+    except NoThreadError:
         return work(*arguments)

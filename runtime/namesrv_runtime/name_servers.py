@@ -12,7 +12,6 @@ and an empty source means env:NAMESRV_ADDR, which is where RocketMQ's own client
 import asyncio
 import http.client
 import os
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import Clock, timeout_on
+from namesrv_runtime.threads import addresses_of, in_thread
 
 DEFAULT_SOURCE: Final = "env:NAMESRV_ADDR"
 # the refresh interval of RocketMQ's clients
@@ -80,15 +80,14 @@ async def resolve(source: str) -> tuple[str, ...]:
         if kind == "env":
             return parse_list(os.environ.get(rest, ""))
         if kind == "file":
-            return parse_list(await asyncio.to_thread(_read_file, rest))
+            return parse_list(await in_thread(_read_file, rest))
         if kind == "dns":
             return await _look_up(rest)
         if kind in ("http", "https"):
-            return parse_list(await asyncio.to_thread(_fetch, source))
+            return parse_list(await in_thread(_fetch, source))
         return parse_list(source)
-    # HTTPException, for a response that is not HTTP, does not inherit from OSError. A process that can start no thread
-    # gets a RuntimeError.
-    except (ValueError, OSError, http.client.HTTPException, RuntimeError) as error:
+    # HTTPException, for a response that is not HTTP, does not inherit from OSError.
+    except (ValueError, OSError, http.client.HTTPException) as error:
         raise NameServerSourceError(f"name servers from {source}: {str(error) or type(error).__name__}") from error
 
 
@@ -99,8 +98,7 @@ def _read_file(path: str) -> str:
 
 async def _look_up(address: str) -> tuple[str, ...]:
     host, port = parse_address(address)
-    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    hosts = dict.fromkeys(str(entry[4][0]) for entry in resolved)
+    hosts = dict.fromkeys(str(entry[4][0]) for entry in await addresses_of(host, port))
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts)
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_broker_agent.cli import main
+from namesrv_broker_agent import BrokerAgent
+from namesrv_broker_agent.cli import SideCar, main
+from namesrv_broker_agent.settings import read_config
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.peer import Peer
 from tests.support.printing_process import PrintingProcess
+from tests.support.threads import without_new_threads
 
 MODULE = (sys.executable, "-m", "namesrv_broker_agent")
 SCRIPT = (str(Path(sys.executable).with_name("namesrv-broker-agent")),)
@@ -220,6 +223,20 @@ def test_failed_state_file_is_retried(file: ConfigFile, tmp_path: Path) -> None:
         file.wait_until_known(orders=4)
         assert len(process.lines_matching("reload_refused")) == 1
         assert process.stop() == 0
+
+
+async def test_reload_without_a_thread_is_retried(file: ConfigFile, caplog: pytest.LogCaptureFixture) -> None:
+    """The file is read in a thread; without one the side-car goes on with the topics that it has, and tries again."""
+    config = read_config(file.path)
+    side_car, agent = SideCar(file.path, config, None), BrokerAgent(config.settings, config.topics)
+    file.write({"orders": 4, "bills": 6})
+    with without_new_threads():
+        await side_car._check(agent)
+    assert [vars(record)["fields"] for record in caplog.records] == [{"problem": "can't start new thread"}]
+    assert set(agent.topics) == {"orders"}
+
+    await side_car._check(agent)
+    assert set(agent.topics) == {"orders", "bills"}
 
 
 def test_version_continues_after_a_restart(file: ConfigFile, namesrv: Daemon, tmp_path: Path) -> None:

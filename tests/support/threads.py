@@ -1,7 +1,9 @@
 """A process that can start no further thread, as in a container at its limit of processes."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 # more than the address space of a process
@@ -9,10 +11,24 @@ _STACK_BYTES = 1 << 62
 
 
 @contextmanager
-def without_new_threads() -> Iterator[None]:
-    """Within the block, starting a thread fails."""
+def without_new_threads(*, busy_threads: int = 0) -> Iterator[None]:
+    """Within the block, starting a thread fails, and the running loop's executor has no idle thread.
+
+    The executor has so many threads that are busy until the block ends, and a place for one more.
+    """
+    executor, ended = ThreadPoolExecutor(busy_threads + 1), threading.Event()
+    for _ in range(busy_threads):
+        executor.submit(ended.wait)
+    asyncio.get_running_loop().set_default_executor(executor)
     usual = threading.stack_size(_STACK_BYTES)
     try:
         yield
     finally:
         threading.stack_size(usual)
+        ended.set()
+
+
+async def queued_work_done(threads: int) -> None:
+    """Return once the loop's executor, of so many threads, has done all work that was queued before this call."""
+    all_threads = threading.Barrier(threads)
+    await asyncio.gather(*(asyncio.to_thread(all_threads.wait) for _ in range(threads)))

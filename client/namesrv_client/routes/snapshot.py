@@ -1,6 +1,5 @@
 """The route snapshot: a file with the routes of a client, for its next start while all servers are down."""
 
-import asyncio
 import json
 import logging
 import os
@@ -17,6 +16,7 @@ from namesrv_remoting.bodies.route import read_route
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import unseal, write_sealed
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger("namesrv_client.snapshot")
 
@@ -56,8 +56,8 @@ class RouteSnapshot:
     async def restore(self) -> None:
         """Load the routes of the file into the cache; an unusable file is logged as a warning."""
         try:
-            self._cache.restore(await asyncio.to_thread(self.read))
-        except RouteSnapshotError as error:
+            self._cache.restore(await in_thread(self.read))
+        except (RouteSnapshotError, NoThreadError) as error:
             logger.warning("route snapshot not used: %s", error)
 
     async def run(self) -> None:
@@ -74,9 +74,8 @@ class RouteSnapshot:
         self._is_changed = False
         self._saved_at = self._clock.monotonic()
         try:
-            await asyncio.to_thread(self.write, self._cache.existing())
-        # A process that can start no thread gets a RuntimeError.
-        except (OSError, RuntimeError) as error:
+            await in_thread(self.write, self._cache.existing())
+        except OSError as error:
             self._is_changed = True
             if str(error) != self._error:
                 logger.warning("route snapshot not written: %s", error)

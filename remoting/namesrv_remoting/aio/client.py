@@ -30,6 +30,7 @@ from namesrv_remoting.frames import MAX_FRAME_BYTES
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
 from namesrv_runtime.clock import Clock, timeout_on
+from namesrv_runtime.threads import in_thread, thread_starts
 
 # the time that a closing client leaves to a slow peer to read the last data
 _FLUSH_SECONDS: Final = 1.0
@@ -188,9 +189,8 @@ class RemotingClient:
             if self._failure is not None:
                 await self.clock.sleep(self._failure.retry_at - self.clock.monotonic())
             connection = await self._open_connection()
-        # An invalid host name raises UnicodeError when it is encoded for the resolver. TLS files and names need a
-        # thread: a process that can start no thread gets a RuntimeError.
-        except (OSError, UnicodeError, TlsError, RuntimeError) as error:
+        # An invalid host name raises UnicodeError when it is encoded for the resolver.
+        except (OSError, UnicodeError, TlsError) as error:
             now = self.clock.monotonic()
             failures = 1 if self._failure is None else self._failure.failures + 1
             pause = self.backoff.pause_seconds(failures, self.random_unit())
@@ -207,7 +207,7 @@ class RemotingClient:
 
     async def _open_connection(self) -> ClientConnection:
         async with timeout_on(self.clock, self.connect_timeout_seconds):
-            context = None if self.tls is None else await asyncio.to_thread(self.tls.context)
+            context = None if self.tls is None else await in_thread(self.tls.context)
             address = await reachable_address(self._host, self._port, self.clock)
             connection = ClientConnection(
                 self.address,
@@ -218,9 +218,11 @@ class RemotingClient:
             )
             server_hostname = None if context is None else self._host
             try:
-                transport, _ = await asyncio.get_running_loop().create_connection(
-                    lambda: connection, address, self._port, ssl=context, server_hostname=server_hostname
-                )
+                # asyncio's own loop looks up an address with an interface, fe80::1%eth0, in a thread.
+                with thread_starts():
+                    transport, _ = await asyncio.get_running_loop().create_connection(
+                        lambda: connection, address, self._port, ssl=context, server_hostname=server_hostname
+                    )
                 set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
             except BaseException:
                 # The connection may have been opened at the very moment of the timeout, or of closing the client. Its

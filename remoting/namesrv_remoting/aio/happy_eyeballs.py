@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from namesrv_runtime.clock import Clock, timeout_on
+from namesrv_runtime.threads import addresses_of
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ async def reachable_address(host: str, port: int, clock: Clock) -> str:
     with suppress(ValueError):
         ipaddress.ip_address(host)
         return host
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = await addresses_of(host, port)
     # in the resolver's order
     addresses = list(dict.fromkeys((family, sockaddr) for family, _, _, _, sockaddr in found))
     if len(addresses) == 1:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,16 @@ def test_file_writable_by_others_is_not_used(snapshot: RouteSnapshot, path: Path
         snapshot.read()
 
 
+def open_descriptors(path: Path) -> list[Path]:
+    """The descriptors of this process that are open for the file at this path."""
+    links = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        # Other threads, and the listing itself, close descriptors meanwhile.
+        with suppress(FileNotFoundError):
+            links.append((descriptor, descriptor.readlink()))
+    return [descriptor for descriptor, link in links if link == path]
+
+
 def test_pipe_or_directory_is_an_error(tmp_path: Path) -> None:
     """The error names a pipe, a directory or a loop of links, and no file stays open."""
     for name, make, problem in (
@@ -120,10 +131,9 @@ def test_pipe_or_directory_is_an_error(tmp_path: Path) -> None:
         ("loop", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
     ):
         make(tmp_path / name)
-        open_files = len(list(Path("/proc/self/fd").iterdir()))
         with pytest.raises(RouteSnapshotError, match=problem):
             snapshot_at(tmp_path / name).read()
-        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+        assert open_descriptors(tmp_path / name) == []
     with pytest.raises(IsADirectoryError):
         snapshot_at(tmp_path / "folder").write(ROUTES)
 
@@ -231,6 +241,16 @@ async def test_snapshot_is_written_when_threads_can_be_started_again(
     assert "route snapshot not written: can't start new thread" in caplog.text
     await snapshot.save()
     assert sorted(saved(path)) == ["bills", "orders"]
+
+
+async def test_client_starts_without_a_thread(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The snapshot is read in a thread; without one the client starts without routes, and logs a warning."""
+    path = tmp_path / "routes.json"
+    snapshot_at(path).write(ROUTES)
+    with without_new_threads():
+        async with route_client(FakeClock(), "127.0.0.1:1", snapshot_file=path) as client:
+            assert broker_names(client) is None
+    assert "route snapshot not used: can't start new thread" in caplog.text
 
 
 async def test_unusable_file_is_logged_once_and_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

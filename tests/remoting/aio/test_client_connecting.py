@@ -147,6 +147,22 @@ async def test_lack_of_threads_is_a_connect_error(ca: Authority) -> None:
             await call
 
 
+class FaultyTls(ClientTls):
+    """TLS settings with a fault in their code."""
+
+    def context(self) -> ssl.SSLContext:
+        """Fail as no settings of a user can."""
+        raise RuntimeError("a fault")
+
+
+async def test_other_runtime_errors_are_not_connect_errors(ca: Authority) -> None:
+    """A fault in the code does not look like a server that is down."""
+    tls = FaultyTls(TlsFiles(ca_file=ca.ca_file), verify_host=False)
+    async with RemotingClient("127.0.0.1:1", clock=FakeClock(), tls=tls) as client:
+        with pytest.raises(RuntimeError, match="a fault"):
+            await client.invoke(106, timeout_seconds=3.0)
+
+
 async def test_host_name_is_looked_up() -> None:
     """The first connection of a name with several addresses only shows which of them accepts one."""
     addresses = {entry[4] for entry in socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)}

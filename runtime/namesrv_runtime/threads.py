@@ -1,0 +1,67 @@
+"""Work in threads for an event loop whose process may be at its limit of threads."""
+
+import asyncio
+import concurrent.futures
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# the message of CPython's RuntimeError; all other RuntimeErrors are errors of a program
+_NO_THREAD: Final = "can't start new thread"
+
+
+class NoThreadError(OSError):
+    """The process can start no further thread; the work was not begun, and may be tried again later."""
+
+
+@contextmanager
+def thread_starts() -> Iterator[None]:
+    """Turn a failed start of a thread within the block into a NoThreadError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != _NO_THREAD:
+            raise
+        raise NoThreadError(_NO_THREAD) from error
+
+
+async def in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """The result of work in a thread of the loop's default executor. Raises NoThreadError, and what the work raises.
+
+    `asyncio.to_thread` raises a RuntimeError without a thread, and may do the work all the same: a ThreadPoolExecutor
+    queues work before it starts a thread, and leaves the work in its queue if the start fails.
+    """
+    # Decides whether a thread begins the work or this function takes it back, and has the result if a thread was
+    # faster.
+    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> T:
+        if not outcome.set_running_or_notify_cancel():
+            raise concurrent.futures.CancelledError
+        try:
+            result = work(*arguments)
+        except BaseException as error:
+            outcome.set_exception(error)
+            raise
+        outcome.set_result(result)
+        return result
+
+    try:
+        with thread_starts():
+            result = asyncio.get_running_loop().run_in_executor(None, run)
+    except NoThreadError:
+        if outcome.cancel():
+            raise
+        result = asyncio.wrap_future(outcome)
+    return await result
+
+
+async def addresses_of(host: str, port: int) -> list[tuple[Any, ...]]:
+    """The entries of `getaddrinfo` for TCP. Raises OSError, also without a thread, and UnicodeError."""
+    # asyncio's own loop looks names up in its default executor. Abandoned work there does no harm.
+    with thread_starts():
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
