@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.problems import LEVELS, reports_brokers
+from namesrv_console.views.problems import LEVELS, is_known
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.health import Level
@@ -51,7 +51,7 @@ class ListedBroker:
     """One line of the list of brokers."""
 
     row: BrokerRow
-    # Level of the worst problem of the broker or its group; unknown if no server reports its brokers now.
+    # Level of the worst problem of the broker or its group; unknown if no server reports the broker now.
     level: Level
 
 
@@ -97,11 +97,10 @@ def broker_list(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuer
 
 
 def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
-    """The worst level of a broker, of its group, and of its report."""
+    """The worst level of the broker, of its group, and of its reports."""
     names = "/".join(map(str, row.key)), "/".join(row.key[:2])
     levels = [worst[name] for name in names if name in worst]
-    is_known = any(reports_brokers(cell.view) for cell in row.cells)
-    return min([*levels, "good" if is_known else "unknown"], key=LEVELS.index)
+    return min([*levels, "good" if is_known(row.cells) else "unknown"], key=LEVELS.index)
 
 
 def broker_rows(cluster: Cluster, cluster_name: str, broker_name: str) -> list[BrokerRow]:

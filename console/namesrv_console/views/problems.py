@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal, Protocol, get_args
 
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
@@ -63,6 +63,23 @@ def verdict(
 def reports_brokers(view: ServerView) -> bool:
     """True if the brokers of a view are what the server has now."""
     return bool(view.is_reachable) and not view.denies_brokers
+
+
+class Cell(Protocol):
+    """One broker on one server."""
+
+    @property
+    def view(self) -> ServerView:
+        """The server."""
+
+    @property
+    def seen(self) -> BrokerSeen | None:
+        """The last report of the broker."""
+
+
+def is_known(cells: Iterable[Cell]) -> bool:
+    """True if a server reports the broker of these cells now."""
+    return any(cell.seen is not None and reports_brokers(cell.view) for cell in cells)
 
 
 def report_of(view: ServerView, now: float) -> Server:

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from namesrv_client.health import Problem
 from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
-from namesrv_console.views.problems import LEVELS
+from namesrv_console.views.problems import LEVELS, is_known
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.health import Level
 
@@ -51,7 +51,7 @@ class BrokerNode:
     groups: int
     masters: int
     slaves: int
-    # Level of the worst problem of the groups.
+    # Level of the worst problem of the groups; unknown if no server reports one of the instances now.
     level: Level
 
 
@@ -102,11 +102,11 @@ def _node(
     name: str, group: str | None, y: float, members: _Members, worst: Mapping[tuple[str, str], Level]
 ) -> BrokerNode:
     """The node of a group, or of the groups of a cluster."""
-    present = [
-        number for each in members.values() for number, cells in each.items() if any(cell.seen for cell in cells)
-    ]
-    masters = present.count(MASTER_ID)
-    level: Level = min((worst[key] for key in members if key in worst), key=LEVELS.index, default="good")
+    instances = [(number, cells) for each in members.values() for number, cells in each.items()]
+    present = [(number, cells) for number, cells in instances if any(cell.seen for cell in cells)]
+    masters = sum(number == MASTER_ID for number, _ in present)
+    levels = [worst[key] for key in members if key in worst]
+    level = min([*levels, "good" if all(is_known(cells) for _, cells in present) else "unknown"], key=LEVELS.index)
     return BrokerNode(name, group, y, len(members), masters, len(present) - masters, level)
 
 

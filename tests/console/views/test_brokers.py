@@ -70,6 +70,14 @@ def test_broker_of_an_unreachable_server_is_not_good() -> None:
     assert listed(BrokerQuery(cluster="c0"), VIEW.lost("timeout", 1.0)) == [(C, "unknown")]
 
 
+def test_broker_that_only_an_unreachable_server_had_is_not_good() -> None:
+    """Servers agree about nothing while one of them responds: the other one's broker may be dead."""
+    other = ServerView("s2", is_reachable=True, info=ServerInfo("b2", ready=True))
+
+    [found] = broker_list(Cluster(1, (VIEW.lost("timeout", 1.0), other)), (), BrokerQuery(cluster="c0"))
+    assert (found.row.key, found.level) == (C, "unknown")
+
+
 @pytest.mark.parametrize("before", [{}, VIEW.brokers])
 def test_broker_is_unknown_on_a_server_that_refuses_its_brokers(before: Mapping[BrokerKey, BrokerSeen]) -> None:
     """A server denies its brokers to the console's account, perhaps after it reported them: their ages are old."""

@@ -44,6 +44,14 @@ def test_link_is_broken_where_a_server_lacks_a_broker(other: ServerView, state: 
     assert found.broken == (state == "broken")
 
 
+@pytest.mark.parametrize("other", [(), (view("s2"),)])
+def test_group_that_no_server_reports_is_not_good(other: tuple[ServerView, ...]) -> None:
+    """The last report of a lost server says nothing about the brokers now, nor does a server that lacks them."""
+    (group,) = shown(view("s1", MASTER, SLAVE).lost("timeout", 1.0), *other).brokers
+
+    assert group.level == "unknown"
+
+
 def test_group_shows_who_is_there_and_its_worst_problem() -> None:
     """A master that left is counted no more, and its links are broken."""
     problems = [
@@ -57,6 +65,8 @@ def test_group_shows_who_is_there_and_its_worst_problem() -> None:
     (group,) = found.brokers
     assert (group.name, group.masters, group.slaves, group.level) == ("broker-a", 0, 1, "critical")
     assert found.broken == 1
+    (without_slave,) = shown(view("s1", MASTER), gone=[SLAVE], problems=problems[:1]).brokers
+    assert without_slave.level == "warning"
     (healthy,) = shown(view("s1", MASTER)).brokers
     assert (healthy.masters, healthy.slaves, healthy.level) == (1, 0, "good")
 
