@@ -89,6 +89,17 @@ async def test_json_events_are_the_servers_events(tmp_path: Path) -> None:
         assert (await ctl(*at(where), "events", "--since", "2")).problems == left_out
         kinds = ("--since", "2", "--type", "route", "--type", "register")
         assert (await ctl(*at(where), "events", *kinds)).problems == ["no events"]
+        for number in range(1000):
+            server.namesrv.events.append({"event": "evict" if number % 2 else "more"})
+        forgotten = f"{where}: 100 events after 2 forgotten by the server"
+        everything = ("--limit", "1000")
+        assert (await ctl(*at(where), "events", "--since", "2", *everything)).problems == [forgotten]
+        assert (await ctl(*at(where), "events", "--since", "102", *everything)).problems == []
+        # The types of forgotten events are unknown; only evictions count as left out by --limit.
+        assert (await ctl(*at(where), "events", "--since", "2", "--type", "evict")).problems == [
+            f"{forgotten}, of all types",
+            f"{where}: 450 events after 2 not shown; see --limit",
+        ]
 
 
 async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
@@ -129,7 +140,7 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
         printed = capsys.readouterr()
         assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
 
-        short = _Events(servers.all[0], servers, output, lambda server: server.events(2, 1), 1, frozenset(), 2)
+        short = _Events(servers.all[0], servers, output, lambda server: server.events(2, 1000), 1, frozenset(), 2)
         (await short.ask())()
         printed = capsys.readouterr()
         assert json.loads(printed.out)["seq"] == 5

@@ -126,8 +126,9 @@ def events(
     check_known(kinds, EVENT_TYPES, option="--type")
 
     async def ask(server: NameServer) -> Events:
-        # With a filter all events are requested, since the last `limit` events may contain too few of these kinds.
-        return await server.events(since, _MAX_EVENTS if kinds else limit)
+        # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with
+        # a start all are, since the first event shows how many the server has forgotten.
+        return await server.events(since, _MAX_EVENTS if kinds or since else limit)
 
     if follows:
         _follow(options, lambda server, servers, output: _Events(server, servers, output, ask, limit, kinds, since).ask)
@@ -149,9 +150,21 @@ def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
 
 
 def _left_out(server: str, since: int, received: Events, kinds: frozenset[str], limit: int) -> list[str]:
-    """A line about the events after the given one that are not shown; no line if all are, or if none was given."""
-    count = missed_after(since, received) + max(0, len(_chosen(received, kinds)) - limit)
-    return [f"{server}: {counted(count, 'event')} after {since} not shown; see --limit"] if since and count else []
+    """Lines about the events after the given one that are not shown; no line if all are, or if none was given."""
+    if not since:
+        return []
+    forgotten, more = missed_after(since, received), len(_chosen(received, kinds)) - limit
+    lines = []
+    if forgotten:
+        lines.append(f"{server}: {counted(forgotten, 'event')} after {since} forgotten by the server{_of_all(kinds)}")
+    if more > 0:
+        lines.append(f"{server}: {counted(more, 'event')} after {since} not shown; see --limit")
+    return lines
+
+
+def _of_all(kinds: frozenset[str]) -> str:
+    """A remark for a count of events of unknown types, if only some types were requested."""
+    return ", of all types" if kinds else ""
 
 
 @dataclass(slots=True)
@@ -188,7 +201,7 @@ class _Events:
             complain([f"{self.server.address}: restarted"])
             self.last = 0
         elif missed := missed_after(self.last, received):
-            complain([f"{self.server.address}: {counted(missed, 'event')} missed"])
+            complain([f"{self.server.address}: {counted(missed, 'event')} missed{_of_all(self.kinds)}"])
         for event in events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
