@@ -1,5 +1,6 @@
 """The commands `diff` and `explain`: differences between NameServers."""
 
+import asyncio
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,10 @@ from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, To
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, two_servers
+from tests.support.fake_clock import settle, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, TIMESTAMP, registration, topic_config
+from tests.support.tcp_proxy import TcpProxy
 
 RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
@@ -292,6 +295,31 @@ async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
         ["fine", "missing"],
     ]
     assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_removed")}
+
+
+async def test_server_that_restarts_during_diff_is_not_compared(tmp_path: Path) -> None:
+    """Brokers that one boot reported are not compared beside routes of the next, which has no brokers yet."""
+    async with (
+        one_server(tmp_path / "1") as (old, _),
+        one_server(tmp_path / "2") as (new, _),
+        one_server(tmp_path / "3") as (other, _),
+        TcpProxy(old.address) as first,
+        TcpProxy(other.address) as second,
+    ):
+        await (await old.connect()).register(MASTER)
+        await (await other.connect()).register(MASTER)
+        second.stall()
+        servers = at(first.address, second.address)
+        running = asyncio.create_task(ctl(*servers, "diff", "-o", "json", "--timeout", "30s"))
+        # Server info, brokers and topics of the first server; its routes are requested after those of the second.
+        await until(lambda: any(one.peer.requests == 3 for one in old.namesrv.slots.connections.values()))
+        await settle()
+        first.switch(new.address)
+        await second.heal()
+        found = await running
+
+    assert (found.code, found.problems) == (1, [f"{first.address}: restarted during the comparison"])
+    assert (found.json["same"], found.json["differences"]) == (False, [])
 
 
 async def test_absent_topic_or_server_exits_with_1(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from namesrv_testing.ports import held_port
 from tests.support.ctl import COMMAND, refusing_address
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
@@ -83,6 +85,20 @@ def test_change_is_confirmed_on_the_terminal(server: str, typed: str | None, cod
         shown.interrupt_prompt() if typed is None else shown.type(typed)
         assert code == shown.wait()
     assert ("done" in shown.shown) == (code == 0)
+
+
+def test_settings_are_judged_again_when_they_are_changed(tmp_path: Path) -> None:
+    """A server that starts while the question waits would ignore a setting that it does not have: it is not changed."""
+    with held_port() as port:
+        server = f"127.0.0.1:{port}"
+        with Terminal([*COMMAND, "-s", server, "config", "set", "enableTopicLst=false"], columns=200) as shown:
+            shown.wait_for(f"set enableTopicLst to false on {server}? [y/N]: ")
+            with Daemon(tmp_path, "--listen-port", str(port), "--admin-enabled").listening():
+                shown.type("y\n")
+                code = shown.wait()
+
+    assert (code, "no setting enableTopicLst (did you mean enableTopicList?)" in shown.shown) == (1, True)
+    assert "done" not in shown.shown
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import format_properties
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.errors import BadRequestError
 from namesrv_runtime.suggestions import did_you_mean
 
 # The origin of a setting that no file, variable, flag or request has set.
@@ -181,9 +182,18 @@ def set_config(
 
 
 async def _set(server: NameServer, wanted: Mapping[str, str]) -> None:
-    """Change settings, each given by its key in Apache's namesrv.properties, or by our name of it."""
-    known = await _settings(server) if await server.is_native() else {}
-    values = {_key_of(known, key): value for key, value in wanted.items()}
+    """Change settings, each given by its key in Apache's namesrv.properties, or by our name of it.
+
+    The settings are judged again, since our server ignores unknown ones: it may not have answered before the change
+    was confirmed, or have been replaced since.
+
+    Raises:
+        BadRequestError: the server would ignore a setting.
+    """
+    known = await _settings(server) if await server.is_native() else None
+    if known is not None and (reasons := _unchangeable_among(known, wanted)):
+        raise BadRequestError("; ".join(reasons))
+    values = {_key_of(known or {}, key): value for key, value in wanted.items()}
     await server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=format_properties(values).encode())
 
 
@@ -191,7 +201,10 @@ async def _unchangeable(server: NameServer, wanted: Iterable[str]) -> list[str]:
     """Reasons why a server would ignore these settings; none for Apache's server, which does not report them."""
     if not await server.is_native():
         return []
-    known = await _settings(server)
+    return _unchangeable_among(await _settings(server), wanted)
+
+
+def _unchangeable_among(known: Mapping[str, Setting], wanted: Iterable[str]) -> list[str]:
     reasons = []
     changeable = sorted(key for key, setting in known.items() if setting.changed_by == "request")
     for text in wanted:

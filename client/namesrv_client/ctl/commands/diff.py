@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Final, NamedTuple
 
 import typer
 from rich.console import RenderableType
@@ -27,33 +27,46 @@ def diff(options: Options) -> None:
     """Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order).
 
     Exits with 1 if they differ, if one of them cannot be compared, or if two addresses are the same server. A change
-    between the requests looks like a difference; run the command again to be sure.
+    between the requests looks like a difference; run the command again to be sure. A server that restarts between the
+    requests is not compared.
     """
     if len(options.addresses) < 2:  # noqa: PLR2004 - a comparison needs two
         raise typer.BadParameter("diff needs at least two servers", param_hint="--server")
     show(options, _diff)
 
 
+class _Overview(NamedTuple):
+    """The first responses of a server."""
+
+    # None from Apache's server.
+    boot_id: str | None
+    clusters: ClusterInfo
+    topics: list[str]
+
+
 async def _diff(servers: Servers) -> Report:
     """Request brokers and topics of each server, then the routes of all topics."""
 
-    async def overview(server: NameServer) -> tuple[ClusterInfo, list[str]]:
-        return await server.cluster_info(), await server.topics()
+    async def overview(server: NameServer) -> _Overview:
+        return _Overview(await _boot_id(server), await server.cluster_info(), await server.topics())
 
     known = await servers.ask(overview)
-    topics = sorted(frozenset().union(*(topics for _, topics in known.given.values())))
+    topics = sorted(frozenset().union(*(one.topics for one in known.given.values())))
 
     async def view(server: NameServer) -> View:
         outcome = known.outcomes[server.address]
         if isinstance(outcome, RemotingError):
             # A server that did not answer the first request gets no second one.
             raise outcome
-        return view_of(outcome[0], await server.routes(topics))
+        routes = await server.routes(topics)
+        if await _boot_id(server) != outcome.boot_id:
+            # Brokers of one boot and routes of the next would look like differences.
+            raise RemotingError("restarted during the comparison")
+        return view_of(outcome.clusters, routes)
 
     responses = await servers.ask(view)
     views = responses.given
-    boots = await servers.ask(_boot_id)
-    same_server = same_servers({address: boots.given.get(address) for address in views})
+    same_server = same_servers({address: known.given[address].boot_id for address in views})
     differing = differences(views)
     body: list[RenderableType] = []
     if len(views) > 1:

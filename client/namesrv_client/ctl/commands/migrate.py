@@ -66,8 +66,8 @@ class _Overview:
     # None: the server denied them, or they cannot be read.
     order_config: Mapping[str, str] | None
     settings: Mapping[str, str] | None
-    # A message for each of these that is None.
-    hidden: Sequence[str]
+    # A line for the order configuration and the settings, if they are None.
+    not_compared: Sequence[str]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -129,20 +129,22 @@ def check(
 
 async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
     overviews = await servers.ask(_overview)
-    seen = overviews.given
+    given = overviews.given
     differing: list[Difference] = []
-    if len(seen) == len(sides):
-        settings = setting_facts({server: each.settings or {} for server, each in seen.items()})
-        order = _order_facts({server: each.order_config for server, each in seen.items()})
-        differing = differences({server: each.view | order[server] | settings[server] for server, each in seen.items()})
-        by_topic, failures = await _topic_differences(servers.all, seen)
+    if len(given) == len(sides):
+        settings = setting_facts({server: each.settings or {} for server, each in given.items()})
+        order = _order_facts({server: each.order_config for server, each in given.items()})
+        differing = differences(
+            {server: each.view | order[server] | settings[server] for server, each in given.items()}
+        )
+        by_topic, failures = await _topic_differences(servers.all, given)
         differing += by_topic
         overviews = Responses({**overviews.outcomes, **failures})
     verdicts = judged(differing)
-    hidden = [f"{server}: {what}" for server, each in seen.items() for what in each.hidden]
+    not_compared = [f"{server}: {what}" for server, each in given.items() for what in each.not_compared]
     has_all_overviews = len(overviews.given) == len(sides)
     matter = any(one.matters for one in verdicts)
-    code = max(overviews.code(needs_all=True), ExitCode.NO if matter or hidden else ExitCode.OK)
+    code = max(overviews.code(needs_all=True), ExitCode.NO if matter or not_compared else ExitCode.OK)
     return Report(
         {
             "agree": code is ExitCode.OK,
@@ -163,10 +165,10 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
         },
         [
             *_table(verdicts, tuple(sides)),
-            *([_summary(verdicts, seen)] if has_all_overviews and (matter or not hidden) else []),
+            *([_summary(verdicts, given)] if has_all_overviews and (matter or not not_compared) else []),
         ],
         code,
-        [*overviews.problems(), *hidden],
+        [*overviews.problems(), *not_compared],
     )
 
 
@@ -182,14 +184,14 @@ def _table(verdicts: Sequence[Judged], servers: Sequence[str]) -> list[Renderabl
     return table(("matters", *DIFFERENCE_HEADS, *servers, "why"), rows)
 
 
-def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
+def _summary(verdicts: Sequence[Judged], given: Mapping[str, _Overview]) -> Text:
     matter = sum(one.matters for one in verdicts)
-    counts = next(iter(seen.values())).counts
+    counts = next(iter(given.values())).counts
     if matter:
         return Text("1 difference matters" if matter == 1 else f"{matter} differences matter", style="red")
     known = f"{counted(counts['brokers'], 'broker')}, {counted(counts['topics'], 'topic')}"
     harmless = f"; {counted(len(verdicts), 'difference')} without effect" if verdicts else ""
-    return Text(f"{len(seen)} servers agree: {known}{harmless}")
+    return Text(f"{len(given)} servers agree: {known}{harmless}")
 
 
 async def _overview(server: NameServer) -> _Overview:
@@ -199,7 +201,7 @@ async def _overview(server: NameServer) -> _Overview:
         *(server.response_as_rocketmq(code, fields) for code, fields in _REFUSED.values()),
     )
     clusters = JSON.read_response(ClusterInfo, info.body)
-    hidden: list[str] = []
+    not_compared: list[str] = []
     view: _View = dict(overview_facts(clusters))
     for what, response in zip(_REFUSED, refusals, strict=True):
         # The lines of a remark beyond Apache's name the server and its own reason.
@@ -209,9 +211,9 @@ async def _overview(server: NameServer) -> _Overview:
         clusters.broker_addr_table,
         frozenset(JSON.read_response(TopicList, listed.body).topic_list),
         view,
-        await _shown(_order_config(server), "order configuration", hidden),
-        await _shown(_settings(server), "settings", hidden),
-        hidden,
+        await _comparable(_order_config(server), "order configuration", not_compared),
+        await _comparable(_settings(server), "settings", not_compared),
+        not_compared,
     )
 
 
@@ -238,12 +240,14 @@ async def _settings(server: NameServer) -> Mapping[str, str]:
         raise RemoteProtocolError(str(error)) from error
 
 
-async def _shown(asking: Awaitable[Mapping[str, str]], what: str, hidden: list[str]) -> Mapping[str, str] | None:
-    """The values; None, with an entry in `hidden`, if this account may not read them, or they are malformed."""
+async def _comparable(
+    request: Awaitable[Mapping[str, str]], what: str, not_compared: list[str]
+) -> Mapping[str, str] | None:
+    """The values; None, with an entry in `not_compared`, if this account may not read them, or they are malformed."""
     try:
-        return await asking
+        return await request
     except (ResponseError, RemoteProtocolError) as error:
-        hidden.append(f"{what} not compared: {reason(error)}")
+        not_compared.append(f"{what} not compared: {reason(error)}")
         return None
 
 
@@ -259,21 +263,21 @@ def _order_facts(configs: Mapping[str, Mapping[str, str] | None]) -> dict[str, _
 
 
 async def _topic_differences(
-    servers: Sequence[NameServer], seen: Mapping[str, _Overview]
+    servers: Sequence[NameServer], given: Mapping[str, _Overview]
 ) -> tuple[list[Difference], dict[str, RemotingError]]:
     """Differences by topic, requested from all servers at the same moment; and the servers that failed meanwhile."""
-    topics = sorted(frozenset().union(*(each.topics for each in seen.values())))
+    topics = sorted(frozenset().union(*(each.topics for each in given.values())))
     by_topic: dict[str, list[Difference]] = {}
     failures: dict[str, RemotingError] = {}
     waiting = iter(topics)
     show = _progress(len(topics))
 
     async def facts(server: NameServer, topic: str) -> Facts:
-        overview = seen[server.address]
+        overview = given[server.address]
         responses = TopicResponses(*await asyncio.gather(_route(server, topic), _route(server, topic, _OLD_VERSION)))
         return topic_facts(responses, overview.groups, is_listed=topic in overview.topics)
 
-    async def work() -> None:
+    async def compare_topics() -> None:
         for topic in waiting:
             results = await asyncio.gather(*(facts(server, topic) for server in servers), return_exceptions=True)
             by_server: dict[str, Facts] = {}
@@ -291,7 +295,7 @@ async def _topic_differences(
             show()
 
     try:
-        await asyncio.gather(*(work() for _ in range(min(_TOPICS_AT_ONCE, len(topics)))))
+        await asyncio.gather(*(compare_topics() for _ in range(min(_TOPICS_AT_ONCE, len(topics)))))
     finally:
         show(is_over=True)
     return [one for topic in sorted(by_topic) for one in by_topic[topic]], failures

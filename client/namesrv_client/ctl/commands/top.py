@@ -242,8 +242,8 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
         cells = [_broker_cells(row, silent, _age) for row in shown]
     is_known = not silent and all(one.state is not None for one in seen)
     brokers = table(heads, cells) if cells else [Text("no brokers" if is_known else "brokers unknown", style="dim")]
-    hidden = len(rows) - len(shown)
-    left_out = [Text(f"... {counted(hidden, 'more broker')}", style="dim")] if hidden else []
+    more = len(rows) - len(shown)
+    left_out = [Text(f"... {counted(more, 'more broker')}", style="dim")] if more else []
     servers = table(_SERVER, [_server_cells(one, now) for one in seen])
     return [*servers, *remarks, Text(""), *brokers, *left_out]
 
