@@ -147,6 +147,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Rend
     return [_Rows([columns[at] for at in used], [[row[at] for at in used] for row in rows])]
 
 
+def _head(column: str) -> str:
+    """The column's name in capitals, but for the address of a server in it, as in ns1:9876."""
+    return " ".join(word if ":" in word else word.upper() for word in column.split(" "))
+
+
 class _Rows:
     """Lines without a frame, so that awk can cut them; where a line is too long, a block for each row.
 
@@ -154,7 +159,7 @@ class _Rows:
     """
 
     def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        self._heads = [Text(name.upper(), "bold") for name in columns]
+        self._heads = [Text(_head(name), "bold") for name in columns]
         self._is_numeric = [{type(row[at]) for row in rows} <= {int, float} for at in range(len(columns))]
         self._rows = [[cell(value) for value in row] for row in rows]
 

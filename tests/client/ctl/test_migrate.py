@@ -193,6 +193,18 @@ async def test_unreachable_server_cannot_be_compared(tmp_path: Path) -> None:
         assert run("migrate", "check", *args).code == 2
 
 
+async def test_server_that_waits_for_its_brokers_is_named_as_not_ready(tmp_path: Path) -> None:
+    """An empty snapshot, as docs/migrating.md makes one: the reason is the refusal and not the closed connection."""
+    waiting = tmp_path / "2"
+    waiting.mkdir()
+    (waiting / "snapshot.json").touch()
+    async with one_server(tmp_path / "1") as (_, one), one_server(waiting) as (_, two):
+        for _ in range(3):
+            result, _ = await checked(one, two)
+            why = "refused with code 1: name server not ready"
+            assert (result.code, result.problems) == (1, [f"{two}: {why}"])
+
+
 @pytest.mark.slow
 async def test_watch_repeats_the_check_until_servers_agree(tmp_path: Path) -> None:
     """Every check prints a line of JSON; the last one has agree=true."""

@@ -47,8 +47,8 @@ _TOPICS_AT_ONCE: Final = 16
 _WATCH_SECONDS: Final = 2.0
 _ORDER_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 # Requests that every server refuses, since no server has such a topic, value or request code.
+_UNKNOWN_TOPIC: Final = "namesrvctl-migrate-check"
 _REFUSED: Final[Mapping[str, tuple[int, ExtFields]]] = {
-    "to an unknown topic": (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "namesrvctl-migrate-check"}),
     "to an unknown KV value": (RequestCode.GET_KV_CONFIG, {"namespace": "namesrvctl", "key": "migrate-check"}),
     "to an unknown request": (9999, {}),
 }
@@ -195,6 +195,10 @@ def _summary(verdicts: Sequence[Judged], given: Mapping[str, _Overview]) -> Text
 
 
 async def _overview(server: NameServer) -> _Overview:
+    # A server that is not ready refuses a route request, and closes the connection, with all other requests on it.
+    unrouted = await server.response_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": _UNKNOWN_TOPIC})
+    if unrouted.code == ResponseCode.SYSTEM_ERROR:
+        raise response_error(unrouted.code, unrouted.remark, unrouted.ext_fields)
     info, listed, *refusals = await asyncio.gather(
         _response_of(server, RequestCode.GET_BROKER_CLUSTER_INFO),
         _response_of(server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
@@ -203,7 +207,7 @@ async def _overview(server: NameServer) -> _Overview:
     clusters = JSON.read_response(ClusterInfo, info.body)
     not_compared: list[str] = []
     view: _View = dict(overview_facts(clusters))
-    for what, response in zip(_REFUSED, refusals, strict=True):
+    for what, response in zip(("to an unknown topic", *_REFUSED), (unrouted, *refusals), strict=True):
         # The lines of a remark beyond Apache's name the server and its own reason.
         remark = "\n".join((response.remark or "").splitlines()[:APACHE_REMARK_LINES])
         view["answer", what] = {"code": response.code, "remark": remark}
