@@ -24,7 +24,6 @@ from namesrv_console.views.problems import (
     Verdict,
     missing_among,
     report_of,
-    reports_brokers,
     verdict,
 )
 from namesrv_remoting.bodies.extensions import Event
@@ -92,8 +91,8 @@ class Health:
         self._compared = compared
         self._clock = clock
         self._acknowledgements = acknowledgements
-        # The servers that reported their brokers at the last look, as they were then.
-        self._reporting: Sequence[ServerView] = ()
+        # Address -> the last view of a server that reported its brokers.
+        self._reported: dict[str, ServerView] = {}
         # Brokers that a server removed, and that are not registered with every server again.
         self._left: dict[BrokerKey, _Left] = {}
         # Those of them that no reporting server has.
@@ -144,6 +143,7 @@ class Health:
     def dismiss(self, key: BrokerKey) -> None:
         """Forget a broker that has left."""
         self._left.pop(key, None)
+        self._forget([key])
         self._gone = [one for one in self._gone if one.key != key]
         self._observed.renew()
 
@@ -202,19 +202,21 @@ class Health:
     def _note_gone(self, cluster: Cluster) -> None:
         """Remember the brokers that have left servers since the last look, and forget those that are back."""
         now = self._clock.monotonic()
-        reporting = [view for view in cluster.servers if reports_brokers(view)]
+        reporting = [view for view in cluster.servers if view.reports_brokers]
         # A server that waits for its brokers after a start says nothing about brokers that it lacks.
         if not any(view.info is None or view.info.ready for view in reporting):
             return
         addresses = [(view, _addresses(view)) for view in reporting if self._left]
         for key in [key for key, one in self._left.items() if all(one.is_back(*it) for it in addresses)]:
             del self._left[key]
-        # A broker whose servers have all become unreachable may still be there.
+        # A broker whose servers have all become unreachable may still be there, until one of them responds without it.
         views = {view.address: view for view in reporting}
-        for before in (before for before in self._reporting if before.address in views):
-            for key in sorted(before.brokers.keys() - views[before.address].brokers.keys()):
-                self._left[key] = self._removed(key, before, now)
+        for view in reporting:
+            if (before := self._reported.get(view.address)) is not None:
+                for key in sorted(before.brokers.keys() - view.brokers.keys()):
+                    self._left[key] = self._removed(key, before, now)
         removed = {view.address: _removals(view) for view in reporting if self._left}
+        self._forget([key for key, one in self._left.items() if now - one.gone.left_at >= _GONE_SECONDS])
         self._left = {
             key: _with_reason(one, views, removed)
             for key, one in self._left.items()
@@ -224,7 +226,13 @@ class Health:
             del self._left[next(iter(self._left))]
         addresses = [(view, _addresses(view)) for view in reporting if self._left]
         self._gone = [one.gone for one in self._left.values() if not any(one.is_back(*it) for it in addresses)]
-        self._reporting = reporting
+        self._reported |= views
+
+    def _forget(self, keys: Collection[BrokerKey]) -> None:
+        """Forget that servers reported these brokers: a server that responds again without them removed them before."""
+        for address, view in self._reported.items() if keys else ():
+            brokers = {key: seen for key, seen in view.brokers.items() if key not in keys}
+            self._reported[address] = replace(view, brokers=brokers)
 
     def _removed(self, key: BrokerKey, before: ServerView, now: float) -> _Left:
         """A broker that a server has removed since this view of it; another server's removal may show the reason."""

@@ -185,7 +185,8 @@ class _Asking:
         # The server made its response between the request and now.
         asked_at = (began + self.clock.monotonic()) / 2
         if found is None:
-            return view
+            # The last reported brokers may have left: the server denies whether it still has them.
+            return replace(view, brokers={})
         return replace(view, brokers=seen_brokers(view.brokers, found, asked_at), brokers_seq=view.last_seq)
 
     async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:

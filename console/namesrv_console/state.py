@@ -61,6 +61,7 @@ class ServerView:
     # Time of the last response.
     answered_at: float | None = field(default=None, compare=False)
     info: ServerInfo | None = field(default=None, compare=False)
+    # None after the server denied them.
     brokers: Mapping[BrokerKey, BrokerSeen] = field(default_factory=dict)
     # Number of the last event that was known before the brokers were requested; later events may have removed some.
     brokers_seq: int = field(default=0, compare=False)
@@ -92,9 +93,27 @@ class ServerView:
         return state_of(self.info) if self.is_reachable else self.failure
 
     @property
-    def denies_brokers(self) -> bool:
-        """True if the server denies its list of brokers; those that it reported before are old."""
-        return "brokers" in self.refused
+    def reports_brokers(self) -> bool:
+        """True if the brokers are those that the server has now."""
+        return bool(self.is_reachable) and "brokers" not in self.refused
+
+    @property
+    def reports_all_brokers(self) -> bool:
+        """True if the server lacks all other brokers; after a start it waits for some of them."""
+        return self.reports_brokers and self.state != "not_ready"
+
+    @property
+    def has_read_topics(self) -> bool:
+        """True once the topics were read: after a start they are read later than the brokers."""
+        if self.info is None:
+            # Apache's server has a topic for each of its brokers, so without any topic its list was not received yet.
+            return bool(self.topics)
+        return bool(self.routes_revision) or not self.info.revision
+
+    @property
+    def reports_topics(self) -> bool:
+        """True if the topics are those that the server has now."""
+        return bool(self.is_reachable) and "routes" not in self.refused and self.has_read_topics
 
     def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
         """The view after a failed request; the last reported state of the server stays."""

@@ -11,7 +11,7 @@ from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
 from namesrv_console.health import Health, Report
 from namesrv_console.poller import Observed
-from namesrv_console.state import Cluster, ServerView, seen_brokers
+from namesrv_console.state import BrokerKey, Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import Shown, console, console_of_two
@@ -174,6 +174,52 @@ def judge(name: str = "s1") -> Callable[..., Report]:
         return health.report(observed.cluster)
 
     return judged
+
+
+def test_broker_that_left_while_servers_did_not_respond_is_gone() -> None:
+    """Both servers had the broker; when they respond again, one after the other, neither has it."""
+    clock, observed = FakeClock(), Observed(["s1", "s2"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    live = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
+    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+
+    def judged(**brokers: Any) -> list[str]:
+        for address in ("s1", "s2"):
+            view = observed.cluster.server(address)
+            if address in brokers:
+                observed.put(replace(view.answered(clock.monotonic(), info=info), brokers=brokers[address]))
+            else:
+                observed.put(view.lost("timeout", clock.monotonic()))
+            health.report(observed.cluster)
+        return [one.kind for one in health.report(observed.cluster).problems]
+
+    assert judged(s1=live, s2=live) == []
+    assert judged(s2=live) == ["server_unreachable"]
+    assert judged() == ["server_unreachable"] * 2
+    assert judged(s1={}) == ["group_gone", "server_unreachable"]
+    assert judged(s1={}, s2={}) == ["group_gone"]
+    health.dismiss(BrokerKey("c1", "a", 0))
+    assert judged(s1={}, s2={}) == []
+
+
+def test_broker_that_was_dismissed_stays_dismissed_when_its_other_server_responds() -> None:
+    """The operator knows that the broker has left, also on the server that did not respond then."""
+    clock, observed = FakeClock(), Observed(["s1", "s2"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    live = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
+    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+    up = ServerView("s1").answered(0.0, info=info)
+    observed.put(replace(up, brokers=live))
+    observed.put(replace(up, address="s2", brokers=live))
+    health.report(observed.cluster)
+    observed.put(observed.cluster.server("s2").lost("timeout", 0.0))
+    observed.put(up)
+    assert [one.key for one in health.report(observed.cluster).gone] == [("c1", "a", 0)]
+
+    health.dismiss(BrokerKey("c1", "a", 0))
+    observed.put(replace(up, address="s2"))
+
+    assert list(health.report(observed.cluster).gone) == []
 
 
 def event(seq: int, name: str, **fields: Any) -> Event:

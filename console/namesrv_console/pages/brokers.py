@@ -15,7 +15,6 @@ from namesrv_console.views.brokers import (
     topics_of,
 )
 from namesrv_console.views.events import happenings
-from namesrv_console.views.problems import reports_brokers
 
 _SHOWN_TOPICS = 100
 _SHOWN_EVENTS = 50
@@ -37,7 +36,7 @@ async def show_all(visit: Visit) -> Content:
         "clusters": sorted({key.cluster for key in visit.cluster.broker_keys} | {wanted.cluster} - {""}),
         "count": len(visit.cluster.broker_keys),
         "shows": SHOWS,
-        "reporting": sum(map(reports_brokers, visit.cluster.servers)),
+        "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
         "kept": {name: value for name, value in query.items() if value},
     }
 
@@ -51,7 +50,7 @@ async def show_one(visit: Visit) -> Content:
         "cluster_name": cluster_name,
         "name": name,
         "rows": rows,
-        "reporting": sum(map(reports_brokers, visit.cluster.servers)),
+        "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
         "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name)),
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),

@@ -5,7 +5,6 @@ from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.differences import grouped
 from namesrv_console.views.heat import heat_map
 from namesrv_console.views.overview import compared, last_events
-from namesrv_console.views.problems import reports_brokers
 
 _SHOWN_GROUPS = 8
 # Heat maps of more cells than this have small cells, so that they fit the screen.
@@ -27,7 +26,7 @@ async def show(visit: Visit) -> Content:
         "count": len(found),
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
-        "reporting": sum(map(reports_brokers, cluster.servers)),
+        "reporting": sum(view.reports_brokers for view in cluster.servers),
         "heat": heat_map(cluster, left, found, visit.now),
         "recent": recent_picture(visit),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,

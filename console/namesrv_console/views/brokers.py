@@ -124,11 +124,9 @@ def _row(key: BrokerKey, cluster: Cluster, writable: Mapping[str, frozenset[str]
 
 
 def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerCell:
-    if view.denies_brokers:
-        return BrokerCell(view, "unknown")
     seen = view.brokers.get(key)
     if seen is None:
-        return BrokerCell(view, "missing" if view.state in ("ready", "answers", "draining") else "unknown")
+        return BrokerCell(view, "missing" if view.reports_all_brokers else "unknown")
     knows_routes = view.is_native and view.info is not None and view.routes_revision == view.info.revision
     is_drained = (
         bool(knows_routes and seen.live.topics) and not seen.live.write_removed and key.broker_name not in writable

@@ -69,7 +69,7 @@ def disagreements(
 
     `known_since` has the `since` of the previous disagreements; it is None the first time.
     """
-    views = {view.address: view for view in cluster.servers if view.is_reachable and not view.denies_brokers}
+    views = {view.address: view for view in cluster.servers if view.reports_brokers}
     late = {
         (server, key.broker_name)
         for server, view in views.items()

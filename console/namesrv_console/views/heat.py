@@ -6,7 +6,6 @@ from typing import Final, Literal, NamedTuple
 from namesrv_client.health import InstanceKey
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
-from namesrv_console.views.problems import reports_brokers
 
 # in_time, late, dying: by the age of the last heartbeat; missing: the server does not have the broker; awaited: it is
 # expected to have the broker soon, or to remove it soon; frozen: the last report of a server that no longer responds;
@@ -60,11 +59,12 @@ def heat_map(
 def _cell(key: BrokerKey, view: ServerView, now: float | None, *, is_expected: bool) -> HeatCell:
     seen = view.brokers.get(key)
     if seen is None:
-        knows = view.state in ("ready", "answers", "draining") and reports_brokers(view)
-        return HeatCell(view, "unknown" if not knows else "awaited" if is_expected else "missing", None)
+        return HeatCell(
+            view, "unknown" if not view.reports_all_brokers else "awaited" if is_expected else "missing", None
+        )
     if seen.last_seen_at is None or seen.evicted_at is None:
-        return HeatCell(view, "ageless" if reports_brokers(view) else "unknown", seen)
-    if not reports_brokers(view):
+        return HeatCell(view, "ageless" if view.reports_brokers else "unknown", seen)
+    if not view.reports_brokers:
         return HeatCell(view, "frozen", seen)
     return HeatCell(view, "in_time" if now is None else _heat(seen.last_seen_at, seen.evicted_at, now), seen)
 

@@ -98,6 +98,5 @@ def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
 
 
 def _instances(view: ServerView, broker_name: str) -> dict[int, BrokerSeen]:
-    brokers = {} if view.denies_brokers else view.brokers
-    found = {key.broker_id: seen for key, seen in brokers.items() if key.broker_name == broker_name}
+    found = {key.broker_id: seen for key, seen in view.brokers.items() if key.broker_name == broker_name}
     return dict(sorted(found.items()))

@@ -4,7 +4,6 @@ from typing import Final
 
 from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.events import Happening, happenings
-from namesrv_console.views.topics import reports_topics
 
 _SHOWN_EVENTS: Final = 30
 
@@ -16,7 +15,7 @@ def compared(cluster: Cluster) -> int:
 
 def is_compared(view: ServerView) -> bool:
     """True if a server reports its brokers and topics now, so that they can be compared with those of others."""
-    return reports_topics(view) and not view.denies_brokers
+    return view.reports_topics and view.reports_brokers
 
 
 def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[Happening]:

@@ -60,11 +60,6 @@ def verdict(
     )
 
 
-def reports_brokers(view: ServerView) -> bool:
-    """True if the brokers of a view are what the server has now."""
-    return bool(view.is_reachable) and not view.denies_brokers
-
-
 class Cell(Protocol):
     """One broker on one server."""
 
@@ -79,7 +74,7 @@ class Cell(Protocol):
 
 def is_known(cells: Iterable[Cell]) -> bool:
     """True if a server reports the broker of these cells now."""
-    return any(cell.seen is not None and reports_brokers(cell.view) for cell in cells)
+    return any(cell.seen is not None and cell.view.reports_brokers for cell in cells)
 
 
 def report_of(view: ServerView, now: float) -> Server:
@@ -91,7 +86,7 @@ def report_of(view: ServerView, now: float) -> Server:
         why=view.error or "",
         state_seconds=None if view.is_reachable else now - view.since,
         info=info if view.is_reachable else None,
-        brokers=[_broker(seen, now) for seen in view.brokers.values()] if reports_brokers(view) else None,
+        brokers=[_broker(seen, now) for seen in view.brokers.values()] if view.reports_brokers else None,
         refusal=next(iter(view.refused.values()), "") if view.is_reachable else "",
         removals={} if info is None else removals(view.events, info),
     )

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import structs
 
 from namesrv_client.ctl.comparison import Difference, disagreements, perm_text, route_facts
-from namesrv_console.state import Cluster, ServerView
+from namesrv_console.state import Cluster
 from namesrv_remoting.access import is_system_topic
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
@@ -81,17 +81,7 @@ class TopicTable:
 
 def topic_reports(cluster: Cluster) -> dict[str, TopicReport]:
     """The topics of the reachable servers that have reported them."""
-    return {view.address: TopicReport(view.topics, view.routes) for view in cluster.servers if reports_topics(view)}
-
-
-def reports_topics(view: ServerView) -> bool:
-    """True if the topics of a view are those of the server: after a start they are read later than its brokers."""
-    if not view.is_reachable or "routes" in view.refused:
-        return False
-    if view.info is None:
-        # Apache's server has a topic for each of its brokers, so without any topic its list was not received yet.
-        return bool(view.topics)
-    return bool(view.routes_revision) or not view.info.revision
+    return {view.address: TopicReport(view.topics, view.routes) for view in cluster.servers if view.reports_topics}
 
 
 def topic_table(reports: Mapping[str, TopicReport], own_names: Collection[str], before: TopicTable) -> TopicTable:

@@ -106,7 +106,9 @@ def _node(
     present = [(number, cells) for number, cells in instances if any(cell.seen for cell in cells)]
     masters = sum(number == MASTER_ID for number, _ in present)
     levels = [worst[key] for key in members if key in worst]
-    level = min([*levels, "good" if all(is_known(cells) for _, cells in present) else "unknown"], key=LEVELS.index)
+    if not all(is_known(cells) for _, cells in present):
+        levels.append("unknown")
+    level: Level = min(levels, key=LEVELS.index, default="good")
     return BrokerNode(name, group, y, len(members), masters, len(present) - masters, level)
 
 

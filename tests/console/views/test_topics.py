@@ -186,11 +186,6 @@ def test_groups_without_a_master_come_first_in_the_matrix() -> None:
     ]
     assert [list(row.cells["s1"].instances) for row in rows] == [[1, 2], [], [0]]
 
-    # A server that denies its brokers now reported these at an unknown time.
-    seen = Cluster(3, (replace(seen.servers[0], refused={"brokers": "denied"}), *seen.servers[1:]))
-    rows = matrix(seen, topic_reports(seen), "t")
-    assert [(list(row.cells["s1"].instances), row.lacks_master) for row in rows] == [([], False)] * 3
-
 
 def test_search_puts_beginnings_and_short_names_first() -> None:
     """A search in ten thousand names takes less than a tenth of a second."""
