@@ -12,7 +12,7 @@ from typing import ClassVar, Final, TypeVar, TypeVarTuple
 import msgspec
 
 from namesrv_broker_agent.settings import AgentSettings
-from namesrv_broker_agent.topics import TopicChange, TopicTable
+from namesrv_broker_agent.topics import TopicChange, TopicSnapshot, TopicTable
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.compressed import write_compressed
@@ -69,17 +69,11 @@ class BrokerIdentity:
         self.registration_seq += 1
         return self.registration_seq
 
-    def topics(self) -> tuple[Sequence[TopicConfig], DataVersion]:
-        """All topics for a registration, and the data version of exactly these topics."""
-        topics, version = self.table.snapshot()
-        return self.as_registered(topics), version
-
-    def native_body(self, change: TopicChange | None) -> RegisterBrokerBody:
-        """The content of a native registration: all topics, or only the changed ones."""
-        if change is None:
-            return RegisterBrokerBody(*self.topics(), {}, None, (), self._advertised)
-        topics, version = self.as_registered(change.changed), self.table.data_version
-        return RegisterBrokerBody(topics, version, {}, None, change.deleted, self._advertised)
+    def native_body(self, snapshot: TopicSnapshot, change: TopicChange | None) -> RegisterBrokerBody:
+        """The content of a native registration: all topics of the snapshot, or only the changed ones."""
+        topics, version = snapshot
+        changed, deleted = (topics, ()) if change is None else (change.changed, change.deleted)
+        return RegisterBrokerBody(self.as_registered(changed), version, {}, None, deleted, self._advertised)
 
     def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
         """Topics as a registration sends them: without write permission while draining."""
@@ -154,11 +148,11 @@ class Dialect(ABC):
         # seconds to wait for a response
         self._timeout = timeout_seconds
 
-    async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:
-        """Register all topics (`change` is None), or only the changed ones."""
+    async def register(self, client: RemotingClient, snapshot: TopicSnapshot, change: TopicChange | None) -> Registered:
+        """Register all topics of the snapshot, or only those of the change that led to the snapshot."""
         # The identity is read first, so that it is of the same moment as the topics.
         identity_fields = self._identity.registration_fields()
-        body_fields, body = await self._registration(change)
+        body_fields, body = await self._registration(snapshot, change)
         fields = {**identity_fields, **body_fields, **self._fence(self._identity.next_registration_seq())}
         seconds = self._timeout + len(body) * SECONDS_PER_BYTE
         response = await self._request(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
@@ -167,8 +161,11 @@ class Dialect(ABC):
         return Registered(master, ext.get("boot_id"))
 
     @abstractmethod
-    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
-        """Send a heartbeat; return the boot id. Raises QueryNotFoundError if the server needs a registration."""
+    async def heartbeat(self, client: RemotingClient, version: DataVersion, now: float) -> str | None:
+        """Send a heartbeat; return the boot id.
+
+        Raises QueryNotFoundError if the server does not have the broker with the version that the server accepted.
+        """
 
     async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
         """Send an unregister request."""
@@ -176,7 +173,7 @@ class Dialect(ABC):
         await self._request(client, RequestCode.UNREGISTER_BROKER, fields, b"", timeout_seconds)
 
     @abstractmethod
-    async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
+    async def _registration(self, snapshot: TopicSnapshot, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
         """The ext fields that describe the body of a registration, and the body."""
 
     def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - used by the native dialect
@@ -197,7 +194,12 @@ class NativeDialect(Dialect):
     name = "native"
     _serialize_type = SerializeType.MSGPACK
 
-    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:  # noqa: ARG002 - for RocketmqDialect
+    async def heartbeat(
+        self,
+        client: RemotingClient,
+        version: DataVersion,  # noqa: ARG002 - for RocketmqDialect
+        now: float,  # noqa: ARG002 - for RocketmqDialect
+    ) -> str | None:
         """Send a 904 with the broker's reported state; the server refuses a heartbeat of an unknown broker."""
         identity = self._identity
         fields = {**identity.address_fields(), "agentId": identity.agent_id}
@@ -206,9 +208,9 @@ class NativeDialect(Dialect):
         )
         return (response.ext_fields or {}).get("boot_id")
 
-    async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
+    async def _registration(self, snapshot: TopicSnapshot, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
         fields = {"kind": "full" if change is None else "delta"}
-        body = encode_native_body(self._identity.native_body(change))
+        body = encode_native_body(self._identity.native_body(snapshot, change))
         if len(body) <= COMPRESS_BYTES:
             return fields, body
         return {**fields, "compressed": "true"}, await _off_loop(zlib.compress, body)
@@ -229,7 +231,7 @@ class RocketmqDialect(Dialect):
     # time of the last request for the DataVersion
     _queried_at = float("-inf")
 
-    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
+    async def heartbeat(self, client: RemotingClient, version: DataVersion, now: float) -> str | None:
         """Send a 322, which refreshes the live entry and reports whether it exists; or a 904, which only refreshes it.
 
         Apache's server responds to a 904 with success even if the broker is unknown.
@@ -238,15 +240,20 @@ class RocketmqDialect(Dialect):
         if now - self._queried_at < QUERY_SECONDS:
             await self._request(client, RequestCode.BROKER_HEARTBEAT, fields, b"", self._timeout)
             return None
-        body = JSON.encode(self._identity.table.data_version)
-        response = await self._request(client, RequestCode.QUERY_DATA_VERSION, fields, body, self._timeout)
+        response = await self._request(
+            client, RequestCode.QUERY_DATA_VERSION, fields, JSON.encode(version), self._timeout
+        )
         self._queried_at = now
         if (response.ext_fields or {}).get("changed") != "false":
             raise QueryNotFoundError("the server has another DataVersion, or none")
         return None
 
-    async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:  # noqa: ARG002
-        topics, version = self._identity.topics()
+    async def _registration(
+        self,
+        snapshot: TopicSnapshot,
+        change: TopicChange | None,  # noqa: ARG002 - for NativeDialect
+    ) -> tuple[dict[str, str], bytes]:
+        topics, version = self._identity.as_registered(snapshot[0]), snapshot[1]
         if len(topics) == 1:
             # Apache's server treats a first registration with exactly one topic as an increment. Real brokers always
             # have a topic with their own name, and `_SECOND_TOPIC`.

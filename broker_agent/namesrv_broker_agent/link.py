@@ -8,14 +8,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo
+from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, Registered
 from namesrv_broker_agent.link_connections import LinkConnections
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
 from namesrv_broker_agent.retries import Retries
-from namesrv_broker_agent.topics import TopicChange
+from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_broker_agent.unsent import UnsentChanges
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
+from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, STALE_FIELD
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError, RemotingError, ResponseError
@@ -57,6 +58,12 @@ class ServerLink:
         self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
         self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
         self._unsent = UnsentChanges()
+        # the topics that the server accepted last, over any connection
+        self._accepted: TopicSnapshot | None = None
+        # True while the server has a registration of the broker over the current connection
+        self._has_registration = False
+        # the refusal of newer topics, as long as the server accepts only those
+        self._refusal: str | None = None
         # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None
         # set while the server has accepted all topics and settings of the broker
@@ -160,6 +167,7 @@ class ServerLink:
         client = await connections.replace(timeout_factor)
         self._state.connection_replaced()
         self._unsent.begin_again()
+        self._has_registration = False
         response_seconds = self._identity.settings.response_timeout_seconds
         dialect = await connections.choose_dialect(client, response_seconds * timeout_factor)
         await self._register(client, dialect)
@@ -174,46 +182,75 @@ class ServerLink:
             if self._unsent.is_due:
                 await self._register(client, dialect)
             if self._clock.monotonic() >= due:
-                # If the server refuses a change, heartbeats keep what it accepted earlier over this connection. Before
-                # that, a refused registration takes the place of the heartbeat.
-                if self.state.status == "registered":
-                    await self._send_heartbeat(client, dialect)
+                # If the server refuses newer topics, heartbeats keep those that it accepted. If it accepted none over
+                # this connection, the refused registration takes the place of the heartbeat.
+                if self._has_registration and self._accepted is not None:
+                    await self._send_heartbeat(client, dialect, self._accepted[1])
                 due = self._clock.monotonic() + self._interval()
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Send a full registration, or only the changed topics if the server knows the others."""
-        change = self._unsent.take()
+        change, snapshot = self._unsent.take(), self._identity.table.snapshot()
         try:
-            registered = await dialect.register(client, change)
+            registered = await dialect.register(client, snapshot, change)
         except ResponseError as error:
             self._unsent.needs_full = True
-            self._state.refused(f"registration refused: {error}")
+            self._refused(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
-                # The server does not know the broker: register fully.
-                self._wake.set()
-            elif STALE_FIELD in (error.ext_fields or {}):
-                # Another process registered in this agent's name. A registration over a new connection counts as newer.
-                self._connections.give_up(f"is taken over: {error}")
-                self._wake.set()
-            elif self.state.status == "unreachable":
-                # The connection works, and the next heartbeat tries again.
-                self._becomes("connecting", error=self.state.last_error)
+                self._forgotten()
+            elif not self._has_registration and (accepted := self._accepted) not in (None, snapshot):
+                await self._register_accepted(client, dialect, accepted)
             return
-        self._state.registration_accepted(registered.boot_id)
         what = "all" if change is None else len(change.changed) + len(change.deleted)
         _registration_logger.debug("registered topics with %s: %s", self.address, what)
-        self._becomes("registered")
+        self._accepted, self._refusal = snapshot, None
+        await self._registered(registered)
+
+    async def _register_accepted(self, client: RemotingClient, dialect: Dialect, accepted: TopicSnapshot) -> None:
+        """Register the topics that the server accepted earlier, because it refuses the newer ones.
+
+        Otherwise a topic that the server refuses would cost the broker all others, from the next reconnect on.
+        """
+        refusal = self._refusal
+        try:
+            registered = await dialect.register(client, accepted, None)
+        except ResponseError as error:
+            self._refused(error)
+            return
+        self._refusal = refusal
+        await self._registered(registered)
+
+    def _refused(self, error: ResponseError) -> None:
+        self._refusal = f"registration refused: {error}"
+        self._state.refused(self._refusal)
+        if STALE_FIELD in (error.ext_fields or {}):
+            # Another process registered in this agent's name. A registration over a new connection counts as newer.
+            self._connections.give_up(f"is taken over: {error}")
+            self._connections.check()
+        if not self._has_registration:
+            # The connection works, and the next heartbeat tries again.
+            self._becomes("connecting", error=self._refusal)
+
+    async def _registered(self, registered: Registered) -> None:
+        self._has_registration = True
+        self._state.registration_accepted(registered.boot_id)
+        self._becomes("registered", error=self._refusal)
         if self._unsent.is_complete and self._connections.is_useful:
             self.settled.set()
         self.master = registered.master
         self._on_registered()
         await self._connections.close_earlier()
 
-    async def _send_heartbeat(self, client: RemotingClient, dialect: Dialect) -> None:
+    def _forgotten(self) -> None:
+        """Register fully at once, because the server does not know the broker."""
+        self._has_registration = False
+        self.register_again()
+
+    async def _send_heartbeat(self, client: RemotingClient, dialect: Dialect, version: DataVersion) -> None:
         try:
-            boot_id = await dialect.heartbeat(client, self._clock.monotonic())
+            boot_id = await dialect.heartbeat(client, version, self._clock.monotonic())
         except QueryNotFoundError:
-            self.register_again()
+            self._forgotten()
             return
         except ResponseError as error:
             self._state.refused(f"heartbeat refused: {error}")
@@ -224,8 +261,7 @@ class ServerLink:
         elif self._identity.broker_id != MASTER_ID:
             # The master may have changed, and only the response to a registration names it.
             self.ask_for_master()
-        # The error of a refused registration stays until a registration is accepted.
-        self._state.heartbeat_accepted(self.state.last_error if self._unsent.needs_full else None)
+        self._state.heartbeat_accepted(self._refusal)
 
     def _interval(self) -> float:
         share = _SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit()

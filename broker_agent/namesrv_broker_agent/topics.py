@@ -45,6 +45,10 @@ class TopicChange:
     deleted: tuple[str, ...] = ()
 
 
+# topics, and the version of exactly these topics
+TopicSnapshot = tuple[Sequence[TopicConfig], DataVersion]
+
+
 def checked_topic(topic: TopicConfig) -> TopicConfig:
     """Return the topic unchanged. Raises a TypeError for another type, a ValueError that names an invalid field."""
     if not isinstance(topic, TopicConfig):
@@ -108,7 +112,7 @@ class TopicTable:
         """The current topics by name."""
         return dict(self._topics)
 
-    def snapshot(self) -> tuple[Sequence[TopicConfig], DataVersion]:
+    def snapshot(self) -> TopicSnapshot:
         """The current topics, in the order of their creation, and the version of exactly these topics."""
         topics, version = self._current
         return tuple(topics.values()), version

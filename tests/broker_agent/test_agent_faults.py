@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from namesrv_broker_agent import TopicConfig
 from tests.support.agents import (
     ADDR,
@@ -15,6 +17,7 @@ from tests.support.agents import (
     name_servers,
     queues,
     running,
+    unregistration,
 )
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -99,8 +102,13 @@ async def test_broker_stays_when_one_of_two_addresses_of_a_server_leaves_the_lis
         assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
 
 
-async def test_refused_topic_does_not_end_the_registration(tmp_path: Path) -> None:
-    """The access file refuses a registration with the new topic; heartbeats go on, and the other topics stay."""
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+@pytest.mark.parametrize("event", ["none", "reconnect", "unregister"])
+async def test_refused_topic_does_not_end_the_registration(tmp_path: Path, protocol: str, event: str) -> None:
+    """The access file refuses a registration with the new topic; heartbeats go on, and the other topics stay.
+
+    After a reconnect, and on a server that has lost the broker, the agent registers the other topics again.
+    """
     rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
     access = tmp_path / "access.toml"
     access.touch(mode=0o600)
@@ -108,15 +116,25 @@ async def test_refused_topic_does_not_end_the_registration(tmp_path: Path) -> No
     clock = FakeClock()
     async with (
         namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server,
-        running(clock, server.where) as agent,
+        TcpProxy(server.address) as proxy,
+        running(clock, proxy.address, protocol=protocol) as agent,
     ):
         await agent.registered()
         await agent.create_topic(TopicConfig("refunds", 4, 4))
-        await until(lambda: agent.servers[server.where].refusals == 1)
+        await until(lambda: agent.servers[proxy.address].refusals == 1)
+        if event == "reconnect":
+            proxy.cut()
+            await until(lambda: not brokers(server))
+            await proxy.heal()
+        if event == "unregister":
+            # A broker that registered in RocketMQ's protocol has no agent id.
+            fields = unregistration(server) if protocol == "native" else IDENTITY
+            await (await server.connect()).call(104, fields)
+            assert brokers(server) == {}
         for _ in range(20):
             await clock.advance(28.5)
 
         assert (brokers(server), queues(server, "orders")) == ({NAME: {0: ADDR}}, (8, 8, 6))
-        state = agent.servers[server.where]
+        state = agent.servers[proxy.address]
         assert (state.status, state.is_settled) == ("registered", False)
         assert "lacks broker-control" in str(state.last_error)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from namesrv_broker_agent import TopicConfig
+from namesrv_remoting.codes import STALE_FIELD
 from tests.support import agents
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, settle, until
@@ -154,6 +155,54 @@ async def test_refused_registration_is_retried_once_per_period(code: int) -> Non
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)
         assert await it.agent.registered() == 1
+
+
+async def test_server_that_lost_the_broker_and_refuses_it_is_not_registered() -> None:
+    """A restart behind a proxy keeps the connection; the status says that the restarted server has no broker."""
+    async with agents.played() as it:
+        peer = await it.registers()
+        await it.clock.advance(14.25)
+        peer.send(agents.native_response(await peer.receive(), 22, remark="unknown broker"))
+        request = await peer.receive()
+        assert (request.code, it.state.status) == (REGISTER, "registered")
+        peer.send(agents.native_response(request, 16, remark="not allowed"))
+        await until(lambda: it.state.refusals)
+        assert (it.state.status, it.state.last_error) == ("connecting", "registration refused: not allowed")
+
+        await it.clock.advance(28.5)
+        await it.registered_over(peer)
+        assert (it.state.status, it.state.reconnects) == ("registered", 0)
+
+
+async def test_error_of_a_refused_heartbeat_ends_with_the_next_heartbeat() -> None:
+    """Also if the accepted heartbeat shows a restart of the server, after which a registration is due."""
+    async with agents.played() as it:
+        peer = await it.registers()
+        await it.clock.advance(14.25)
+        peer.send(agents.native_response(await peer.receive(), 1, remark="no"))
+        await until(lambda: it.state.last_error == "heartbeat refused: no")
+        await it.clock.advance(28.5)
+        peer.send(agents.native_response(await peer.receive(), ext={"boot_id": "b2"}))
+        assert (await peer.receive()).code == REGISTER
+        assert it.state.last_error is None
+
+
+async def test_no_heartbeat_follows_a_stale_registration() -> None:
+    """The agent registers over a new connection at once, also if a heartbeat is due."""
+    async with agents.played() as it:
+        peer = await it.registers()
+        await it.agent.create_topic(REFUNDS)
+        peer.send(agents.native_response(await peer.receive(), 1, remark="no"))
+        await until(lambda: it.state.refusals == 1)
+        await it.clock.advance(14.25)
+        stale = agents.native_response(await peer.receive(), 1, {STALE_FIELD: "true"}, remark="older")
+        peer.send(stale)
+        await until(lambda: it.state.refusals == 2)
+        await settle()
+        assert it.pending == 0
+        registering = asyncio.ensure_future(it.registers())
+        await passing(it.clock, registering.done)
+        assert it.state.status == "registered"
 
 
 async def test_reason_of_a_refusal_outlives_the_closed_connection(caplog: pytest.LogCaptureFixture) -> None:
