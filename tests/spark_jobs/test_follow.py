@@ -68,6 +68,30 @@ def test_compacted_files_are_followed(tmp_path: Path) -> None:
     assert (read["nameservers"], read["files"]) == (["ns-1", "ns-2"], 2)
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_file_that_is_still_copied_is_read_again(tmp_path: Path, *, is_compacted: bool) -> None:
+    """A truncated file is read again once it has changed, and then counts once; one that is gone stays as it was."""
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    lines = second_server().lines
+    write_closed(logs, "ns-2-boot-2-1.jsonl.gz", lines[:4])
+    half = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first_server().lines, torn_by=9)
+    gone = write_closed(logs, "ns-2-boot-2-2.jsonl.gz", lines[4:], torn_by=9)
+    torn = _report(logs, out, "--follow")
+    tables = _tables(out)
+    gone.unlink()
+    assert torn == _report(logs, out, "--follow")
+    assert (json.loads(torn)["input"]["truncated_files"], _tables(out)) == (2, tables)
+
+    write_closed(logs, gone.name, lines[4:], torn_by=9)
+    write_closed(logs, half.name, first_server().lines)
+    at_once = _report(logs, tmp_path / "at-once")
+    if is_compacted:
+        assert main(["compact", str(logs), "--drop-lines", "--quiet"]) == 0
+
+    assert _report(logs, out, "--follow").replace(b".parquet", b".jsonl.gz") == at_once
+    assert json.loads(at_once)["input"]["truncated_files"] == 1
+
+
 def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     """Files that are named one by one do not grow in number; lines of two logs would be mixed without a word."""
     assert tmp_path == followed_directory([str(tmp_path)])

@@ -1,5 +1,9 @@
-"""The option --follow: each new closed file is read once, and its lines are kept as tables beside the report."""
+"""The option --follow: each new closed file is read once, and its lines are kept as tables beside the report.
 
+A file that ends too early may still be copied: its lines are kept apart, and it is read again once it has changed.
+"""
+
+import hashlib
 import json
 import os
 import shutil
@@ -10,13 +14,15 @@ from typing import Final
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import files_below, truncated
+from namesrv_spark_jobs.log_files import file_bytes, files_below, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX
 
 # the folder below the report; its name is hidden from programs that read the report's folder as tables
 STATE: Final = ".follow"
 _SOURCE: Final = "source.json"
 _LINES: Final = "lines"
+# a folder for each truncated file
+_CUT: Final = "cut"
 # Only closed files, compacted ones too: later lines of an open one would never be read.
 _CLOSED: Final = (CLOSED_SUFFIX, ".jsonl", PARQUET_SUFFIX)
 
@@ -62,23 +68,44 @@ def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[
 
     Returns: the tables of all lines; their log files, and for each whether it was whole.
     """
-    if new := _new(source, aside):
-        engine.write_lines(new, aside / STATE / _LINES)
-    cut = truncated(new)
-    files = {**_files(aside), **{file: file not in cut for file in new}}
-    write_json(aside / STATE / _SOURCE, {"source": str(source), "files": files})
+    new = _new(source, aside)
+    # before the reading, since a file may grow meanwhile
+    cut = {file: file_bytes(file) for file in truncated(new)}
+    if whole := [file for file in new if file not in cut]:
+        engine.write_lines(whole, aside / STATE / _LINES)
+    for file in new:
+        folder = aside / STATE / _CUT / hashlib.sha256(_without_suffix(file).encode()).hexdigest()
+        if folder.exists():
+            shutil.rmtree(folder)
+        if file in cut:
+            engine.write_lines([file], folder)
+    files, sizes = _read(aside)
+    changed = set(map(_without_suffix, new))
+    files = {file: is_whole for file, is_whole in files.items() if _without_suffix(file) not in changed}
+    files |= {file: file not in cut for file in new}
+    sizes = {file: size for file, size in sizes.items() if file in files} | cut
+    write_json(aside / STATE / _SOURCE, {"source": str(source), "files": files, "truncated_bytes": sizes})
     return _tables(aside), files
 
 
-def _files(aside: Path) -> dict[str, bool]:
-    files: dict[str, bool] = json.loads((aside / STATE / _SOURCE).read_text(encoding="utf-8"))["files"]
-    return files
+def _read(aside: Path) -> tuple[dict[str, bool], dict[str, int]]:
+    """The files that have been read, and for each whether it was whole; the sizes of those that were not."""
+    state = json.loads((aside / STATE / _SOURCE).read_text(encoding="utf-8"))
+    # Reports made before 0.1.0 have no sizes: their lines of truncated files are among those of other files.
+    return state["files"], state.get("truncated_bytes", {})
 
 
 def _new(source: Path, aside: Path) -> list[str]:
-    read = {_without_suffix(file) for file in _files(aside)}
+    """The files that have not been read, and truncated ones that have changed since."""
+    files, sizes = _read(aside)
+    read = {_without_suffix(file): file for file in files}
+
+    def is_new(file: str) -> bool:
+        before = read.get(_without_suffix(file))
+        return before is None or (before in sizes and (file, file_bytes(file)) != (before, sizes[before]))
+
     listed = (str(file) for file in files_below(source) if file.name.endswith(_CLOSED))
-    return sorted(file for file in listed if _without_suffix(file) not in read)
+    return sorted(file for file in listed if is_new(file))
 
 
 def _without_suffix(file: str) -> str:
@@ -87,4 +114,5 @@ def _without_suffix(file: str) -> str:
 
 
 def _tables(aside: Path) -> list[str]:
-    return sorted(str(file) for file in (aside / STATE / _LINES).glob("*.parquet"))
+    state = aside / STATE
+    return sorted(str(file) for pattern in (f"{_LINES}/*", f"{_CUT}/*/*") for file in state.glob(f"{pattern}.parquet"))
