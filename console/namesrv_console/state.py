@@ -115,6 +115,11 @@ class ServerView:
         """True if the topics are those that the server has now."""
         return bool(self.is_reachable) and "routes" not in self.refused and self.has_read_topics
 
+    @property
+    def reports_events(self) -> bool:
+        """True if the events are the last ones of the server."""
+        return bool(self.is_reachable and self.is_native) and "events" not in self.refused
+
     def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
         """The view after a failed request; the last reported state of the server stays."""
         since = self.since if self.is_reachable is False else now

@@ -174,6 +174,17 @@ async def test_filter_without_a_match_is_named(tmp_path: Path) -> None:
     assert '<option value="other" selected>other</option>' in clients
 
 
+# What pages show while no server responds.
+SILENT = {
+    "/": "Last events No events yet. Unknown on",
+    "/topology": "Unknown: no server reports its brokers.",
+    "/brokers": "Unknown: no server reports its brokers.",
+    "/topics": "Unknown: no server reports its topics.",
+    "/settings": "unknown",
+    "/audit": "No events yet. Unknown on",
+}
+
+
 async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> None:
     """Settings and keys of two servers say nothing about a third one, which the pages name."""
     with refusing_address() as down:
@@ -183,18 +194,52 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
             async with console(it.one.clock, down) as alone:
                 await passing(it.one.clock, lambda: alone.console.observed.cluster.servers[0].is_reachable is False)
                 unknown = await Scene(it.one, it.other, alone).page("/kv")
+                silent = {path: await Scene(it.one, it.other, alone).page(path) for path in SILENT}
                 topic = await Scene(it.one, it.other, alone).page("/topic?name=T")
                 broker = await Scene(it.one, it.other, alone).page("/broker?cluster=cluster-1&name=broker-a")
 
+    for path, text in SILENT.items():
+        assert text in silent[path], path
+    assert unknown.rstrip().endswith("unknown")
+    assert "Servers that report their keys: 2; none has keys in this namespace." in keys
     assert f"no connection to {down}" in settings
     assert f"no connection to {down}" in keys
     assert "All settings have the same values" not in settings
     for page in (keys, unknown):
         assert "Namespaces unknown" in page
         assert "No server has keys" not in page
-    assert "Servers that report their topics: 0; none has this topic." in topic
+    assert "Unknown: no server reports its topics." in topic
     assert "The topic has no queues" not in topic
-    assert "Servers that report their brokers: 0; none has this broker." in broker
+    assert "Unknown: no server reports its brokers." in broker
+    for page in (topic, broker):
+        assert "none has this" not in page
+
+
+async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) -> None:
+    """Two of three servers agree, have a topic, and have no broker: each page says how many servers it is about."""
+    clock = FakeClock()
+    with refusing_address() as down:
+        async with (
+            namesrv_in_process(tmp_path / "1", clock=clock) as one,
+            namesrv_in_process(tmp_path / "2", clock=clock) as other,
+            console(clock, one.where, other.where, down) as shown,
+        ):
+            it = Scene(one, other, shown)
+            await passing(
+                clock, lambda: all(view.is_reachable is not None for view in shown.console.observed.cluster.servers)
+            )
+            overview, brokers, topology = [await it.page(path) for path in ("/", "/brokers", "/topology")]
+            for server in (one, other):
+                await (await server.connect()).register(MASTER)
+            await passing(
+                clock, lambda: sum("T" in view.topics for view in shown.console.observed.cluster.servers) == 2
+            )
+            topic = await shown.text("/topic?name=T")
+
+    for page in (overview, brokers, topology):
+        assert "Servers that report their brokers: 2; none has a broker." in page
+    assert "Compared servers: 2, without a difference. Servers that cannot be compared: 1." in overview
+    assert '<p class="late">On all servers that report topics (2).</p>' in topic
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
