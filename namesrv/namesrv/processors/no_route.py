@@ -44,7 +44,7 @@ def _never_registered(tables: RouteTables) -> str:
     if not tables.broker_live_table:
         return "No broker is registered: each broker needs this server in its list of NameServers (namesrvAddr)."
     if not any(MASTER_ID in group.broker_addrs for group in tables.broker_addr_table.values()):
-        return "No master is registered, and slaves register no topics."
+        return "No master is registered, and no slave has registered the topic."
     if AUTO_CREATE_TOPIC in tables.topic_queue_table:
         return f"No broker has registered the topic; a first message would create it ({AUTO_CREATE_TOPIC} exists)."
     return (

@@ -86,6 +86,13 @@ async def split_list(world: World) -> None:
     await world.serve("ns2")
 
 
+async def acting_master(world: World) -> None:
+    """A slave acts as master, and has registered topics, but not this one."""
+    peer = await (await world.serve()).connect()
+    await peer.register(SLAVE, registration("U", "V"), enableActingMaster="true")
+    assert "U" in world.servers[-1].namesrv.manager.tables.topic_queue_table
+
+
 async def silent(world: World) -> None:
     """The broker hangs; its connection stays open."""
     await world.broker()
@@ -168,7 +175,10 @@ CAUSES: Final = {
     "no message yet": Cause(
         lambda world: world.broker(MASTER, "TBW102"), "a first message would create it (TBW102 exists)."
     ),
-    "only a slave": Cause(lambda world: world.broker(SLAVE), "No master is registered, and slaves register no topics."),
+    "only a slave": Cause(
+        lambda world: world.broker(SLAVE), "No master is registered, and no slave has registered the topic."
+    ),
+    "only an acting master": Cause(acting_master, "No master is registered, and no slave has registered the topic."),
     "silent broker": Cause(
         silent,
         "lost its last broker at 2023-11-14T22:15:30Z: broker-a of cluster cluster-1 sent no heartbeat for 130 s.",
