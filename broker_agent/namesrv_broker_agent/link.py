@@ -144,11 +144,15 @@ class ServerLink:
                 raise
             await self._clock.sleep(self._retries.pause_seconds())
 
-    async def leave(self, timeout_seconds: float, *, unregisters: bool) -> None:
-        """Close all connections within `timeout_seconds`; first unregister, if wanted, over one that is open."""
+    async def end(self) -> None:
+        """End the task; the connections, and with them the registration, stay."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
+
+    async def leave(self, timeout_seconds: float, *, unregisters: bool) -> None:
+        """Close all connections within `timeout_seconds`; first unregister, if wanted, over one that is open."""
+        await self.end()
         connected = self._connections.connected() if unregisters else None
         with suppress(TimeoutError, RemotingError):
             async with timeout_on(self._clock, timeout_seconds):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 
 from namesrv_broker_agent.dialects import BrokerIdentity
 from namesrv_broker_agent.link import ServerLink
@@ -39,7 +40,7 @@ class ServerLinks:
         self._links: dict[str, ServerLink] = {}
         # links that are unregistering, with their tasks
         self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
-        # set when a link may have become settled, for callers of `wait_settled`
+        # set when a link may have become settled, or has another status
         self._progress = asyncio.Event()
         # True while the broker is registered with all servers
         self.is_ready = False
@@ -78,17 +79,16 @@ class ServerLinks:
     def follow(self, addresses: tuple[str, ...]) -> None:
         """Use another list of servers: start links to new servers, and leave those that are not in the list."""
         is_another = set(addresses) != self._links.keys()
-        for address in addresses:
-            if address not in self._links:
-                self._start(address)
+        started = [self._start(address) for address in addresses if address not in self._links]
         for link in [self._links.pop(address) for address in tuple(self._links) if address not in addresses]:
-            self._leave(link)
+            leaving = self._leaving[link] = asyncio.ensure_future(self._leave(link, started))
+            leaving.add_done_callback(partial(self._left, link))
         self._progress.set()
         if is_another:
             self._events.servers_changed(addresses)
         self._update_readiness()
 
-    def _start(self, address: str) -> None:
+    def _start(self, address: str) -> ServerLink:
         link = self._links[address] = ServerLink(
             address,
             self._identity,
@@ -100,15 +100,29 @@ class ServerLinks:
             random_unit=self._random_unit,
         )
         link.start()
+        return link
 
-    def _leave(self, link: ServerLink) -> None:
+    async def _leave(self, link: ServerLink, started: Collection[ServerLink]) -> None:
+        """Leave a server, unless another link is registered with the same server by another address."""
+        settings = self._identity.settings
+        await link.end()
+        # A server may have got another name in the list, and its new link has to register first.
+        with suppress(TimeoutError):
+            async with timeout_on(self._clock, settings.connect_timeout_seconds + settings.response_timeout_seconds):
+                while any(self._is_unknown(new) for new in started):
+                    self._progress.clear()
+                    await self._progress.wait()
         # If the list had two addresses of one server, as with IPv4 and IPv6, the broker stays there.
         boot_ids = {other.state.boot_id for other in self.registered()} - {None}
-        is_elsewhere = link.state.boot_id in boot_ids
-        seconds = self._identity.settings.stop_seconds
-        leaving = asyncio.ensure_future(link.leave(seconds, unregisters=not is_elsewhere))
-        self._leaving[link] = leaving
-        leaving.add_done_callback(lambda _: self._leaving.pop(link))
+        await link.leave(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
+
+    def _is_unknown(self, link: ServerLink) -> bool:
+        """True until a link of the list has been registered or has failed for the first time."""
+        is_listed = self._links.get(link.address) is link
+        return is_listed and (link.state.status, link.state.last_error) == ("connecting", None)
+
+    def _left(self, link: ServerLink, _: asyncio.Task[None]) -> None:
+        del self._leaving[link]
 
     async def leave_all(self) -> None:
         """Unregister from all servers in parallel, and close all connections."""
@@ -177,6 +191,7 @@ class ServerLinks:
             self._events.connected(link.address)
         elif before == "registered":
             self._events.disconnected(link.address, state.last_error or "no longer in the list of name servers")
+        self._progress.set()
         self._update_readiness()
 
     def _update_readiness(self) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from namesrv_broker_agent import TopicConfig
+from namesrv_broker_agent import BrokerAgent, TopicConfig
 from tests.support.agents import (
     ADDR,
     IDENTITY,
@@ -78,28 +79,74 @@ async def test_agent_reconnects_when_its_registration_is_refused_as_stale(tmp_pa
         assert [error for error in errors if "is taken over" in error and "older than the registered" in error]
 
 
-async def test_broker_stays_when_one_of_two_addresses_of_a_server_leaves_the_list(tmp_path: Path) -> None:
+async def test_broker_stays_when_one_of_two_addresses_of_a_server_leaves_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server with IPv4 and IPv6 is two entries of a list; its broker does not unregister with one of them."""
-    listed = tmp_path / "servers"
     clock = FakeClock()
     async with (
         namesrv_in_process(tmp_path / "data", clock=clock) as server,
         TcpProxy(server.address) as proxy,
     ):
-        listed.write_text(f"{server.where};{proxy.address}")
-        async with running(clock, f"file:{listed}", refresh_seconds=10.0) as agent:
+        monkeypatch.setenv("SERVERS", f"{server.where};{proxy.address}")
+        async with running(clock, "env:SERVERS", refresh_seconds=10.0) as agent:
             await agent.registered()
             for kept in (server.where, proxy.address):
-                listed.write_text(kept)
+                monkeypatch.setenv("SERVERS", kept)
                 await passing(clock, lambda: len(agent.servers) == 1)
                 await until(lambda: not agent._links._leaving)
                 await settle()
                 assert brokers(server) == {NAME: {0: ADDR}}
-                listed.write_text(f"{server.where};{proxy.address}")
+                monkeypatch.setenv("SERVERS", f"{server.where};{proxy.address}")
                 await passing(clock, lambda: len(agent.servers) == 2)
                 await agent.registered()
             assert server.events("unregister") == []
         assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
+
+
+def has_servers(agent: BrokerAgent, *addresses: str) -> bool:
+    """True if the agent uses this list."""
+    return tuple(agent.servers) == addresses
+
+
+async def test_broker_stays_while_its_server_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list has another address of the same server: the agent registers there before it leaves the old one."""
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path / "data", clock=clock) as server,
+        TcpProxy(server.address) as proxy,
+    ):
+        monkeypatch.setenv("SERVERS", proxy.address)
+        async with running(clock, "env:SERVERS", refresh_seconds=10.0) as agent:
+            await agent.registered()
+            for name in (server.where, proxy.address):
+                monkeypatch.setenv("SERVERS", name)
+                await passing(clock, partial(has_servers, agent, name))
+                await until(lambda: not agent._links._leaving)
+                await settle()
+                assert brokers(server) == {NAME: {0: ADDR}}
+            assert server.events("unregister") == []
+        assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
+
+
+@pytest.mark.parametrize("replaced", ["unreachable", "silent", "stopped"])
+async def test_wait_for_new_servers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: str) -> None:
+    """The agent leaves a server although the new one does not answer, and at once when the agent is stopped."""
+    clock = FakeClock()
+    async with name_servers(tmp_path / "data", clock, 2) as servers, proxied(servers) as (old, new):
+        if replaced == "unreachable":
+            new.cut()
+        else:
+            new.stall()
+        monkeypatch.setenv("SERVERS", old.address)
+        async with running(clock, "env:SERVERS", refresh_seconds=10.0) as agent:
+            await agent.registered()
+            monkeypatch.setenv("SERVERS", new.address)
+            await passing(clock, lambda: list(agent.servers) == [new.address])
+            if replaced != "stopped":
+                seconds = await passing(clock, lambda: not brokers(servers[0]))
+                assert seconds == pytest.approx(0.0 if replaced == "unreachable" else 5.0, abs=0.3)
+        assert brokers(servers[0]) == {}
 
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
