@@ -24,6 +24,7 @@ from namesrv_client.ctl.comparison import (
 )
 from namesrv_remoting.bodies.base import read_json
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData, read_route
+from namesrv_remoting.codes import Permission
 
 # Settings on which routes and other responses depend, and the difference that each makes.
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -118,7 +119,8 @@ def _queue_facts(route: TopicRouteData) -> Iterator[tuple[str, Fact]]:
     for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
         name = queues.broker_name
         yield f"queues on {name}", f"{queues.read_queue_nums} read, {queues.write_queue_nums} write"
-        yield f"permission on {name}", perm_text(queues.perm)
+        yield f"permission on {name}", perm_text(queues.perm & (Permission.READ | Permission.WRITE))
+        yield f"inheritance on {name}", bool(queues.perm & Permission.INHERIT)
         yield f"flags on {name}", queues.topic_sys_flag
 
 
@@ -198,6 +200,7 @@ _VERDICTS: Final[Mapping[str, tuple[_Verdicts, _Verdicts]]] = {
         {
             "queues on ": (True, "clients would use other queues"),
             "permission on ": (True, "clients would write or read elsewhere"),
+            "inheritance on ": (False, "clients only look at the bits for reading and writing"),
             "flags on ": (True, "tools that change the topic copy its flags from the route"),
             "addresses of ": (True, "the route contradicts that server's own table of brokers"),
             "static queues on ": (True, "logical queues would lead to other brokers"),

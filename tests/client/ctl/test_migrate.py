@@ -205,6 +205,18 @@ async def test_server_that_waits_for_its_brokers_is_named_as_not_ready(tmp_path:
             assert (result.code, result.problems) == (1, [f"{two}: {why}"])
 
 
+async def test_inheritance_does_not_matter(tmp_path: Path) -> None:
+    """With Apache's server a permission of 7 is 6 after `wipeWritePerm` and `addWritePerm`, for days."""
+    async with one_server(tmp_path / "1") as (first, one), one_server(tmp_path / "2") as (second, two):
+        await (await first.connect()).register(MASTER, registration(topic_config("T", perm=6), "U"))
+        await (await second.connect()).register(MASTER, registration(topic_config("T", perm=7), "U"))
+
+        result, found = await checked(one, two)
+
+    assert (result.code, result.json["agree"]) == (0, True)
+    assert found == [(False, "topic", "T", "inheritance on broker-a", False, True)]
+
+
 @pytest.mark.slow
 async def test_watch_repeats_the_check_until_servers_agree(tmp_path: Path) -> None:
     """Every check prints a line of JSON; the last one has agree=true."""
