@@ -4,7 +4,7 @@ The module has no clock and no I/O: times are monotonic seconds of the console's
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
@@ -15,6 +15,8 @@ from namesrv_remoting.bodies.route import TopicRouteData
 # A response travels for a few milliseconds, and each for another few: only a last-seen time that is later by more than
 # this is a new heartbeat.
 _JITTER_SECONDS: Final = 0.25
+# A server's wall clock that is ahead by more than this than before was set.
+_WALL_JITTER_SECONDS: Final = 2.0
 # 300 years: no time on our clock is farther away.
 _FARTHEST_SECONDS: Final = 1e10
 # Number of events of RECENT_EVENTS that are kept, as many as pages show.
@@ -58,6 +60,8 @@ class ServerView:
     failure: ServerState = "unreachable"
     # False: Apache's server; None: not known yet.
     is_native: bool | None = None
+    # Seconds by which the server's wall clock is ahead of the console's monotonic clock; None if it is unknown.
+    wall_ahead: float | None = None
     # Time of the last response.
     answered_at: float | None = field(default=None, compare=False)
     info: ServerInfo | None = field(default=None, compare=False)
@@ -149,7 +153,24 @@ class ServerView:
             is_native=info is not None,
             answered_at=now,
             info=info,
+            wall_ahead=_kept(self.wall_ahead, _wall_ahead(info, now), _WALL_JITTER_SECONDS),
         )
+
+    def on_console_clock(self, ts_ms: int | None, moment_ms: Callable[[float], int]) -> int | None:
+        """A time of the server's wall clock on the console's; `moment_ms` converts the console's monotonic clock."""
+        return None if ts_ms is None else ts_ms + self._behind_ms(moment_ms)
+
+    def events_on_console_clock(self, moment_ms: Callable[[float], int]) -> Sequence[Event]:
+        """The events, with their times on the console's wall clock."""
+        if not self._behind_ms(moment_ms):
+            return self.events
+        return [replace(event, ts_ms=self.on_console_clock(event.ts_ms, moment_ms)) for event in self.events]
+
+    def _behind_ms(self, moment_ms: Callable[[float], int]) -> int:
+        """Milliseconds by which the server's wall clock is behind the console's."""
+        behind_ms = 0 if self.wall_ahead is None else moment_ms(-self.wall_ahead)
+        # A smaller difference may be the time that the response travelled.
+        return behind_ms if abs(behind_ms) >= 1000 * _WALL_JITTER_SECONDS else 0
 
     @property
     def boot_id(self) -> str | None:
@@ -246,8 +267,12 @@ def _moment(seconds: float) -> float | None:
     return seconds if abs(seconds) < _FARTHEST_SECONDS else None
 
 
-def _kept(old: float | None, new: float | None) -> float | None:
-    return old if old is not None and new is not None and abs(new - old) < _JITTER_SECONDS else new
+def _wall_ahead(info: ServerInfo | None, now: float) -> float | None:
+    return None if info is None or info.wall_ms is None else _moment(info.wall_ms / 1000 - now)
+
+
+def _kept(old: float | None, new: float | None, jitter_seconds: float = _JITTER_SECONDS) -> float | None:
+    return old if old is not None and new is not None and abs(new - old) < jitter_seconds else new
 
 
 def _steady_info(info: ServerInfo | None) -> tuple[object, ...]:

@@ -42,7 +42,7 @@ async def show(visit: Visit) -> Content:
         "kind": kind,
         "kinds": _KINDS,
         "fields": {name: query.get(name, "") for name in _FIELDS},
-        "events": [] if directories else last_events(visit.cluster, most=_SHOWN),
+        "events": [] if directories else last_events(visit.cluster, visit.console.compared.moment_ms, most=_SHOWN),
     }
 
 

@@ -46,16 +46,19 @@ async def show_one(visit: Visit) -> Content:
     cluster_name, name = visit.query.get("cluster", ""), visit.query.get("name", "")
     rows = broker_rows(visit.cluster, cluster_name, name)
     topics = topics_of(visit.cluster, name)
+    moment_ms = visit.console.compared.moment_ms
+    events = events_of(visit.cluster, cluster_name, name, moment_ms)
     return {
         "cluster_name": cluster_name,
         "name": name,
         "rows": rows,
         "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
-        "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name)),
+        "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name, events)),
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),
         "connections": connections_of(rows),
-        "events": happenings(events_of(visit.cluster, cluster_name, name))[:_SHOWN_EVENTS],
+        "moment_ms": moment_ms,
+        "events": happenings(events)[:_SHOWN_EVENTS],
     }
 
 

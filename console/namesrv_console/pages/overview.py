@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Content:
         "heat": heat_map(cluster, left, found, visit.now),
         "recent": recent_picture(visit),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
-        "events": last_events(cluster),
+        "events": last_events(cluster, visit.console.compared.moment_ms),
     }
 
 

@@ -15,8 +15,9 @@ _MOST_BROKERS: Final = 10
 def recent_picture(visit: Visit, group: Iterable[BrokerKey] | None = None) -> Mapping[str, Any]:
     """Rows of these brokers, or of those to which something happened last; and the ticks of the axis."""
     cluster, span = visit.cluster, recent_span(round(visit.wall * 1000))
-    wanted = changed_brokers(cluster, span, _MOST_BROKERS) if group is None else set(group)
-    rows = recent_rows(cluster, wanted, span, visit.console.compared.moment_ms)
+    moment_ms = visit.console.compared.moment_ms
+    wanted = changed_brokers(cluster, span, _MOST_BROKERS, moment_ms) if group is None else set(group)
+    rows = recent_rows(cluster, wanted, span, moment_ms)
     return {
         "rows": [(timeline_rows.drawn(row, span), ()) for row in rows],
         "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],

@@ -38,7 +38,7 @@ async def show(visit: Visit) -> Content:
         },
         "receivers": await _receivers(visit, name),
         "has_logs": bool(visit.console.past.logs),
-        "history": topic_history(cluster, name, {row.broker_name for row in rows}),
+        "history": topic_history(cluster, name, {row.broker_name for row in rows}, visit.console.compared.moment_ms),
     }
 
 

@@ -146,22 +146,26 @@ def topics_of(cluster: Cluster, broker_name: str) -> list[str]:
     )
 
 
-def events_of(cluster: Cluster, cluster_name: str, broker_name: str) -> list[tuple[ServerView, Event]]:
-    """The events of a group on any server, newest first."""
+def events_of(
+    cluster: Cluster, cluster_name: str, broker_name: str, moment_ms: Callable[[float], int]
+) -> list[tuple[ServerView, Event]]:
+    """The events of a group on any server, newest first, with their times on the console's clock."""
     found = [
         (view, event)
         for view in cluster.servers
-        for event in view.events
+        for event in view.events_on_console_clock(moment_ms)
         if event.fields.get("broker_name") == broker_name and event.fields.get("cluster") in (None, cluster_name)
     ]
     found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
     return found
 
 
-def instances_of(cluster: Cluster, cluster_name: str, broker_name: str) -> set[BrokerKey]:
-    """The instances of a group that a server has, or has an event of."""
+def instances_of(
+    cluster: Cluster, cluster_name: str, broker_name: str, events: Iterable[tuple[ServerView, Event]]
+) -> set[BrokerKey]:
+    """The instances of a group that a server has, or that one of its events names."""
     present = {key for key in cluster.broker_keys if key[:2] == (cluster_name, broker_name)}
-    numbers = (event.fields.get("broker_id") for _, event in events_of(cluster, cluster_name, broker_name))
+    numbers = (event.fields.get("broker_id") for _, event in events)
     return present | {BrokerKey(cluster_name, broker_name, number) for number in numbers if isinstance(number, int)}
 
 

@@ -1,6 +1,6 @@
 """The recent events of one topic, as far as the servers remember them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from namesrv_console.state import Cluster
@@ -17,11 +17,13 @@ class TopicEvent:
     is_uncertain: bool = False
 
 
-def topic_history(cluster: Cluster, topic: str, brokers: Collection[str], most: int = 100) -> list[TopicEvent]:
-    """Route changes of a topic, and events of its brokers; the last one first."""
+def topic_history(
+    cluster: Cluster, topic: str, brokers: Collection[str], moment_ms: Callable[[float], int], most: int = 100
+) -> list[TopicEvent]:
+    """Route changes of a topic, and events of its brokers, on the console's clock; the last one first."""
     found = []
     for view in cluster.servers:
-        for event in view.events:
+        for event in view.events_on_console_clock(moment_ms):
             if event.event != "route":
                 if event.fields.get("broker_name") in brokers:
                     found.append(TopicEvent(view.name, event))

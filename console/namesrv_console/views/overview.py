@@ -1,5 +1,6 @@
 """The overview: the number of comparable servers, and the last events."""
 
+from collections.abc import Callable
 from typing import Final
 
 from namesrv_console.state import Cluster, ServerView
@@ -18,8 +19,8 @@ def is_compared(view: ServerView) -> bool:
     return view.reports_topics and view.reports_brokers
 
 
-def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[Happening]:
-    """The last events of all servers, newest first, equal ones merged."""
-    found = [(view, event) for view in cluster.servers for event in view.events[-most:]]
+def last_events(cluster: Cluster, moment_ms: Callable[[float], int], most: int = _SHOWN_EVENTS) -> list[Happening]:
+    """The last events of all servers on the console's clock, newest first, equal ones merged."""
+    found = [(view, event) for view in cluster.servers for event in view.events_on_console_clock(moment_ms)[-most:]]
     found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
     return happenings(found)[:most]

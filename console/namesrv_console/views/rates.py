@@ -33,15 +33,23 @@ class Sample(NamedTuple):
         return cls(view.answered_at, info.boot_id, info.connections, info.traffic)
 
 
-# Value of a measure between two samples; None if it is unknown.
-_Value = Callable[[Sample, Sample], float | None]
+class Reading(NamedTuple):
+    """A value of a measure."""
+
+    value: float
+    # True: the value is only known to be larger than this.
+    is_exceeded: bool = False
+
+
+# Reading of a measure between two samples; None if it is unknown.
+_Value = Callable[[Sample, Sample], Reading | None]
 
 
 def _per_second(counter: Callable[[Traffic], int]) -> _Value:
-    return lambda old, new: (counter(new.traffic) - counter(old.traffic)) / (new.at - old.at)
+    return lambda old, new: Reading((counter(new.traffic) - counter(old.traffic)) / (new.at - old.at))
 
 
-def _p99_ms(old: Sample, new: Sample) -> float | None:
+def _p99_ms(old: Sample, new: Sample) -> Reading | None:
     """The bound of the response times within which 99 % of the responses between two samples are."""
     before, after, bounds = old.traffic.response_counts, new.traffic.response_counts, new.traffic.response_bounds
     if len(before) != len(after) or len(after) != len(bounds) + 1:
@@ -50,7 +58,9 @@ def _p99_ms(old: Sample, new: Sample) -> float | None:
     if sums[-1] <= 0:
         return None
     at = next(number for number, count in enumerate(sums) if count >= 0.99 * sums[-1])
-    return 1000 * bounds[min(at, len(bounds) - 1)]
+    if at < len(bounds):
+        return Reading(1000 * bounds[at])
+    return Reading(1000 * bounds[-1], is_exceeded=True) if bounds else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +79,8 @@ MEASURES: Final = (
     Measure("registrations", "/s", _per_second(lambda it: it.registrations)),
     Measure("evictions", "/s", _per_second(lambda it: it.evictions)),
     Measure("p99", "ms", _p99_ms),
-    Measure("connections", "", lambda _, new: new.connections),
-    Measure("memory", "MB", lambda _, new: new.traffic.memory_bytes / 1e6),
+    Measure("connections", "", lambda _, new: Reading(new.connections)),
+    Measure("memory", "MB", lambda _, new: Reading(new.traffic.memory_bytes / 1e6)),
 )
 
 
@@ -90,14 +100,14 @@ def charts(samples: Mapping[str, Sequence[Sample]], now: float) -> dict[str, lis
     found: dict[str, list[Chart]] = {address: [] for address in samples}
     for measure in MEASURES:
         points = {address: list(_points(each, measure, now)) for address, each in samples.items()}
-        top = max((value for each in points.values() for _, value in each if value is not None), default=0.0)
+        top = max((one.value for each in points.values() for _, one in each if one is not None), default=0.0)
         for address, each in points.items():
             found[address].append(_chart(measure, each, top, now))
     return found
 
 
-def _points(samples: Iterable[Sample], measure: Measure, now: float) -> Iterator[tuple[float, float | None]]:
-    """Times and values; None where the line is interrupted."""
+def _points(samples: Iterable[Sample], measure: Measure, now: float) -> Iterator[tuple[float, Reading | None]]:
+    """Times and readings; None where the line is interrupted."""
     for old, new in pairwise(samples):
         if new.at < now - SPAN_SECONDS or new.at <= old.at:
             continue
@@ -105,25 +115,26 @@ def _points(samples: Iterable[Sample], measure: Measure, now: float) -> Iterator
         yield new.at, None if is_broken else measure.value(old, new)
 
 
-def _chart(measure: Measure, points: Sequence[tuple[float, float | None]], top: float, now: float) -> Chart:
+def _chart(measure: Measure, points: Sequence[tuple[float, Reading | None]], top: float, now: float) -> Chart:
     lines: list[list[str]] = [[]]
-    for at, value in points:
-        if value is None:
+    for at, reading in points:
+        if reading is None:
             lines.append([])
         else:
             x = WIDTH * (at - now + SPAN_SECONDS) / SPAN_SECONDS
-            lines[-1].append(f"{x:.1f},{HEIGHT - HEIGHT * value / top if top else HEIGHT:.1f}")
-    known = [value for _, value in points if value is not None]
+            lines[-1].append(f"{x:.1f},{HEIGHT - HEIGHT * reading.value / top if top else HEIGHT:.1f}")
+    known = [reading for _, reading in points if reading is not None]
     is_current = bool(points) and now - points[-1][0] <= _GAP_SECONDS and points[-1][1] is not None
     return Chart(
         measure,
         [" ".join(line) for line in lines if line],
         _text(known[-1], measure.unit) if is_current else None,
-        _text(max(known, default=0.0), measure.unit),
+        _text(max(known, default=Reading(0.0)), measure.unit),
     )
 
 
-def _text(value: float, unit: str) -> str:
+def _text(reading: Reading, unit: str) -> str:
+    value = reading.value
     digits = 0 if value == int(value) else 1 if value >= 1 else 3
-    number = f"{value:,.{digits}f}"
+    number = f"{'> ' if reading.is_exceeded else ''}{value:,.{digits}f}"
     return f"{number}{unit}" if unit == "/s" else f"{number} {unit}".rstrip()

@@ -22,11 +22,11 @@ def recent_span(now_ms: int) -> Span:
     return Span(to_ms - _LENGTH_MS, to_ms)
 
 
-def changed_brokers(cluster: Cluster, span: Span, most: int) -> list[BrokerKey]:
+def changed_brokers(cluster: Cluster, span: Span, most: int, moment_ms: Callable[[float], int]) -> list[BrokerKey]:
     """The brokers with an event in the span; of too many those with the last removals, else with the last events."""
     last: dict[BrokerKey, tuple[int, int]] = {}
     for view in cluster.servers:
-        for key, events in _by_broker(view).items():
+        for key, events in _by_broker(view, moment_ms).items():
             times = [(event.ts_ms or 0, event.event) for event in events if event.ts_ms in span]
             removed = max((at for at, name in times if name == "evict"), default=0)
             if times:
@@ -38,7 +38,7 @@ def recent_rows(
     cluster: Cluster, wanted: Collection[BrokerKey], span: Span, moment_ms: Callable[[float], int]
 ) -> list[TimelineRow]:
     """The rows of brokers on each server that has or had them; `moment_ms` converts the console's clock."""
-    native = [(view, _by_broker(view)) for view in cluster.servers if view.info is not None]
+    native = [(view, _by_broker(view, moment_ms)) for view in cluster.servers if view.info is not None]
     return [
         _row(view, key, events.get(key, ()), span, moment_ms)
         for key in sorted(wanted)
@@ -47,9 +47,9 @@ def recent_rows(
     ]
 
 
-def _by_broker(view: ServerView) -> dict[BrokerKey, list[Event]]:
+def _by_broker(view: ServerView, moment_ms: Callable[[float], int]) -> dict[BrokerKey, list[Event]]:
     found: dict[BrokerKey, list[Event]] = {}
-    for event in view.events:
+    for event in view.events_on_console_clock(moment_ms):
         key = instance_of(event)
         if event.event in _SHOWN_EVENTS and event.ts_ms is not None and key is not None:
             found.setdefault(BrokerKey(*key), []).append(event)
@@ -59,7 +59,8 @@ def _by_broker(view: ServerView) -> dict[BrokerKey, list[Event]]:
 def _row(
     view: ServerView, key: BrokerKey, events: Sequence[Event], span: Span, moment_ms: Callable[[float], int]
 ) -> TimelineRow:
-    known_ms = _known_since_ms(view, span)
+    known_ms = view.on_console_clock(_known_since_ms(view), moment_ms)
+    known_ms = span.from_ms if known_ms is None else known_ms
     # The start of the current registration period; None after the broker has left.
     began = None if events and events[0].event == "register" else known_ms
     periods: list[RegistrationPeriod] = []
@@ -84,12 +85,11 @@ def _row(
     )
 
 
-def _known_since_ms(view: ServerView, span: Span) -> int:
-    """The time since which all events of a server are known: its start, or the first event that it still has."""
+def _known_since_ms(view: ServerView) -> int | None:
+    """The time since which all events of a server are known: its start, or the first event; on the server's clock."""
     started_ms = None if view.info is None else view.info.started_ms
     first = view.events[0] if view.events else None
-    known_ms = started_ms if first is None or first.seq <= 1 else first.ts_ms
-    return span.from_ms if known_ms is None else known_ms
+    return started_ms if first is None or first.seq <= 1 else first.ts_ms
 
 
 def _last_report_ms(view: ServerView, span: Span, moment_ms: Callable[[float], int]) -> int:

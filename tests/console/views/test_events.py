@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from namesrv_console.catalogue import LANGUAGES, catalogue
-from namesrv_console.state import ServerView
+from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.events import happenings, sentence
+from namesrv_console.views.overview import last_events
 from namesrv_remoting.bodies.extensions import Event
 
 BROKER: Mapping[str, Any] = {"cluster": "c1", "broker_name": "broker-a", "broker_id": 0}
@@ -76,3 +77,19 @@ def test_event_is_a_sentence_in_each_language(name: str, fields: dict[str, Any],
 def test_unknown_event_has_no_sentence(name: str, fields: dict[str, Any]) -> None:
     """An event of a newer server is shown with its fields."""
     assert sentence(Event(1, name, 0, fields)) is None
+
+
+def test_events_of_servers_with_different_clocks_are_in_their_order() -> None:
+    """A server whose clock is an hour ahead reported the first event; both reported the last one, within a second."""
+    left: dict[str, Any] = {"cluster": "c1", "broker_name": "a", "broker_id": 0, "reason": "silent"}
+    first = Event(1, "register", 3_600_000 + 1_000, {"broker_name": "b"})
+    ahead = ServerView("s1", wall_ahead=3_600.0, events=(first, Event(2, "evict", 3_600_000 + 9_500, left)))
+    other = ServerView("s2", wall_ahead=0.0, events=(Event(1, "fenced", 5_000, left), Event(2, "evict", 9_000, left)))
+
+    found = last_events(Cluster(1, (ahead, other)), lambda moment: round(moment * 1000))
+
+    assert [(one.event.event, one.event.ts_ms, one.servers) for one in found] == [
+        ("evict", 9_500, ["s1", "s2"]),
+        ("fenced", 5_000, ["s2"]),
+        ("register", 1_000, ["s1"]),
+    ]

@@ -61,7 +61,8 @@ def test_old_value_is_not_shown_as_the_newest() -> None:
         (QUIET, (98, 2, 0), "10 ms"),
         ((99, 1, 0), (99, 2, 0), "10 ms"),
         # Above the last bound the time is only known to exceed it.
-        (QUIET, (0, 0, 5), "10 ms"),
+        (QUIET, (0, 0, 5), "> 10 ms"),
+        (QUIET, (97, 1, 2), "> 10 ms"),
         ((5, 5, 5), (5, 5, 5), None),
         (QUIET, (1, 1), None),
     ],

@@ -1,7 +1,10 @@
 """The last quarter of an hour of brokers, from live events."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.recent import changed_brokers, recent_rows, recent_span
@@ -30,9 +33,14 @@ def server(*events: Event, brokers: Mapping[BrokerKey, float] | None = None, add
     )
 
 
+def moment_ms(moment: float) -> int:
+    """A moment of the console's clock in milliseconds since 1970."""
+    return round((moment + 1000) * 1000)
+
+
 def rows(*views: ServerView) -> list[TimelineRow]:
     """The rows of a cluster; second 0 of the console's clock is second 1,000 since 1970."""
-    return recent_rows(Cluster(1, views), (KEY, OTHER), SPAN, lambda moment: round((moment + 1000) * 1000))
+    return recent_rows(Cluster(1, views), (KEY, OTHER), SPAN, moment_ms)
 
 
 def periods(*views: ServerView) -> list[list[tuple[int | None, int, str | None, int]]]:
@@ -81,6 +89,30 @@ def test_unreachable_server_is_unknown_since_its_last_response() -> None:
     assert periods(server(brokers={KEY: 870.0}).lost("timeout", 885.0)) == [[(STARTED_MS, 1_900_000, None, 1_880_000)]]
 
 
+@pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000, 1_500])
+def test_times_of_a_server_are_converted_to_the_console_clock(ahead_ms: int) -> None:
+    """The clock of the server is an hour off; a difference of a second may be the way of its response."""
+    late_ms = 0 if abs(ahead_ms) > 2_000 else ahead_ms
+    events = (
+        event(1, 1_100_000 + ahead_ms, "register", kind="full", topics=2),
+        event(2, 1_400_000 + ahead_ms, "evict", reason="silent", silent_ms=120_000),
+        event(3, 1_500_000 + ahead_ms, "fenced", OTHER),
+    )
+    info = ServerInfo("boot", ready=True, started_ms=STARTED_MS + ahead_ms, uptime_seconds=1_380.0)
+    view = replace(server(*events, brokers={OTHER: 870.0}).answered(880.0, info=info), events=events)
+
+    assert [view.wall_ahead, view.on_console_clock(info.started_ms, moment_ms)] == [
+        1_000 + ahead_ms / 1000,
+        STARTED_MS + late_ms,
+    ]
+    assert periods(view) == [
+        [(1_100_000 + late_ms, 1_310_000 + late_ms, "silent", 1_400_000 + late_ms)],
+        [(STARTED_MS + late_ms, 1_900_000, None, 1_885_000)],
+    ]
+    assert [at for row in rows(view) for at in row.fenced_ms] == [1_500_000 + late_ms]
+    assert changed_brokers(Cluster(1, (view,)), SPAN, 9, moment_ms) == [KEY, OTHER]
+
+
 def test_brokers_that_left_last_are_shown_first() -> None:
     """Events before the span do not count, and rows are sorted by broker, then by server."""
     far = BrokerKey("c0", "broker-z", 0)
@@ -88,7 +120,7 @@ def test_brokers_that_left_last_are_shown_first() -> None:
     two = server(event(1, 1_500_000, "register"), brokers={KEY: 890.0}, address="s2")
     cluster = Cluster(1, (one, two))
 
-    assert [changed_brokers(cluster, SPAN, most) for most in (1, 9)] == [[OTHER], [OTHER, KEY]]
+    assert [changed_brokers(cluster, SPAN, most, moment_ms) for most in (1, 9)] == [[OTHER], [OTHER, KEY]]
     assert [(row.broker.broker_name, row.nameserver) for row in rows(two, one)] == [
         ("broker-a", "s2"),
         ("broker-b", "s1"),

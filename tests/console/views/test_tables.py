@@ -115,6 +115,6 @@ def test_topic_history_has_certain_and_possible_changes() -> None:
         Event(6, "evict", 60, {"broker_name": "b"}),
     )
 
-    found = topic_history(Cluster(1, (ServerView("s1", events=events),)), "t", {"a"})
+    found = topic_history(Cluster(1, (ServerView("s1", events=events),)), "t", {"a"}, round)
 
     assert [(one.event.seq, one.is_uncertain) for one in found] == [(5, True), (4, True), (2, False), (1, False)]
