@@ -20,6 +20,7 @@ from namesrv_client.routes.route import (
     Source,
     TopicNotFoundError,
 )
+from namesrv_client.routes.server import pull_batches
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.bodies.topic import MAX_TOPIC_CHARACTERS
@@ -238,12 +239,21 @@ class RouteKeeper:
             await self.clock.sleep(_REFRESH_SECONDS)
 
     async def _watch(self) -> None:
+        has_warned = False
         while True:
             self._watch_again.clear()
             # Unconfirmed topics are left to the poll: the server would answer or refuse a watch of them at once, again
             # and again.
             topics = sorted(self.in_use - self.cache.unconfirmed)
             if not topics:
+                await self._watch_again.wait()
+                continue
+            if len(pull_batches(topics)) > 1:
+                if not has_warned:
+                    _watch_logger.warning(
+                        "no watch of %d topics, which one request cannot name; polls go on", len(topics)
+                    )
+                has_warned = True
                 await self._watch_again.wait()
                 continue
             began = self.clock.monotonic()

@@ -5,7 +5,9 @@ topic. An error of one topic never affects the other topics.
 """
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -18,7 +20,7 @@ from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.bodies.extensions import PullRoutesRequest, ServerInfo, read_routes
+from namesrv_remoting.bodies.extensions import MAX_PULLED_TOPICS, PullRoutesRequest, ServerInfo, read_routes
 from namesrv_remoting.bodies.route import TopicRouteData, read_route
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
@@ -50,12 +52,27 @@ SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError, TlsRequired
 BATCH_REFUSED: Final = (SystemError_, NoPermissionError)
 # Topics of one full request: with eight broker groups the response takes 0.8 MB, which the loop decodes at once.
 BATCH: Final = 500
+# The names of topics in one request. Our server accepts frames of 4 MiB for PULL_ROUTES; headers are below 64 KiB.
+_MAX_NAMES_BYTES: Final = (4 * 1024 - 64) * 1024
 # Refused batches after which the server counts as failed.
 _REFUSALS: Final = 20
 # concurrent GET_ROUTEINFO_BY_TOPIC requests
 _BY_TOPIC: Final = 16
 # A short back-off: requests go to other servers meanwhile, and a dead server is not dialled for every request.
 _BACKOFF: Final = Backoff(0.1, 1.0)
+
+
+def pull_batches(topics: Sequence[str]) -> list[Sequence[str]]:
+    """Topics divided into parts that fit into one PULL_ROUTES request each."""
+    batches, begin, size = [], 0, 0
+    for at, topic in enumerate(topics):
+        # msgpack has up to five bytes before the text of a string.
+        topic_bytes = len(topic.encode()) + 5
+        if at - begin == MAX_PULLED_TOPICS or size + topic_bytes > _MAX_NAMES_BYTES:
+            batches.append(topics[begin:at])
+            begin, size = at, 0
+        size += topic_bytes
+    return [*batches, topics[begin:]]
 
 
 class Server:
@@ -301,13 +318,39 @@ class Server:
         known, others = point.known(self.identity.boot_id, topics) if self.identity.is_native else ([], list(topics))
         if known:
             try:
-                receive(await self.pull(known, timeout_seconds, since=point.revision))
+                await self._pull_changes(known, point.revision, receive, timeout_seconds)
             except BATCH_REFUSED as error:
                 if isinstance(error, SERVER_FAILED):
                     raise
                 point.retain(())
                 others = list(topics)
         await self.full_routes(others, receive, timeout_seconds)
+
+    async def _pull_changes(self, topics: Sequence[str], since: int, receive: Receive, timeout_seconds: float) -> None:
+        """Request the changes of topics since a revision, in as few requests as the server accepts."""
+        responses = [await self.pull(batch, timeout_seconds, since=since) for batch in pull_batches(topics)]
+        first = responses[0]
+        if any(
+            (response.boot_id, response.connection, response.is_conditional)
+            != (first.boot_id, first.connection, first.is_conditional)
+            for response in responses
+        ):
+            # The server has restarted between the requests.
+            for response in responses:
+                receive(response)
+            return
+        # The sync point moves only with a response that covers all topics.
+        receive(
+            replace(
+                first,
+                is_complete=all(response.is_complete for response in responses),
+                was_complete=all(response.was_complete for response in responses),
+                knows_all_topics=all(response.knows_all_topics for response in responses),
+                topics=topics,
+                routes=ChainMap(*(dict(response.routes) for response in responses)),
+                revision=min(response.revision or 0 for response in responses),
+            )
+        )
 
     async def _pull_batches(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
         """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""

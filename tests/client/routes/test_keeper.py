@@ -70,6 +70,44 @@ async def test_poll_is_one_request_for_all_topics_in_use(tmp_path: Path) -> None
         assert (scene.client.is_in_use("bills"), scene.client.is_in_use("orders")) == (False, True)
 
 
+# 8,500 names of 765 bytes, which one request cannot name
+LONG_NAMES = [f"{number:04}{'队' * 251}" for number in range(8_500)]
+
+
+async def test_more_topics_than_one_request_can_name_are_polled(tmp_path: Path) -> None:
+    """A poll takes two requests for the changes since the last poll, and confirms all topics at once."""
+    async with route_scene(tmp_path) as scene:
+        for topic in ("orders", *LONG_NAMES):
+            scene.client._keeper.use(topic)
+        assert await scene.client.refresh()
+        requests, revision = scene.request_count(), scene.client._cache.point.revision
+        await registered(scene.server, BROKER_B)
+        await scene.clock.advance(1.0)
+
+        assert await scene.client.refresh()
+        assert (scene.request_count() - requests, scene.names()) == (2, ["broker-a", "broker-b"])
+        assert scene.age() == 0.0
+        # the revision has moved: the next poll asks for the changes since this one
+        assert scene.client._cache.point.revision > revision
+
+
+async def test_more_topics_than_one_request_can_name_are_not_watched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client logs a warning once, and sends nothing between the polls."""
+    async with route_scene(tmp_path, **WATCH) as scene:
+        for topic in LONG_NAMES:
+            scene.client._keeper.use(topic)
+        assert await scene.client.refresh()
+        await settle()
+        requests = scene.request_count()
+        for _ in range(10):
+            await scene.clock.advance(1.0)
+            await settle()
+        assert scene.request_count() == requests
+        assert caplog.text.count("no watch of 8500 topics") == 1
+
+
 async def test_no_request_without_topics(tmp_path: Path) -> None:
     """Without topics in use not even SERVER_INFO is sent."""
     async with route_scene(tmp_path, watch=True) as scene:
