@@ -229,7 +229,7 @@ async def test_pulls_are_counted_by_the_revision_that_was_served(tmp_path: Path)
 
 
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the limit all served records are emptied, so the next response is logged once more."""
+    """At the limit served records are emptied, so the next response is logged once more."""
     monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 2)
     async with namesrv_in_process(tmp_path) as server:
         broker, client, other = await server.connect(), await server.connect(), await server.connect()
@@ -245,6 +245,32 @@ async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     served = by_topic(log_of(tmp_path), "served")
 
     assert list("ABCACAB") == [line["topic"] for line in served]
+
+
+async def test_only_the_oldest_served_record_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit one record gives up its pairs: emptying the records of all clients at once would stop the loop."""
+    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 4)
+    async with namesrv_in_process(tmp_path) as server:
+        broker, *clients = [await server.connect() for _ in range(4)]
+        await broker.register(BROKER, registration("A", "B"))
+        for client in clients:
+            await pull(client, "A")
+            await pull(client, "B")
+
+        assert [len(server.connection_of(client).peer.served) for client in clients] == [0, 2, 2]
+
+
+async def test_large_served_record_loses_its_first_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit a record with very many pairs gives up only as many as a step may remove."""
+    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 4)
+    monkeypatch.setattr("namesrv.heartbeat_log.log.FORGOTTEN_AT_ONCE", 2)
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER, registration(*"ABCDE"))
+        for topic in "ABCDE":
+            await pull(client, topic)
+
+        assert list(server.connection_of(client).peer.served) == ["C", "D", "E"]
 
 
 async def test_served_records_hold_no_responses(tmp_path: Path) -> None:
