@@ -12,7 +12,7 @@ from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInf
 from namesrv_broker_agent.link import report_bug
 from namesrv_broker_agent.link_state import ServerState
 from namesrv_broker_agent.links import ServerLinks
-from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.settings import AgentSettings, check_settings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
@@ -61,9 +61,11 @@ class BrokerAgent:
 
         Raises:
             ValueError: a topic is invalid.
+            TypeError: an argument has the wrong type.
             TopicStateError: the state file is damaged.
             OSError: the state file cannot be read or written.
         """
+        check_settings(settings)
         check_plain("state", state)
         self._clock = clock or SystemClock()
         self._table = TopicTable(
@@ -152,8 +154,13 @@ class BrokerAgent:
         await self._links.leave_all()
 
     async def drain(self) -> None:
-        """Leave without failed sends: remove the write permission, wait one poll interval of the clients, then stop."""
+        """Leave without failed sends: remove the write permission, wait one poll interval of the clients, then stop.
+
+        An agent that has stopped has left already. Raises RuntimeError if the agent was never started.
+        """
         if not self._is_started:
+            if self._stopping is None:
+                raise RuntimeError("the agent is not started")
             return
         self._identity.is_writable = False
         async with self._table_lock:
@@ -279,7 +286,10 @@ class BrokerAgent:
         await self._take_id(MASTER_ID, state_version)
 
     async def demote(self, broker_id: int, state_version: int | None = None) -> None:
-        """Become a slave with this id. Raises ValueError for an id below 1 or beyond 63 bits."""
+        """Become a slave with this id. Raises ValueError for an id below 1 or beyond 63 bits, and TypeError."""
+        # True is an int, too.
+        if type(broker_id) is not int:
+            raise TypeError(f"broker_id {broker_id!r} is not an integer")
         if not 0 < broker_id < 1 << 63:
             raise ValueError(f"not the id of a slave: {broker_id} (must be 1 or more)")
         await self._take_id(broker_id, state_version)

@@ -1,6 +1,5 @@
 """The agent's requests to a NameServer: registration, heartbeat and unregister, in the native and RocketMQ protocol."""
 
-import asyncio
 import logging
 import secrets
 import zlib
@@ -23,6 +22,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_READ, PERM_WRITE, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError
+from namesrv_runtime.server_events import CALLBACK_ERRORS
 from namesrv_runtime.threads import NoThreadError, in_thread
 
 T = TypeVar("T")
@@ -91,8 +91,7 @@ class BrokerIdentity:
         try:
             body = NATIVE.encode({"state": dict(self._state())})
             heartbeat_state(body)
-        except (Exception, asyncio.CancelledError):
-            # The application's function may raise any error; the heartbeat must be sent all the same.
+        except CALLBACK_ERRORS:
             logger.exception("heartbeat without the broker's state, a flat map of at most %d bytes", MAX_STATE_BYTES)
             return b""
         return body

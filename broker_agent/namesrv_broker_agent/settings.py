@@ -116,6 +116,12 @@ class AgentSettings(SigningSettings, TlsClientSettings):
         return seconds
 
 
+def check_settings(settings: object) -> None:
+    """Raise a TypeError for a value that is no AgentSettings."""
+    if not isinstance(settings, AgentSettings):
+        raise TypeError(f"settings: {type(settings).__name__} instead of AgentSettings")
+
+
 def doubts(settings: AgentSettings) -> list[str]:
     """Warnings about settings that are allowed, but probably mistakes."""
     return [

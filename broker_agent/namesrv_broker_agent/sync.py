@@ -9,7 +9,7 @@ from typing import Any
 from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link_state import ServerState
-from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.settings import AgentSettings, check_settings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_runtime.background_loop import StoppedError, Threaded, waited
@@ -50,7 +50,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     """
 
     def __init__(self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Any) -> None:
-        """Prepare an agent without starting it. Raises ValueError as BrokerAgent does."""
+        """Prepare an agent without starting it. Raises ValueError and TypeError as BrokerAgent does."""
+        check_settings(settings)
         self.settings = settings
         # the topics of the constructor, or of the last stop
         self._topics = list(topics)

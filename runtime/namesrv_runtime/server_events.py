@@ -5,9 +5,13 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ParamSpec
+from typing import Final, ParamSpec
 
 P = ParamSpec("P")
+
+# What a function of the application may raise without an effect on the caller, which logs it. A CancelledError, of a
+# cancelled task of the application, would end the task that calls the function.
+CALLBACK_ERRORS: Final = (Exception, asyncio.CancelledError)
 
 
 def check_plain(name: str, callback: Callable[..., object] | None) -> None:
@@ -51,8 +55,7 @@ class ServerEvents:
             return
         try:
             callback(*arguments, **named)
-        # A CancelledError, of a cancelled task of the application, would end the task that calls the function.
-        except (Exception, asyncio.CancelledError):
+        except CALLBACK_ERRORS:
             self.logger.exception("callback %r failed", callback)
 
     def connected(self, address: str) -> None:

@@ -5,10 +5,11 @@ import logging
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from namesrv_broker_agent import BrokerAgent, TopicConfig
+from namesrv_broker_agent import BrokerAgent, SyncBrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
@@ -349,6 +350,30 @@ async def test_cancelled_error_of_a_callback_ends_no_link(tmp_path: Path) -> Non
     async with real(tmp_path, options={"on_connected": lambda _: task.result(), "state": task.result}) as it:
         await it.clock.advance(28.5)
         await until(lambda: it.state.heartbeats)
+
+
+async def test_agent_that_is_not_started_cannot_be_drained(tmp_path: Path) -> None:
+    """A drain without effect would look like one that has removed the write permission; after a stop it is done."""
+    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+        await BrokerAgent(agent_settings("127.0.0.1:1")).drain()
+    async with real(tmp_path) as it:
+        await it.agent.stop()
+        await it.agent.drain()
+
+
+@pytest.mark.parametrize("broker_id", ["1", 1.0, True, None])
+async def test_broker_id_of_another_type_is_refused(broker_id: Any) -> None:
+    """The error names the value."""
+    with pytest.raises(TypeError, match=rf"^broker_id {broker_id!r} is not an integer$"):
+        await BrokerAgent(agent_settings("127.0.0.1:1")).demote(broker_id)
+
+
+@pytest.mark.parametrize("make", [BrokerAgent, SyncBrokerAgent])
+@pytest.mark.parametrize("settings", ["127.0.0.1:1", {"tls_key_password": "secret"}, None])
+def test_settings_of_another_type_are_refused(make: Any, settings: object) -> None:
+    """The error names the type, and not the value, which may hold a secret."""
+    with pytest.raises(TypeError, match=rf"^settings: {type(settings).__name__} instead of AgentSettings$"):
+        make(settings)
 
 
 @pytest.mark.parametrize("callback", ["on_master_changed", "on_min_broker_id_changed", "state"])

@@ -12,7 +12,7 @@ from typing import Final, Literal, Self
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.server_events import check_plain
+from namesrv_runtime.server_events import CALLBACK_ERRORS, check_plain
 
 logger: Final = logging.getLogger("namesrv_client.callback")
 
@@ -192,8 +192,7 @@ class RouteListeners:
         for callback in tuple(self._callbacks):
             try:
                 callback(change)
-            # A CancelledError, of a cancelled task of the application, would end the poll or watch.
-            except (Exception, asyncio.CancelledError):
+            except CALLBACK_ERRORS:
                 logger.exception("callback failed on the change of topic %s", change.topic)
         for changes in tuple(self._iterators):
             changes.put(change)
