@@ -1,9 +1,8 @@
 """Measures one attack: a fresh server, well-behaved peers, a broker that hangs, and the attacker."""
 
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -24,7 +23,7 @@ from benchmarks.abuse.well_behaved import (
 )
 from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, daemon, expiring
+from benchmarks.harness.servers import Server, daemon, expiring, temporary_directory
 from benchmarks.harness.wire import Wire
 from namesrv_remoting.codes import SerializeType
 
@@ -98,8 +97,8 @@ class _Scenario:
         self._bench = bench
         self._attack = attack
         self._durations = durations
-        settings = stack.enter_context(_settings(attack))
-        flags = (*settings, *expiring(durations.expiry_seconds, durations.scan_seconds))
+        configured = attack.configured(stack.enter_context(temporary_directory("abuse")))
+        flags = (*configured, *expiring(durations.expiry_seconds, durations.scan_seconds))
         limit_bytes = attack.memory_limit_bytes
         self.group = stack.enter_context(MemoryGroup(limit_bytes)) if limit_bytes else None
         prefix = () if self.group is None else self.group.prefix
@@ -173,13 +172,6 @@ def _peer_figures(costs: Costs, seen: Seen, times: _Times, *, quiet_since: float
         costs.figure("livez", "liveness probe", "seconds", longest_probe, target=at_most(PROBE_SECONDS)),
         costs.none("evicted", len({name for pull in seen.pulls for name in pull.evicted}) + seen.lost),
     ]
-
-
-@contextmanager
-def _settings(attack: Attack) -> Iterator[tuple[str, ...]]:
-    """The server's flags for an attack; the files that they name exist until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as directory:
-        yield attack.configured(Path(directory))
 
 
 def _reset_peak(server: Server) -> None:

@@ -198,7 +198,7 @@ def daemon(
 
     `prefix` is a command that executes the rest of its command line.
     """
-    with data_directory("namesrv") as directory:
+    with temporary_directory("namesrv") as directory:
         command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", str(directory), *flags]
         program = Program("namesrv", command, daemon_ports, directory, environ or {})
         with started(bench, program) as server:
@@ -210,7 +210,7 @@ def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     """The limit server, whose responses have bodies of that size, until the block ends."""
     command = [str(built("limit")), str(body_bytes), str(_LIMIT_LIFETIME_SECONDS)]
     with (
-        data_directory("limit") as directory,
+        temporary_directory("limit") as directory,
         started(bench, Program("limit", command, printed_ports(r'{"port":(\d+)}'), directory)) as server,
     ):
         yield server
@@ -223,7 +223,7 @@ def web_console(bench: Bench, servers: Sequence[Server]) -> Iterator[Server]:
     command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
     ports = printed_ports(r"http://127\.0\.0\.1:(\d+)/")
     with (
-        data_directory("console") as directory,
+        temporary_directory("console") as directory,
         started(bench, Program("namesrv-console", command, ports, directory)) as server,
     ):
         yield server
@@ -244,8 +244,8 @@ def printed_ports(pattern: str) -> Callable[[str], Sequence[int]]:
 
 
 @contextmanager
-def data_directory(name: str) -> Iterator[Path]:
-    """A temporary directory for a server, until the block ends."""
+def temporary_directory(name: str) -> Iterator[Path]:
+    """A temporary directory, until the block ends."""
     with tempfile.TemporaryDirectory(prefix=f"namesrv-bench-{name}-") as path:
         yield Path(path)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import data_directory, free_port
+from benchmarks.harness.servers import free_port, temporary_directory
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.fetching import go_program
 from benchmarks.peers.registry import ROUTE, Registry, responding
@@ -104,7 +104,7 @@ def program(bench: Bench) -> Path:
 def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
     """A single etcd server with an empty data directory, until the block ends."""
     port, peers = free_port(), {"default": f"http://127.0.0.1:{free_port()}"}
-    with data_directory("etcd") as directory:
+    with temporary_directory("etcd") as directory:
         words = command(program, directory, f"http://127.0.0.1:{port}", "default", peers)
         with responding(bench, "etcd", command=words, port=port, is_responding=_is_healthy, home=directory) as server:
             yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)

@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import PULLS, Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, daemon, data_directory, free_port
+from benchmarks.harness.servers import Server, daemon, free_port, temporary_directory
 from benchmarks.harness.wire import (
     PULLED_BODY_BYTES,
     TOPIC_NAME,
@@ -91,7 +91,7 @@ def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
 def apache(bench: Bench, lib: Path, heap: str) -> Iterator[Registry]:
     """Apache's NameServer with one of HEAPS and an empty data directory, until the block ends."""
     port = free_port()
-    with data_directory("apache") as home:
+    with temporary_directory("apache") as home:
         command = apache_command(lib, heap, home, bindAddress="127.0.0.1", listenPort=port)
         with _running(bench, f"Apache's ({heap})", command, port, home) as peer:
             yield peer
@@ -110,7 +110,7 @@ def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list
 def rust(bench: Bench, program: Path) -> Iterator[Registry]:
     """rocketmq-rust's NameServer with an empty data directory, until the block ends."""
     port = free_port()
-    with data_directory("rust") as home:
+    with temporary_directory("rust") as home:
         command = rust_command(program, home, "127.0.0.1", port)
         with _running(bench, "rocketmq-rust", command, port, home) as peer:
             yield peer

@@ -10,7 +10,7 @@ from typing import IO, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import data_directory, free_port
+from benchmarks.harness.servers import free_port, temporary_directory
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.registry import ROUTE, Registry, responding
 from benchmarks.peers.rocketmq import java
@@ -77,7 +77,7 @@ def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
     """A single ZooKeeper server with an empty data directory, until the block ends."""
     port = free_port()
     with (
-        data_directory("zookeeper") as directory,
+        temporary_directory("zookeeper") as directory,
         responding(
             bench,
             "ZooKeeper",

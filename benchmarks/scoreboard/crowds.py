@@ -2,17 +2,15 @@
 
 import resource
 import socket
-import tempfile
 import time
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, none_of
 from benchmarks.harness.loads import Load, compared_loads, run
 from benchmarks.harness.rounds import Bench, Cores, Effort, until
-from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.servers import Server, daemon, temporary_directory
 from benchmarks.harness.wire import Wire, many_brokers, pulled_brokers, register
 from namesrv_remoting.codes import RequestCode
 from tests.support.disk_faults import FaultyDisk
@@ -87,9 +85,9 @@ def _is_served(server: Server) -> bool:
 def stuck_log(rounds: int) -> list[Figure]:
     """p99 of pulls while writes of the heartbeat log are stuck, compared with normal writes."""
     bench = Bench(Effort(rounds, 2), Cores.ours())
-    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
-        data = Path(root) / "data"
-        disk = FaultyDisk(data, Path(root))
+    with temporary_directory("scoreboard") as root:
+        data = root / "data"
+        disk = FaultyDisk(data, root)
         with daemon(bench, "--data-dir", str(data), environ=disk.environ) as server, Wire(server) as wire:
             register(wire, pulled_brokers())
 

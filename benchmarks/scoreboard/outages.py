@@ -8,15 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, latest, none_of
 from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
 from benchmarks.harness.hosts import drop
 from benchmarks.harness.rounds import Bench, until_async
-from benchmarks.harness.servers import WAITING, daemon, expiring
+from benchmarks.harness.servers import WAITING, daemon, expiring, temporary_directory
 from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
 from benchmarks.scoreboard.programs import in_event_loop
 from namesrv_broker_agent import BrokerAgent
@@ -185,8 +183,8 @@ async def all_dead(seconds: int) -> list[Figure]:
     """All servers die, a client starts, and the servers return; three times."""
     ages, confirmed, missing = [], [], 0
     # Without proxies, since a proxy accepts connections even if its server is dead.
-    with TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
-        snapshot = Path(root) / "routes.json"
+    with temporary_directory("scoreboard") as root:
+        snapshot = root / "routes.json"
         async with _world(has_proxies=False) as world:
             for _ in range(_DEATHS):
                 async with _client(world.addresses, snapshot_file=snapshot) as client:
@@ -279,9 +277,9 @@ def packet_loss(seconds: int) -> list[Figure]:
     """
     if (reason := why_not()) is not None:
         raise BenchError(reason)
-    with TemporaryDirectory(prefix="namesrv-scoreboard-") as root, Network() as network:
+    with Network() as network:
         network.add({"server": "10.0.0.1", "apps": "10.0.0.2"})
-        place = ("--listen-host=10.0.0.1", "--listen-port=9876", "--http-listen=", f"--data-dir={root}/data")
+        place = ("--listen-host=10.0.0.1", "--listen-port=9876", "--http-listen=")
         prefix = network.hosts["server"].command()
         with daemon(Bench(), *place, *_LOSSY_TIMES, prefix=prefix) as server:
             drop(network, _LOSS)

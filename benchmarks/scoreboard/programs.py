@@ -5,10 +5,8 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -18,6 +16,7 @@ from benchmarks.abuse.suite import unpinned_bench
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError, Figure, Target, at_least, none_of
 from benchmarks.harness.rounds import FULL, QUICK, Bench
+from benchmarks.harness.servers import temporary_directory
 from benchmarks.speed.suite import SUBJECTS
 from namesrv_runtime import loops
 
@@ -76,8 +75,8 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
     """The number of these tests that fail; the environment variable, if any, passes the size to them."""
 
     def measured(size: int) -> list[Figure]:
-        with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
-            report = Path(root) / "report.xml"
+        with temporary_directory("scoreboard") as root:
+            report = root / "report.xml"
             command = ("-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *options, *nodes)
             done = run_command(sys.executable, *command, environ={variable: str(size)} if variable else {})
             if not report.exists():

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -17,7 +16,7 @@ from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError, Figure, at_most, latest
 from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import WAITING, WITHOUT_LOG, Server
+from benchmarks.harness.servers import WAITING, WITHOUT_LOG, Server, temporary_directory
 from benchmarks.harness.wire import Wire, route_request
 from benchmarks.scoreboard.programs import in_event_loop
 from benchmarks.speed import rolling
@@ -89,8 +88,8 @@ _PACKAGES: Final = ("runtime", "remoting", "namesrv")
 
 def upgrades(_: int) -> list[Figure]:
     """A rolling restart of three servers from an older version to this one, and back."""
-    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
-        old = _checked_out(Path(root))
+    with temporary_directory("scoreboard") as root:
+        old = _checked_out(root)
         ways = {"to this version": (old, None), "back": (None, old)}
         return [
             replace(figure, what=f"{way}: {figure.what}")

@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from selenium import webdriver
@@ -13,7 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, data_directory, web_console
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
 from tests.support.browser import browser, show
 
@@ -50,7 +49,7 @@ def is_available() -> bool:
 @contextmanager
 def opened(bench: Bench) -> Iterator[webdriver.Chrome]:
     """A browser without a cache, on both cores: its six processes work at the same time."""
-    with data_directory("browser") as directory, _on_both_cores(bench), browser(Path(directory)) as chrome:
+    with temporary_directory("browser") as directory, _on_both_cores(bench), browser(directory) as chrome:
         chrome.execute_cdp_cmd("Network.enable", {})
         chrome.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
         chrome.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})

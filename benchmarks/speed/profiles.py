@@ -7,14 +7,14 @@ brokers before it, so that each topic is on four brokers.
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from tempfile import TemporaryDirectory
+from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.crowd import crowd
 from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.loads import Script, run
 from benchmarks.harness.rounds import Bench, raise_file_limit, until
-from benchmarks.harness.servers import WAITING, Server, daemon
+from benchmarks.harness.servers import WAITING, Server, daemon, temporary_directory
 from benchmarks.harness.wire import Broker, Wire, route_request, topics
 
 
@@ -49,7 +49,7 @@ def measure(bench: Bench) -> list[Figure]:
     raise_file_limit()
     figures: list[Figure] = []
     for name in ["S"] if bench.effort.is_quick else PROFILES:
-        with TemporaryDirectory(prefix="namesrv-profiles-") as root, ExitStack() as stack:
+        with temporary_directory("profiles") as root, ExitStack() as stack:
             figures += _Measurement(bench, name, root, stack).run()
     return figures
 
@@ -71,7 +71,7 @@ def brokers_of(profile: Profile) -> list[Broker]:
 class _Measurement:
     """The measurement of one profile; the stack stops servers and brokers."""
 
-    def __init__(self, bench: Bench, name: str, root: str, stack: ExitStack) -> None:
+    def __init__(self, bench: Bench, name: str, root: Path, stack: ExitStack) -> None:
         self._bench = bench
         self._name = name
         self._stack = stack

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, format_value
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, status_bytes
+from benchmarks.harness.servers import Server, status_bytes, temporary_directory
 
 # log -> lines in a full run, lines in a quick run
 _LINES: Final = {"least": (200_000, 20_000), "small": (5_000_000, 200_000), "large": (20_000_000, 800_000)}
@@ -59,8 +58,7 @@ class _Report:
 
 def measure(bench: Bench) -> list[Figure]:
     """namesrv-staleness on both engines, with logs that grow."""
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-staleness-") as name:
-        root = Path(name)
+    with temporary_directory("staleness") as root:
         logs = {case: _generated(bench, root / case, sizes[bench.effort.is_quick]) for case, sizes in _LINES.items()}
         figures: list[Figure] = []
         for key, engine in _ENGINES.items():

@@ -4,7 +4,6 @@ import os
 import select
 import socket
 import ssl
-import tempfile
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -16,7 +15,7 @@ import trustme
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared
 from benchmarks.harness.loads import PULLS, Load, compared_loads, run
 from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory
 from benchmarks.harness.wire import Wire, pulled_brokers, register, route_request
 
 # connections that pull, each with one request in flight
@@ -37,8 +36,8 @@ def measure(bench: Bench) -> list[Figure]:
     """TLS: pulls over it beside plain ones, handshakes beside pulls, memory of an idle connection."""
     # The server accepts TLS and plain connections; the certificate has a P-256 key, as CAs issue them today.
     raise_file_limit()
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-tls-") as name, ExitStack() as stack:
-        flags, context = certified(Path(name))
+    with temporary_directory("tls") as directory, ExitStack() as stack:
+        flags, context = certified(directory)
         server = stack.enter_context(daemon(bench, *WITHOUT_LOG, *flags, "--max-connections", str(2 * _IDLE)))
         register(stack.enter_context(Wire(server)), pulled_brokers())
         # Memory is measured first: later, connections would reuse memory that others have freed.

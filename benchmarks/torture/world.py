@@ -5,7 +5,6 @@ import contextlib
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -15,7 +14,7 @@ from typing import Any, Final
 from benchmarks.harness.build import program as built
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, Server, started
+from benchmarks.harness.servers import Program, Server, started, temporary_directory
 from benchmarks.torture.load import REGISTRATION_SECONDS, Client, Probe, Pulls
 from benchmarks.torture.servers import SERVERS, Peer
 from benchmarks.torture.sessions import LOST, PORT, Session
@@ -208,12 +207,12 @@ class World:
 @asynccontextmanager
 async def world(bench: Bench, peer: Peer, program: Path, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="namesrv-torture-") as root, Network() as network:
+    with temporary_directory("torture") as root, Network() as network:
         network.add({**SERVERS, **_OTHERS})
         for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
             for last in range(first, first + count):
                 ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
-        fleet = Fleet(bench, peer, program, Path(root), network)
+        fleet = Fleet(bench, peer, program, root, network)
         made = World(fleet, network)
         try:
             if has_small_disks:
