@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from namesrv_client.ctl.audit_trail import is_directory
+from namesrv_client.ctl.audit_trail import directory_error
 from namesrv_console import PROGRAM
 from namesrv_runtime import loops
 from namesrv_runtime.address import parse_address
@@ -237,8 +237,7 @@ def _run(options: argparse.Namespace) -> int:
 def _missing(options: argparse.Namespace) -> list[str]:
     """Warnings about directories that cannot be read; a server may make them later."""
     given = [("--logs", path) for path in options.logs] + [("--audit", path) for path in options.audit]
-    troubles = {False: "no such directory", None: "permission denied"}
-    return [f"{flag} {path}: {troubles[found]}" for flag, path in given if not (found := is_directory(path))]
+    return [f"{flag} {path}: {error}" for flag, path in given if (error := directory_error(path)) is not None]
 
 
 def _complain(text: str) -> None:

@@ -49,20 +49,24 @@ def test_missing_directories_are_warnings(tmp_path: Path) -> None:
     ]
 
 
-def test_directory_without_permission_is_not_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    """A directory below one that the console may not enter is named as such, and not as mistyped."""
+@pytest.mark.parametrize(("closed", "mode"), [("", 0), ("logs", 0), ("logs", 0o444), ("logs", 0o111)])
+def test_directory_without_permission_is_not_missing(
+    closed: str, mode: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory that the console may not list or enter, or below such a one, is named as such, not as mistyped."""
     # Other users may not enter the directories of pytest.
-    with TemporaryDirectory() as closed:
-        logs = Path(closed, "logs")
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        logs = Path(name, "logs")
         logs.mkdir()
         words = ["--listen=192.0.2.1:1", "--trusted-proxy=::1", "--public-url=http://x", "--logs", str(logs)]
         # The modules are imported with the first run, and `nobody` may be unable to read them.
         assert main(words) == 2
         assert "warning: --logs" not in capsys.readouterr().err
-        Path(closed).chmod(0)
+        Path(name, closed).chmod(mode)
         with unprivileged():
             main(words)
-        Path(closed).chmod(0o755)
+        Path(name, closed).chmod(0o755)
 
     assert f"warning: --logs {logs}: permission denied\n" in capsys.readouterr().err
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections import deque
@@ -11,7 +12,6 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
 from pathlib import Path
-from stat import S_ISDIR
 from typing import Any, Final
 
 from namesrv_remoting.addresses import host_of
@@ -24,6 +24,7 @@ KINDS: Final = ("change", "changes", "refusal", "refusals", "dropped", "start", 
 # The requests of lines, by RocketMQ's names, and causes that are no requests. A console's trail may have other names.
 REQUESTS: Final = (*RequestCode.__members__, "SIGHUP", "CONNECT", "UNKNOWN", "SIGN_IN")
 
+NO_DIRECTORY: Final = "no such directory"
 _HOUR: Final = 3600
 _FILE: Final = re.compile(r"(?P<run>[^.].*-[0-9a-f]+)-(?P<number>[0-9]+)\.jsonl\.(?P<suffix>open|gz)")
 
@@ -105,7 +106,8 @@ class Trail:
     def directory(self) -> Path:
         """The directory of the files; a server that has just started makes it with the first line."""
         inside = self.place / "audit"
-        return inside if is_directory(inside) else self.place
+        has_trail = directory_error(self.place) is None and directory_error(inside) != NO_DIRECTORY
+        return inside if has_trail else self.place
 
     def exists(self) -> bool:
         """True if a server has written a trail there."""
@@ -201,14 +203,17 @@ class Trail:
             self.problems.append(f"{stem}: lines of kind {kind!r} are not of an audit trail, and left out")
 
 
-def is_directory(path: Path) -> bool | None:
-    """True if there is a directory at a path; None if this user may not know, since a parent directory is closed."""
+def directory_error(path: Path) -> str | None:
+    """The reason that the files of a directory cannot be read, such as `NO_DIRECTORY`; None if they can be."""
     try:
-        return S_ISDIR(path.stat().st_mode)
-    except PermissionError:
-        return None
-    except (OSError, ValueError):
-        return False
+        os.scandir(path).close()
+        # Names can be listed without the permission to open files.
+        os.stat(os.path.join(path, "."))  # noqa: PTH116, PTH118 - pathlib drops the dot
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return NO_DIRECTORY
+    except OSError as error:
+        return str(error.strerror).lower()
+    return None
 
 
 def _end_ms(folder: Path) -> float:

@@ -8,7 +8,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.ctl.audit_trail import KINDS, Filters, Line, Trail, is_directory
+from namesrv_client.ctl.audit_trail import KINDS, NO_DIRECTORY, Filters, Line, Trail, directory_error
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
 from namesrv_console.views.audit import acts
@@ -51,7 +51,7 @@ def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[s
     # A data directory and the trail in it may both be given.
     trails = {trail.directory.resolve(): trail for trail in given}.values()
     # The trail itself reports a place without permission.
-    missing = [f"no such directory: {trail.place}" for trail in trails if is_directory(trail.place) is False]
+    missing = [f"no such directory: {trail.place}" for trail in trails if directory_error(trail.place) == NO_DIRECTORY]
     found: Any = merge(*(reversed(trail.last(_SHOWN)) for trail in trails), key=lambda line: -int(line["ts_ms"]))
     lines = list(found)[:_SHOWN]
     return lines, missing + [problem for trail in trails for problem in trail.problems]

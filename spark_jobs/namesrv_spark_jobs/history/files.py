@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
@@ -29,7 +30,7 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
     sizes: dict[str, int] = {}
     for folder in folders:
         try:
-            if not Path(folder).is_dir():
+            if not _is_directory(Path(folder)):
                 raise LogsError(f"{folder}: no such directory")
             sizes |= _below(Path(folder), span)
         except OSError as error:
@@ -41,6 +42,15 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
         limit = f"limit {MOST_BYTES >> 20} MiB; choose a shorter time, or run namesrv-staleness"
         raise LogsError(f"the logs {moments} are {size >> 20} MiB, {limit}")
     return sorted(sizes)
+
+
+def _is_directory(path: Path) -> bool:
+    """True if there is a directory at a path. Raises OSError if this user may not see that."""
+    # Path.is_dir of Python 3.14 returns False for a path below a directory without permission.
+    try:
+        return S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _below(folder: Path, span: Span) -> dict[str, int]:

@@ -142,6 +142,23 @@ def test_logs_without_permission_are_an_error(closed: str) -> None:
         place.chmod(0o755)
 
 
+def test_directory_below_one_without_permission_is_not_missing() -> None:
+    """The user may not see whether there are logs; a file in place of a directory has none."""
+    with TemporaryDirectory() as name:
+        logs = Path(name, "logs")
+        logs.touch()
+        hour = Span(MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
+        for missing in (logs, logs / "below"):
+            with pytest.raises(LogsError, match=f"{missing}: no such directory"):
+                files_of([str(missing)], hour)
+        Path(name).chmod(0)
+
+        with unprivileged(), pytest.raises(LogsError, match=f"{logs}: permission denied"):
+            files_of([str(logs)], hour)
+
+        Path(name).chmod(0o755)
+
+
 def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
     """No file is opened before; a missing directory is an error, too."""
     log_of_hours(tmp_path, "dt=2026-03-01/hour=00")

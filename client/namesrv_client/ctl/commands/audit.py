@@ -14,7 +14,17 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.audit_trail import KINDS, REQUESTS, Filters, Line, Trail, is_directory, request_name, sentence
+from namesrv_client.ctl.audit_trail import (
+    KINDS,
+    NO_DIRECTORY,
+    REQUESTS,
+    Filters,
+    Line,
+    Trail,
+    directory_error,
+    request_name,
+    sentence,
+)
 from namesrv_client.ctl.local_server import running_data_dir
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import Output, Report, complain, moment, table
@@ -107,7 +117,7 @@ def _unknown_request(text: str) -> list[str]:
 
 def _place(options: Options, directory: Path | None) -> Path:
     if directory is not None:
-        if is_directory(directory) is False:
+        if directory_error(directory) == NO_DIRECTORY:
             raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
         return directory
     if named := os.environ.get("NAMESRV_DATA_DIR"):
@@ -119,7 +129,7 @@ def _place(options: Options, directory: Path | None) -> Path:
 
 
 def _existing(default: Path, more: str) -> Path:
-    if is_directory(default) is False:
+    if directory_error(default) == NO_DIRECTORY:
         raise typer.BadParameter(f"no such directory: {default}{more}; {_NAME_IT}", param_hint="DIRECTORY")
     return default
 
