@@ -1,8 +1,8 @@
 """etcd with the work of a NameServer: a route is a value, a heartbeat keeps a lease alive, watches notify clients."""
 
 import base64
-import http.client
 import json
+import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from typing import Any, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import free_port, temporary_directory
+from benchmarks.harness.servers import free_port
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.fetching import go_program
 from benchmarks.peers.registry import ROUTE, Registry, responding
@@ -103,11 +103,13 @@ def program(bench: Bench) -> Path:
 @contextmanager
 def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
     """A single etcd server with an empty data directory, until the block ends."""
-    port, peers = free_port(), {"default": f"http://127.0.0.1:{free_port()}"}
-    with temporary_directory("etcd") as directory:
-        words = command(program, directory, f"http://127.0.0.1:{port}", "default", peers)
-        with responding(bench, "etcd", command=words, port=port, is_responding=_is_healthy, home=directory) as server:
-            yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
+    peers = {"default": f"http://127.0.0.1:{free_port()}"}
+
+    def alone(home: Path, port: int) -> list[str]:
+        return command(program, home, f"http://127.0.0.1:{port}", "default", peers)
+
+    with responding(bench, "etcd", alone, _is_healthy) as server:
+        yield Registry(server, cache(partial(_fill, server.port)), _pulls(), _heartbeats(), _watch)
 
 
 def command(program: Path, home: Path, url: str, name: str, peers: Mapping[str, str]) -> list[str]:
@@ -122,14 +124,8 @@ def command(program: Path, home: Path, url: str, name: str, peers: Mapping[str, 
 
 
 def _is_healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        return b'"true"' in connection.getresponse().read()
-    except http.client.HTTPException:
-        return False
-    finally:
-        connection.close()
+    # A server that is not healthy responds with status 503, an OSError.
+    return "health" in _gateway(port, "/health")
 
 
 def _fill(port: int) -> None:
@@ -145,18 +141,12 @@ def _fill(port: int) -> None:
         raise BenchError(f"etcd: lease {_LEASES} is not kept alive")
 
 
-def _gateway(port: int, path: str, members: dict[str, Any]) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_SECONDS)
-    try:
-        connection.request("POST", path, json.dumps(members))
-        response = connection.getresponse()
-        body = response.read()
-    finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK:
-        raise BenchError(f"etcd: {path}: status {response.status}: {body[:200]!r}")
-    decoded: dict[str, Any] = json.loads(body)
-    return decoded
+def _gateway(port: int, path: str, members: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The response to a request of the JSON gateway, a GET without members. Raises OSError for any other status."""
+    body = None if members is None else json.dumps(members).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", body, timeout=_PATIENCE_SECONDS) as response:
+        decoded: dict[str, Any] = json.load(response)
+        return decoded
 
 
 def _pulls() -> Script:

@@ -1,14 +1,14 @@
 """The work of a registry in the comparison: serve routes, accept heartbeats, notify watchers of a change."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, Server, started
+from benchmarks.harness.servers import Program, Server, free_port, started, temporary_directory
 from benchmarks.harness.wire import PULLED_BODY_BYTES
 
 # route in registries that only store bytes, as large as a route of ours
@@ -28,15 +28,14 @@ class Registry:
     watch: Callable[[], Script] | None = None
 
 
-def responding(  # noqa: PLR0913 - peers differ in these
-    bench: Bench,
-    name: str,
-    *,
-    command: Sequence[str],
-    port: int,
-    is_responding: Callable[[int], bool],
-    home: Path,
-) -> AbstractContextManager[Server]:
-    """A server, from when it responds on its port until the block ends."""
-    environ = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
-    return started(bench, Program(name, command, lambda _: [port] if is_responding(port) else [], home, environ))
+@contextmanager
+def responding(
+    bench: Bench, name: str, command: Callable[[Path, int], Sequence[str]], is_responding: Callable[[int], bool]
+) -> Iterator[Server]:
+    """A server, from when it responds until the block ends; its command is given an empty home and a free port."""
+    port = free_port()
+    with temporary_directory("peer") as home:
+        environ = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
+        program = Program(name, command(home, port), lambda _: [port] if is_responding(port) else [], home, environ)
+        with started(bench, program) as server:
+            yield server

@@ -2,8 +2,8 @@
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import PULLS, Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, daemon, free_port, temporary_directory
+from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import (
     PULLED_BODY_BYTES,
     TOPIC_NAME,
@@ -87,14 +87,13 @@ def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
         yield Registry(responding_server, partial(_seed, brokers), PULLS, HEARTBEATS, partial(_watch, brokers))
 
 
-@contextmanager
-def apache(bench: Bench, lib: Path, heap: str) -> Iterator[Registry]:
+def apache(bench: Bench, lib: Path, heap: str) -> AbstractContextManager[Registry]:
     """Apache's NameServer with one of HEAPS and an empty data directory, until the block ends."""
-    port = free_port()
-    with temporary_directory("apache") as home:
-        command = apache_command(lib, heap, home, bindAddress="127.0.0.1", listenPort=port)
-        with _running(bench, f"Apache's ({heap})", command, port, home) as peer:
-            yield peer
+
+    def command(home: Path, port: int) -> list[str]:
+        return apache_command(lib, heap, home, bindAddress="127.0.0.1", listenPort=port)
+
+    return _running(bench, f"Apache's ({heap})", command)
 
 
 def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list[str]:
@@ -106,14 +105,9 @@ def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list
     return [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
 
 
-@contextmanager
-def rust(bench: Bench, program: Path) -> Iterator[Registry]:
+def rust(bench: Bench, program: Path) -> AbstractContextManager[Registry]:
     """rocketmq-rust's NameServer with an empty data directory, until the block ends."""
-    port = free_port()
-    with temporary_directory("rust") as home:
-        command = rust_command(program, home, "127.0.0.1", port)
-        with _running(bench, "rocketmq-rust", command, port, home) as peer:
-            yield peer
+    return _running(bench, "rocketmq-rust", lambda home, port: rust_command(program, home, "127.0.0.1", port))
 
 
 def rust_command(program: Path, home: Path, address: str, port: int, scan_seconds: float = 5.0) -> list[str]:
@@ -129,11 +123,8 @@ def rust_command(program: Path, home: Path, address: str, port: int, scan_second
 
 
 @contextmanager
-def _running(bench: Bench, name: str, command: Sequence[str], port: int, home: Path) -> Iterator[Registry]:
-    with (
-        responding(bench, name, command=command, port=port, is_responding=_is_responding, home=home) as server,
-        Wire(server) as brokers,
-    ):
+def _running(bench: Bench, name: str, command: Callable[[Path, int], list[str]]) -> Iterator[Registry]:
+    with responding(bench, name, command, _is_responding) as server, Wire(server) as brokers:
         # RocketMQ's clients poll.
         yield Registry(server, partial(_seed, brokers), PULLS, HEARTBEATS)
 

@@ -10,7 +10,6 @@ from typing import IO, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import free_port, temporary_directory
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.registry import ROUTE, Registry, responding
 from benchmarks.peers.rocketmq import java
@@ -75,19 +74,12 @@ _FAREWELL: Final = request(CLOSE)
 @contextmanager
 def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
     """A single ZooKeeper server with an empty data directory, until the block ends."""
-    port = free_port()
-    with (
-        temporary_directory("zookeeper") as directory,
-        responding(
-            bench,
-            "ZooKeeper",
-            command=command(lib, directory, "127.0.0.1", port, "tickTime=2000\n"),
-            port=port,
-            is_responding=_opens_sessions,
-            home=directory,
-        ) as server,
-    ):
-        yield Registry(server, cache(partial(_fill, port)), _pulls(), _heartbeats(), _watch)
+
+    def alone(home: Path, port: int) -> list[str]:
+        return command(lib, home, "127.0.0.1", port, "tickTime=2000\n")
+
+    with responding(bench, "ZooKeeper", alone, _opens_sessions) as server:
+        yield Registry(server, cache(partial(_fill, server.port)), _pulls(), _heartbeats(), _watch)
 
 
 def command(lib: Path, home: Path, address: str, port: int, settings: str, *flags: str) -> list[str]:
