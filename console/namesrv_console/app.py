@@ -113,11 +113,14 @@ class _Served:
         """The handler of requests for a page."""
 
         async def answer(request: Request) -> Response:
-            visit = self._visit(_query(page, request.query_params, request), _language(request))
+            query = self._query(page, request.query_params, request)
+            if isinstance(query, Response):
+                return query
+            visit = self._visit(query, _language(request))
             content = await page.handler(visit)
             if isinstance(content, Response):
                 return content
-            if (part := visit.query.get("part")) in page.parts:
+            if (part := request.query_params.get("part")) in page.parts:
                 return HTMLResponse(self._templates.parts(page, visit, content)[part], headers=_FRESH)
             values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
             html = self._templates.page(page, visit, values, theme=_theme(request))
@@ -148,7 +151,9 @@ class _Served:
         if self.pages.streams >= MAX_STREAMS:
             return PlainTextResponse("too many open tabs\n", HTTPStatus.SERVICE_UNAVAILABLE)
         seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        query, language = _query(page, dict(parse_qsl(text)), request), _language(request)
+        query, language = self._query(page, dict(parse_qsl(text)), request), _language(request)
+        if isinstance(query, Response):
+            return query
         since = self.pages.revision_of(seen)
         if "once" in request.query_params:
             with self.pages.opened(page, query, language) as live:
@@ -163,6 +168,18 @@ class _Served:
         may_act = self._console.settings.access.actions and has_required_scope(request, ["operator"])
         return {"user": user, "csrf": csrf_token(request) if has_form else "", "here": here, "may_act": may_act}
 
+    def _query(self, page: Page, given: Mapping[str, str], request: Request) -> dict[str, str] | Response:
+        """The part of a query that the page reads, and its cookies; or an error for a value that is too long."""
+        servers = self._console.settings.servers
+        names = [f"{name}{server}" for name in page.fields for server in (servers if name.endswith(":") else [""])]
+        query = {name: given[name] for name in names if name in given}
+        for name, value in query.items():
+            if len(value) > page.max_characters:
+                # A cut name would be that of another topic.
+                text = f"{name}: longer than {page.max_characters:,} characters\n"
+                return PlainTextResponse(text, HTTPStatus.BAD_REQUEST)
+        return query | {name: request.cookies[name] for name in page.cookies if name in request.cookies}
+
     def _visit(self, query: Mapping[str, str], language: str) -> Visit:
         console = self._console
         return Visit(console, console.observed.cluster, dict(query), catalogue(language), console.clock.monotonic())
@@ -175,11 +192,6 @@ async def preferences(request: Request) -> Response:
         if (wanted := request.query_params.get(name)) in choices:
             answer.set_cookie(name, str(wanted), max_age=_YEAR_SECONDS, samesite="lax", httponly=True)
     return answer
-
-
-def _query(page: Page, query: Mapping[str, str], request: Request) -> dict[str, str]:
-    kept = {name: request.cookies[name] for name in page.cookies if name in request.cookies}
-    return {**query, **kept}
 
 
 def _language(request: Request) -> str:

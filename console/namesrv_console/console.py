@@ -134,6 +134,10 @@ class Page:
     # Within a block, each row after a line `<!--row-->` begins with an element that has an id, and is sent alone; the
     # last row ends with such a line.
     parts: tuple[str, ...] = ()
+    # Names of the query; a name with a colon at its end stands for one name for each server. Others are ignored.
+    fields: tuple[str, ...] = ()
+    # Most characters of a value in the query.
+    max_characters: int = 1000
     # Names of cookies that count as a part of the query.
     cookies: tuple[str, ...] = ()
     # Group of the menu to which the page belongs; empty for files and the search page.

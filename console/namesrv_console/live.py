@@ -28,6 +28,9 @@ PING_SECONDS: Final = 2.0
 # The stream of a tab that reads nothing for this long is closed; its browser connects again.
 SLOW_SECONDS: Final = 10.0
 
+# Digits of the largest revision.
+_MOST_DIGITS: Final = 18
+
 # Key of a live page: name, query, language.
 _Key = tuple[str, tuple[tuple[str, str], ...], str]
 
@@ -54,7 +57,8 @@ class LivePages:
     def revision_of(self, event_id: str) -> int:
         """The revision of an event id; -1 if the id is from another boot of the console."""
         run, _, number = event_id.partition("-")
-        return int(number) if run == self._run and number.isascii() and number.isdigit() else -1
+        is_number = number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS
+        return int(number) if run == self._run and is_number else -1
 
     async def news(self, live: "LivePage", since: int) -> tuple[int, dict[str, object]]:
         """The new revision, and the message for a tab that has seen the revision `since`."""

@@ -109,6 +109,16 @@ async def test_unknown_page_has_no_stream() -> None:
             assert (await shown.http.get("/live", params={"of": path})).status_code == 404
 
 
+async def test_event_id_without_a_revision_is_an_unknown_one() -> None:
+    """Whatever a client sends as the last event id, its tab receives the whole page."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        event_id = (await shown.http.get("/live", params={"of": "/", "once": "1"})).json()["id"]
+        run = event_id.partition("-")[0]
+        for since in (f"{run}-{'9' * 5000}", f"{run}-\u0663", f"{run}-", "x", ""):
+            answer = await shown.http.get("/live", params={"of": "/", "once": "1", "since": since})
+            assert (answer.status_code, len(answer.json()["parts"])) == (200, 8), since[:20]
+
+
 async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:
     """A broker that registered with one server only is expected at the other for 35 s, and missing there afterwards."""
     async with console_of_two(tmp_path) as (one, two, shown):

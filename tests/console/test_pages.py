@@ -6,7 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+from namesrv_console.app import PAGES
 from tests.support.console import Shown, console, console_of_two
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
@@ -240,6 +242,25 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
         assert "Servers that report their brokers: 2; none has a broker." in page
     assert "Compared servers: 2, without a difference. Servers that cannot be compared: 1." in overview
     assert '<p class="late">On all servers that report topics (2).</p>' in topic
+
+
+async def test_only_the_query_of_a_page_is_read() -> None:
+    """Other names are in no link of a page; a value that is too long is an error, as in a live update."""
+    read = {name for page in PAGES for name in page.fields}
+    assert {"q", "name", "namespace", "with:", "topic", "account"} < read
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        for page in PAGES:
+            answer = await shown.http.get(page.path, params={"unread": "x", f"with:{'x' * 99}": "1"})
+            main = answer.text.partition("<main")[2]
+            assert ("unread" in main, "x" * 99 in main) == (False, False), page.path
+            for name in page.fields:
+                given = f"{name}127.0.0.1:1" if name.endswith(":") else name
+                query = {given: "x" * (page.max_characters + 1)}
+                says = f"{given}: longer than {page.max_characters:,} characters\n"
+                assert (await shown.http.get(page.path, params=query)).text == says
+                if page.is_live:
+                    live = await shown.http.get("/live", params={"of": f"{page.path}?{urlencode(query)}"})
+                    assert (live.status_code, live.text) == (400, says)
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from namesrv_console.access.trail import Trail, cut
 from namesrv_console.access.users import User
 from namesrv_console.actions.kinds import ACTIONS, Action, Difference, Fields, command
 from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.query import MAX_CHARACTERS
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, ResponseError
 from namesrv_runtime.log import event, printable
@@ -28,16 +29,22 @@ logger: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A NameServer accepts no longer name or value.
-_MAX_CHARACTERS: Final = 32 * 1024
-
 
 async def _show(visit: Visit) -> Content:
     """The list of all actions; the query may fill in their fields."""
     return {"actions": list(ACTIONS.values()), "given": dict(visit.query)}
 
 
-PAGE: Final = Page("actions", "/actions", "actions.title", _show, group="changes", key="x")
+PAGE: Final = Page(
+    "actions",
+    "/actions",
+    "actions.title",
+    _show,
+    fields=tuple({name: None for action in ACTIONS.values() for name in action.fields}),
+    max_characters=MAX_CHARACTERS,
+    group="changes",
+    key="x",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class ActionPages:
         fields = action.complete(given)
         if fields is not None and _is_too_long(fields):
             fields, status, error = None, 400, "too_long"
-        shown = {name: given.get(name, "")[:_MAX_CHARACTERS] for name in action.fields} if fields is None else fields
+        shown = {name: given.get(name, "")[:MAX_CHARACTERS] for name in action.fields} if fields is None else fields
         outcomes = None
         if fields is not None:
             wanted = fields
@@ -214,4 +221,4 @@ def _audited(error: RemotingError) -> str:
 
 
 def _is_too_long(fields: Fields) -> bool:
-    return any(len(value) > _MAX_CHARACTERS for value in fields.values())
+    return any(len(value) > MAX_CHARACTERS for value in fields.values())

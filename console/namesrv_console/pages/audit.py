@@ -57,4 +57,4 @@ def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[s
     return lines, missing + [problem for trail in trails for problem in trail.problems]
 
 
-PAGE = Page("audit", "/audit", "audit.title", show, group="changes", key="a")
+PAGE = Page("audit", "/audit", "audit.title", show, fields=("since", "event", *_FIELDS), group="changes", key="a")

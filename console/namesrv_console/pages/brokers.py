@@ -62,12 +62,22 @@ async def show_one(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("brokers", "/brokers", "brokers.title", show_all, parts=("tree",), group="brokers", key="b")
+PAGE = Page(
+    "brokers",
+    "/brokers",
+    "brokers.title",
+    show_all,
+    parts=("tree",),
+    fields=("cluster", "q", "show", "sort"),
+    group="brokers",
+    key="b",
+)
 DETAIL = Page(
     "broker",
     "/broker",
     "broker.title",
     show_one,
     parts=("instances", "recent", "topics", "connections", "events"),
+    fields=("cluster", "name"),
     group="brokers",
 )

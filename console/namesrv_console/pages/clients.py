@@ -28,4 +28,13 @@ async def show(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("clients", "/clients", "clients.title", show, parts=("clients",), group="servers", key="c")
+PAGE = Page(
+    "clients",
+    "/clients",
+    "clients.title",
+    show,
+    parts=("clients",),
+    fields=("role", "protocol", "q", "sort", "page"),
+    group="servers",
+    key="c",
+)

@@ -72,5 +72,5 @@ async def export(visit: Visit) -> Content:
     )
 
 
-PAGE = Page("diff", "/diff", "diff.title", show, parts=("differences",), group="servers", key="d")
-EXPORT = Page("diff-json", "/diff.json", "diff.title", export, is_live=False)
+PAGE = Page("diff", "/diff", "diff.title", show, parts=("differences",), fields=("with:",), group="servers", key="d")
+EXPORT = Page("diff-json", "/diff.json", "diff.title", export, fields=("with:",), is_live=False)

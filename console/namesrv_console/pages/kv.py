@@ -1,6 +1,7 @@
 """KV: the namespaces of the key-value configuration, and one of them on each server."""
 
 from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.query import MAX_CHARACTERS
 from namesrv_console.views.tables import value_rows
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 
@@ -26,4 +27,14 @@ async def show(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("kv", "/kv", "kv.title", show, parts=("namespaces", "kv"), group="servers", key="k")
+PAGE = Page(
+    "kv",
+    "/kv",
+    "kv.title",
+    show,
+    parts=("namespaces", "kv"),
+    fields=("namespace",),
+    max_characters=MAX_CHARACTERS,
+    group="servers",
+    key="k",
+)

@@ -34,8 +34,6 @@ from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS
 
 # Longest wait of the script's request for a page, and of a picture, since neither can show a placeholder.
 _LONG_PATIENCE_SECONDS: Final = 25.0
-# Most characters of a value in the query; a cut name would be that of another topic.
-_MOST_TEXT: Final = 1000
 _MOST_REMOVALS: Final = 100
 # Choices for the number of days before the moment.
 DAYS: Final = ("1", "2", "7")
@@ -53,7 +51,7 @@ class Slider:
 
 
 # Names of the form fields.
-_FIELDS: Final = ("from", "to", "q", "topic", "at", "days", "expiry", "scan", "poll")
+_FIELDS: Final = ("from", "to", "q", "topic", "at", "days", "expiry", "scan", "poll", "wait")
 SLIDERS: Final = (
     Slider("expiry", LEAST_EXPIRY_MS // 1000, 300, 5, 120),
     Slider("scan", 1, 60, 1, 5),
@@ -79,15 +77,12 @@ async def _content(
     if visit.now is None:
         # Only the frame of these pages is live.
         return {}
-    query = dict.fromkeys(_FIELDS, "") | {name: text[:_MOST_TEXT] for name, text in visit.query.items()}
+    query = {**dict.fromkeys(_FIELDS, ""), **visit.query}
     values = {"state": "no_logs", "why": "", "query": query, "path": page.path, "sliders": SLIDERS}
     values["logs"] = shlex.join(visit.console.past.logs)
     if not visit.console.past.logs:
         return values
     try:
-        for name, text in visit.query.items():
-            if len(text) > _MOST_TEXT:
-                raise ValueError(f"{name}: longer than {_MOST_TEXT} characters")
         logged = await _logged(visit)
         values["presets"] = presets(logged)
         linked = read(query, logged)
@@ -274,9 +269,9 @@ async def strip(visit: Visit) -> Content:
     return Response(strip_picture(result), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
 
 
-TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline, group="past", key="l")
-TRAVEL: Final = Page("travel", "/travel", "past.travel", travel, group="past", key="v")
-WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if, group="past", key="w")
-REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, is_live=False)
-STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, is_live=False)
+TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline, fields=_FIELDS, group="past", key="l")
+TRAVEL: Final = Page("travel", "/travel", "past.travel", travel, fields=_FIELDS, group="past", key="v")
+WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if, fields=_FIELDS, group="past", key="w")
+REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, fields=_FIELDS, is_live=False)
+STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, fields=("cluster", "name"), is_live=False)
 PAGES: Final = (TIMELINE, TRAVEL, WHAT_IF, REPORT, STRIP)

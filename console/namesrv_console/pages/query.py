@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 _MOST_DIGITS = 6
+# A NameServer accepts no longer name or value.
+MAX_CHARACTERS = 32 * 1024
 
 
 def number(query: Mapping[str, str], name: str, default: int = 1) -> int:

@@ -12,4 +12,4 @@ async def show(visit: Visit) -> Content:
     return {"text": text, "hits": search(text, clusters, topics), "clusters": clusters}
 
 
-PAGE = Page("search", "/search", "search.title", show, parts=("results",))
+PAGE = Page("search", "/search", "search.title", show, parts=("results",), fields=("q",))

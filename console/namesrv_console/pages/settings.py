@@ -39,4 +39,6 @@ async def show(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("settings", "/settings", "settings.title", show, parts=("settings",), group="servers", key="s")
+PAGE = Page(
+    "settings", "/settings", "settings.title", show, parts=("settings",), fields=("show", "q"), group="servers", key="s"
+)

@@ -54,4 +54,12 @@ async def _receivers(visit: Visit, topic: str) -> Result | None:
     return await visit.console.past.ask(request, patience_seconds=patience_seconds)
 
 
-PAGE = Page("topic", "/topic", "topic.title", show, parts=("summary", "matrix", "history"), group="topics")
+PAGE = Page(
+    "topic",
+    "/topic",
+    "topic.title",
+    show,
+    parts=("summary", "matrix", "history"),
+    fields=("name", "wait"),
+    group="topics",
+)

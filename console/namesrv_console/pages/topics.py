@@ -38,4 +38,14 @@ async def show(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("topics", "/topics", "topics.title", show, parts=("topics",), cookies=("stars",), group="topics", key="t")
+PAGE = Page(
+    "topics",
+    "/topics",
+    "topics.title",
+    show,
+    parts=("topics",),
+    fields=("q", "show", "system", "sort", "descending", "page"),
+    cookies=("stars",),
+    group="topics",
+    key="t",
+)
