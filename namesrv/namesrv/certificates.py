@@ -1,7 +1,7 @@
 """The certificate in use: loaded at the start, and again when its files change."""
 
-import asyncio
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,6 +12,7 @@ from namesrv.settings.model import Settings
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -76,18 +77,23 @@ class Certificates:
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             if self._settings.needs_certificate:
-                await self.look()
+                # Without a thread the files are looked at the next time.
+                with suppress(NoThreadError):
+                    await self.look()
 
     async def look(self) -> None:
         """Load the files if they have changed and are stable since."""
         settings, current = self._settings, self.current
-        before, self._seen = self._seen, await asyncio.to_thread(settings.tls_files.stamps)
+        before, self._seen = self._seen, await in_thread(settings.tls_files.stamps)
         if self._seen != before or self._seen == self._tried:
             return
         self._tried = self._seen
         try:
-            certificate = await asyncio.to_thread(Certificate.read, settings)
+            certificate = await in_thread(Certificate.read, settings)
             self.check(settings, certificate)
+        except NoThreadError:
+            self._tried = None
+            raise
         except TlsError as error:
             # The result is dropped if other files were loaded meanwhile.
             if current is self.current:

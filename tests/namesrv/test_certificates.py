@@ -1,5 +1,6 @@
 """The certificate in use: expired certificates, and files that change. The fake clock's time is 2023-11-14."""
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.certificates import Authority
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import namesrv_in_process
 from tests.support.logged import logged, logged_by
+from tests.support.threads import without_new_threads
 
 EXPIRED, VALID, LATER = (datetime(year, 1, 1, tzinfo=UTC) for year in (2023, 2030, 2031))
 LOGGER = "namesrv.certificates"
@@ -97,3 +99,19 @@ async def test_reload_with_an_expired_certificate_is_refused(
         assert server.namesrv.settings.current.max_topics != 19
         [refused] = logged(caplog, "reload_refused")
         assert "certificate expired at 2023-01-01" in refused["problems"][0]
+
+
+async def test_files_are_read_as_soon_as_there_is_a_thread(ca: Authority) -> None:
+    """A server that can start no thread goes on with its certificate, and looks at the files the next time."""
+    clock = FakeClock()
+    certificates = Certificates(settings(ca, VALID), clock)
+    before = certificates.current
+    ca.issue("server", expires=LATER)
+    looks = asyncio.create_task(certificates.run())
+    with without_new_threads():
+        await clock.advance(120.0)
+        assert (certificates.current is before, looks.done()) == (True, False)
+    await look_twice(certificates)
+
+    assert certificates.current is not before
+    looks.cancel()

@@ -20,6 +20,7 @@ from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.logged import logged
+from tests.support.threads import queued_work_done, without_new_threads
 
 T = TypeVar("T")
 
@@ -421,3 +422,15 @@ def test_written_tables_are_read_back(
     path.write_bytes(encode(tables))
 
     assert read_file(path) == tables
+
+
+async def test_change_without_a_thread_is_never_made(path: Path) -> None:
+    """A change for which the process can start no thread fails, and no other thread writes it later."""
+    kv = load(path)
+    with without_new_threads(busy_threads=1), pytest.raises(KVWriteError):
+        await kv.put("NS", "k", "refused")
+    await queued_work_done(2)
+
+    assert (kv.get("NS", "k"), read_file(path)) == (None, {})
+    await kv.put("NS", "k", "allowed")
+    assert read_file(path) == {"NS": {"k": "allowed"}}

@@ -5,7 +5,6 @@ by certificate or network, the fast path answers requests of classes that its ac
 without an access file has no guard.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +25,12 @@ from namesrv_remoting.access import ROCKETMQ_CLASSES, AccessFile, Account, Permi
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import NoPermissionError
+from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, Signer, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -244,7 +244,10 @@ class AccessGuard:
         if self._access_key_of(command) is None:
             return None
         if len(command.body) > _SMALL_BYTES:
-            return await asyncio.to_thread(self._verifier.check, command)
+            try:
+                return await in_thread(self._verifier.check, command)
+            except NoThreadError as error:
+                raise SystemBusyError(f"no thread to verify a signature: {error}") from error
         return self._verifier.check(command)
 
     def _identity_of(self, connection: ServerConnection) -> ConnectionIdentity:

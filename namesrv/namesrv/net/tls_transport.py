@@ -25,6 +25,7 @@ from namesrv.net.read_shares import (
 from namesrv.net.tls_session import RECORD_BYTES, TlsSession
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
+from namesrv_runtime.threads import NoThreadError, thread_starts
 
 # First byte of a client's first TLS record. Read as the first byte of a frame, it would announce a frame of 369 MB.
 TLS_HANDSHAKE: Final = 0x16
@@ -74,7 +75,10 @@ class HandshakeThreads:
         number = self._taken + len(self)
         self._came[number] = self._now()
         self._steps.put((not is_urgent, number, step, done, asyncio.get_running_loop()))
-        self._executor.submit(self._take_next)
+        # The executor has queued the call although it can start no thread for the call: the step waits for another
+        # thread, or for the deadline of the handshake.
+        with contextlib.suppress(NoThreadError), thread_starts():
+            self._executor.submit(self._take_next)
 
     def _take_next(self) -> None:
         # The queue is never empty here: `run` puts one step into it for each submitted call.

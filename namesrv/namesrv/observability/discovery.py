@@ -7,7 +7,6 @@ NameServers from such a page every two minutes.
 import asyncio
 import logging
 import math
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
@@ -24,6 +23,7 @@ from namesrv.net.peer import address_text
 from namesrv.net.steps import in_parts
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.bodies.route import BrokerData
+from namesrv_runtime import threads
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -86,7 +86,7 @@ async def addresses_of(endpoint: Endpoint) -> list[str]:
     """The addresses of a host, sorted, with its port; empty if the host cannot be resolved."""
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            resolved = await asyncio.get_running_loop().getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
+            resolved = await threads.addresses_of(*endpoint)
     except (OSError, TimeoutError) as error:
         event(logger, logging.WARNING, "name_server_not_resolved", host=endpoint[0], error=str(error) or "timeout")
         return []

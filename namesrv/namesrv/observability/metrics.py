@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain
 from platform import python_version
@@ -29,6 +30,7 @@ from namesrv.net.steps import in_parts
 from namesrv.observability.health import Groups, groups_by_health
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_runtime.log import lines_lost
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 # A single value, or values by label value or tuple of label values.
 Values: TypeAlias = float | Histogram | Mapping[Any, float | Histogram]
@@ -63,7 +65,8 @@ async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
         await asyncio.sleep(0)
     # The collector runs in a thread, since it lists all open files: with ten thousand connections that takes
     # milliseconds.
-    parts.append(await asyncio.to_thread(lambda: generate_latest(ProcessCollector(registry=None))))
+    with suppress(NoThreadError):
+        parts.append(await in_thread(lambda: generate_latest(ProcessCollector(registry=None))))
     return b"".join(parts)
 
 

@@ -28,6 +28,7 @@ from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import log
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -58,18 +59,22 @@ class Reloader:
         """Read the settings and apply the changes, or log their errors."""
         try:
             # The files may be on a slow disk.
-            loaded = await asyncio.to_thread(self.read)
+            loaded = await in_thread(self.read)
         except SettingsError as error:
             self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=error.problems)
+            return
+        except NoThreadError as error:
+            self.namesrv.counters.is_reload_refused = True
+            event(logger, logging.ERROR, "reload_refused", problems=[str(error)])
             return
         try:
             # The certificates are reloaded even if the settings name the same files, since their contents may have
             # changed.
             https = {"http_tls": self.namesrv.settings.current.http_tls}
-            certificate = await asyncio.to_thread(Certificate.read, loaded.settings.model_copy(update=https))
+            certificate = await in_thread(Certificate.read, loaded.settings.model_copy(update=https))
             self.namesrv.certificates.check(loaded.settings, certificate)
-        except TlsError as error:
+        except (TlsError, NoThreadError) as error:
             self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=[str(error)])
             return

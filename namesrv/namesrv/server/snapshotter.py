@@ -13,6 +13,7 @@ from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
+from namesrv_runtime.threads import in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -44,9 +45,10 @@ class Snapshotter:
             contents = self._namesrv.manager.membership, disconnected
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
             if contents != self._saved:
-                current, had_failed = await self._current(disconnected), counters.snapshot_writes.has_failed
+                had_failed = counters.snapshot_writes.has_failed
                 try:
-                    counters.snapshot_bytes = await asyncio.to_thread(self._save, current)
+                    current = await self._current(disconnected)
+                    counters.snapshot_bytes = await in_thread(self._save, current)
                 except OSError as error:
                     if not had_failed:
                         event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
@@ -72,7 +74,7 @@ class Snapshotter:
         live = namesrv.manager.tables.broker_live_table.copy()
         missing = () if namesrv.boot.is_ready() else namesrv.boot.readiness.missing
         wiped = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
-        brokers = await asyncio.to_thread(_expected, live, (*disconnected, *missing))
+        brokers = await in_thread(_expected, live, (*disconnected, *missing))
         return Snapshot(saved_ms=saved_ms, boot_id=namesrv.boot.id, brokers=brokers, wiped=wiped)
 
 

@@ -17,6 +17,7 @@ from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged, logged_by
 from tests.support.namesrv_peer import Broker, NamesrvPeer
+from tests.support.threads import without_new_threads
 
 RELOADER = "namesrv.server.reload"
 
@@ -157,3 +158,15 @@ async def test_requests_during_a_reload_start_one_more(
     await asyncio.wait([reloading])
 
     assert [name for _, name, _ in logged_by(caplog, RELOADER)].count("reloaded") == 2
+
+
+async def test_reload_without_a_thread_is_refused(
+    file: File, server: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that can start no thread goes on with its settings, and logs that it refused the reload."""
+    with without_new_threads():
+        await file.reload("max_topics = 19")
+
+    assert [fields["problems"] for fields in logged(caplog, "reload_refused")] == [["can't start new thread"]]
+    await file.reload("max_topics = 19")
+    assert server.namesrv.settings.current.max_topics == 19

@@ -15,6 +15,7 @@ from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+from tests.support.threads import without_new_threads
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
@@ -70,6 +71,19 @@ async def test_next_boot_expects_brokers_that_a_long_drain_has_disconnected(tmp_
         await last.call(904, B.ext)
         await server.stop()
 
+    assert loaded(tmp_path).brokers == (EXPECTED_A,)
+
+
+async def test_snapshot_without_a_thread_is_written_later(
+    server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
+) -> None:
+    """A server that can start no thread goes on, and writes its snapshot as soon as it can."""
+    await peer.register(A)
+    with without_new_threads():
+        await tick(server, log)
+    await tick(server, log)
+
+    assert [name for name, _ in log()] == ["ERROR snapshot_not_written", "DEBUG snapshot_written"]
     assert loaded(tmp_path).brokers == (EXPECTED_A,)
 
 
