@@ -18,7 +18,6 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-_FILE: Final = "acknowledged.json"
 # More problems than a page can list; a further acknowledgement replaces the one that ends first.
 _MOST: Final = 1000
 _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
@@ -59,17 +58,23 @@ def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozen
 
 def _digest(disagreement: Disagreement) -> str:
     """A short text for a difference, and for the servers that lack the thing."""
-    text = "\0".join((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return _digest_of((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
+
+
+def _digest_of(texts: Iterable[str]) -> str:
+    return blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 class Acknowledgements:
     """The acknowledged problems; each ends with its time or with its problem."""
 
-    def __init__(self, directory: Path | None) -> None:
-        # None: the console has no directory, so that a restart ends all acknowledgements.
-        self._path = None if directory is None else directory / _FILE
-        self._known = {acknowledgement.key: acknowledgement for acknowledgement in self._read()}
+    def __init__(self, directory: Path | None, servers: Iterable[str]) -> None:
+        # None: the console has no directory, so that a restart ends all acknowledgements. Consoles of other servers,
+        # whose groups may have the same names, have files of their own in the directory.
+        self._path = None if directory is None else directory / f"acknowledged-{_digest_of(sorted(servers))}.json"
+        self._known = self._read() or {}
+        # Problems whose acknowledgement has ended, although the file may still have it.
+        self._ended: set[tuple[Kind, str]] = set()
         # Held while the file is written: the next change begins with the result of this one.
         self._changing = asyncio.Lock()
 
@@ -83,33 +88,47 @@ class Acknowledgements:
     async def add(self, acknowledgement: Acknowledgement, wall: float) -> None:
         """Acknowledge a problem. Raises OSError if the file cannot be written; then nothing has changed."""
         async with self._changing:
+            self._read_again()
             known = {**self.at(wall), acknowledgement.key: acknowledgement}
             if len(known) > _MOST:
                 del known[min(known, key=lambda key: known[key].until)]
             await self._write(known.values())
             self._known = known
+            self._ended.clear()
 
     async def remove(self, keys: Collection[tuple[Kind, str]]) -> None:
         """End the acknowledgements of these problems. Raises OSError if a restart would bring them back."""
         async with self._changing:
+            if not keys:
+                return
+            self._read_again()
             kept = {key: known for key, known in self._known.items() if key not in keys}
             if len(kept) < len(self._known):
                 self._known = kept
+                self._ended.update(keys)
                 await self._write(kept.values())
+                self._ended.clear()
 
     async def _write(self, known: Iterable[Acknowledgement]) -> None:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(write_atomically, self._path, msgspec.json.encode([*known]))
 
-    def _read(self) -> list[Acknowledgement]:
+    def _read_again(self) -> None:
+        """Take over the changes of another console of the same servers."""
+        if (known := self._read()) is not None:
+            self._known = {key: acknowledgement for key, acknowledgement in known.items() if key not in self._ended}
+
+    def _read(self) -> dict[tuple[Kind, str], Acknowledgement] | None:
+        """The acknowledgements in the file; None without a file that can be read."""
         if self._path is None:
-            return []
+            return None
         try:
             with self._path.open("rb") as file:
-                return msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=list[Acknowledgement])
+                found = msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=list[Acknowledgement])
         except FileNotFoundError:
-            return []
+            return None
         except (OSError, msgspec.DecodeError) as error:
             event(logger, logging.WARNING, "acknowledgements_not_read", file=self._path, error=str(error))
-            return []
+            return None
+        return {acknowledgement.key: acknowledgement for acknowledgement in found}

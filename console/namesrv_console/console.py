@@ -33,7 +33,7 @@ class Console:
         self.compared = Compared(self.observed, self.clock)
         # Audit trail of sign-ins and changes; None without a directory: then users neither sign in nor change anything.
         directory = settings.access.audit_log_dir
-        self.health = Health(self.observed, self.compared, self.clock, Acknowledgements(directory))
+        self.health = Health(self.observed, self.compared, self.clock, Acknowledgements(directory, settings.servers))
         self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
         self.rates = Rates(self.observed, self.clock)

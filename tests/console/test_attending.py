@@ -8,6 +8,8 @@ from pathlib import Path
 from shutil import copy
 from typing import Any, Final, NamedTuple
 
+import pytest
+
 from namesrv_console.access.settings import AccessSettings
 from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.health import Report
@@ -72,6 +74,11 @@ async def attended(path: Path) -> AsyncIterator[Attended]:
         yield found
 
 
+def file_in(directory: Path) -> Path:
+    """The file of the acknowledgements."""
+    return next(directory.glob("acknowledged-*.json"))
+
+
 async def test_acknowledged_problem_is_shown_without_an_alarm(tmp_path: Path) -> None:
     """The page names who, why and until when; the trail has the same; the verdict is neither red nor green."""
     async with attended(tmp_path) as found:
@@ -107,7 +114,7 @@ async def test_acknowledgement_ends_by_hand_or_with_its_problem(tmp_path: Path) 
         master = await found.server.connect()
         await master.register(MASTER, registration("T", "U"))
         await passing(found.server.clock, lambda: found.verdict == ("good", 0))
-        await passing(found.server.clock, lambda: (tmp_path / "trail" / "acknowledged.json").read_bytes() == b"[]")
+        await passing(found.server.clock, lambda: file_in(tmp_path / "trail").read_bytes() == b"[]")
         await master.call(104, MASTER.ext)
         await passing(found.server.clock, lambda: found.verdict == ("critical", 0))
 
@@ -121,7 +128,7 @@ async def test_acknowledgement_outlives_the_console(tmp_path: Path) -> None:
         async with console(clock, where, access=access) as shown:
             other = Attended(shown, found.server, tmp_path)
             await passing(clock, lambda: other.verdict == ("acknowledged", 1))
-        (tmp_path / "trail" / "acknowledged.json").write_bytes(b"{")
+        file_in(tmp_path / "trail").write_bytes(b"{")
         async with console(clock, where, access=access) as shown:
             other = Attended(shown, found.server, tmp_path)
             await passing(clock, lambda: other.verdict == ("critical", 0))
@@ -133,7 +140,7 @@ async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp
         await found.acknowledge("168", "why")
         clock, server = found.server.clock, found.server
         (tmp_path / "later").mkdir()
-        copy(tmp_path / "trail" / "acknowledged.json", tmp_path / "later")
+        copy(file_in(tmp_path / "trail"), tmp_path / "later")
         master = await server.connect()
         await master.register(MASTER, registration("T", "U"))
         access = AccessSettings(users=tmp_path / "users", audit_log_dir=tmp_path / "later")
@@ -141,7 +148,7 @@ async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp
             other = Attended(shown, server, tmp_path)
             await passing(clock, lambda: other.verdict == ("good", 0))
             await clock.advance(60)
-            await passing(clock, lambda: (tmp_path / "later" / "acknowledged.json").read_bytes() == b"[]")
+            await passing(clock, lambda: file_in(tmp_path / "later").read_bytes() == b"[]")
 
             await master.call(104, MASTER.ext)
             await passing(clock, lambda: other.verdict == ("critical", 0))
@@ -149,13 +156,52 @@ async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp
 
 async def test_acknowledgements_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:
     """Two operators acknowledge a problem each while the file is being written, and a third problem ends."""
-    known = Acknowledgements(tmp_path)
+    known = Acknowledgements(tmp_path, ["ns1:9876"])
     a, b, c = (Acknowledgement("without_master", f"c1/{name}", "olga", "known", 100.0) for name in "abc")
     await known.add(c, 0.0)
 
     await asyncio.gather(known.add(a, 0.0), known.remove([c.key]), known.add(b, 0.0))
 
-    assert known.at(0.0) == Acknowledgements(tmp_path).at(0.0) == {a.key: a, b.key: b}
+    assert known.at(0.0) == Acknowledgements(tmp_path, ["ns1:9876"]).at(0.0) == {a.key: a, b.key: b}
+
+
+async def test_consoles_with_one_directory_keep_each_others_acknowledgements(tmp_path: Path) -> None:
+    """Two consoles of the same servers share them; a console of other servers, with groups of equal names, has none."""
+    one, two = (Acknowledgements(tmp_path, servers) for servers in (["s1:1", "s2:1"], ["s2:1", "s1:1"]))
+    other = Acknowledgements(tmp_path, ["s3:1"])
+    a, b, c = (Acknowledgement("group_gone", f"c1/{name}", "olga", "known", 100.0) for name in "abc")
+
+    await one.add(a, 0.0)
+    await two.add(b, 0.0)
+    await other.add(c, 0.0)
+    await other.remove([a.key])
+    await one.remove([c.key])
+
+    again = [Acknowledgements(tmp_path, servers).at(0.0) for servers in (["s1:1", "s2:1"], ["s3:1"])]
+    assert again == [{a.key: a, b.key: b}, {c.key: c}]
+    await one.remove([b.key])
+    assert (one.at(0.0), two.at(0.0)) == ({a.key: a}, {a.key: a, b.key: b})
+    await two.remove([c.key])
+    assert two.at(0.0) == {a.key: a}
+
+
+async def test_acknowledgement_stays_ended_although_the_disk_is_full(tmp_path: Path) -> None:
+    """The file still has it when the next acknowledgement is written."""
+    known = Acknowledgements(tmp_path, ["s1:1"])
+    a, b = (Acknowledgement("group_gone", f"c1/{name}", "olga", "known", 100.0) for name in "ab")
+    await known.add(a, 0.0)
+    file = file_in(tmp_path)
+    text = file.read_bytes()
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        await known.remove([a.key])
+    file.rmdir()
+    file.write_bytes(text)
+
+    await known.add(b, 0.0)
+
+    assert known.at(0.0) == Acknowledgements(tmp_path, ["s1:1"]).at(0.0) == {b.key: b}
 
 
 async def test_dismissed_broker_is_listed_no_more(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def judge(name: str = "s1") -> Callable[..., Report]:
     `late` has the events that the server reported after its brokers.
     """
     clock, observed = FakeClock(), Observed([name])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
 
     def judged(brokers: dict[int, str], *events: Event, late: Sequence[Event] = ()) -> Report:
         live = [LiveBroker("c1", "a", number, address) for number, address in brokers.items()]
@@ -179,7 +179,7 @@ def judge(name: str = "s1") -> Callable[..., Report]:
 def test_broker_that_left_while_servers_did_not_respond_is_gone() -> None:
     """Both servers had the broker; when they respond again, one after the other, neither has it."""
     clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
     live = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
     info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
 
@@ -205,7 +205,7 @@ def test_broker_that_left_while_servers_did_not_respond_is_gone() -> None:
 def test_broker_that_was_dismissed_stays_dismissed_when_its_other_server_responds() -> None:
     """The operator knows that the broker has left, also on the server that did not respond then."""
     clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
     live = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
     info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
     up = ServerView("s1").answered(0.0, info=info)
@@ -274,7 +274,7 @@ async def acknowledge_all(health: Health, report: Report, cluster: Cluster, unti
 async def test_acknowledgement_covers_only_the_acknowledged_differences() -> None:
     """All differences are one problem: a difference that is not acknowledged alarms, also in place of another one."""
     clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
 
     def differing(*topics: str) -> Report:
         info = ServerInfo("boot", ready=True, revision=1, uptime_seconds=500.0)
@@ -300,7 +300,7 @@ async def test_acknowledgement_covers_only_the_acknowledged_differences() -> Non
 async def test_acknowledgement_covers_only_the_acknowledged_servers(kind: str) -> None:
     """An operator knows that one server lacks the broker; clients of any other server cannot reach it either."""
     clock, observed = FakeClock(), Observed(["s1", "s2", "s3"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None))
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
 
     def missing_on(*lacking: str) -> Report:
         info = ServerInfo("boot", ready=True, uptime_seconds=500.0)
