@@ -84,6 +84,7 @@ def history(
     if logs:
         print_once(options, _report(_from_logs(logs, topic, at), shows_all=at is None))
     until_ms = None if at is None else _moment_ms(at)
+    until = "" if until_ms is None else f" until {moment(until_ms)}"
 
     async def ask(server: NameServer) -> list[Change]:
         return _touching((await server.events(0, _MOST_EVENTS)).events, topic, until_ms)
@@ -96,7 +97,9 @@ def history(
         # With --at only the last change until then matters.
         lambda changes: changes if at is None else changes[-1:],
         document=lambda changes: [change.members() for change in (changes if at is None else changes[-1:])],
-        absent=lambda changes: [] if changes else [f"change of {topic} among the last {_MOST_EVENTS} events; {_OLDER}"],
+        absent=lambda changes: (
+            [] if changes else [f"change of {topic}{until} among the last {_MOST_EVENTS} events; {_OLDER}"]
+        ),
     )
 
 
