@@ -1,5 +1,6 @@
 """Running of commands: requests to all servers, printed once or repeatedly with --watch, until the end or Ctrl-C."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,6 +15,8 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain, table
 from namesrv_client.ctl.servers import Responses, Servers
+from namesrv_remoting.aio.tls import TlsError
+from namesrv_remoting.errors import RemotingError
 from namesrv_runtime import loops
 from namesrv_runtime.log import printable
 
@@ -60,8 +63,16 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
 
 
 def connected(options: Options) -> Servers:
-    """The servers of the options; each connection is made with the first request."""
+    """The servers of the options; each connection is made with the first request.
+
+    Raises BadParameter for a TLS file that cannot be used, which would look like a failure of each server.
+    """
     signing, tls = options.signing, options.tls.client_tls
+    if tls is not None:
+        try:
+            tls.context()
+        except TlsError as error:
+            raise typer.BadParameter(str(error), param_hint="options or environment") from None
     return Servers(options.addresses, timeout_seconds=options.timeout_seconds, signing=signing, tls=tls)
 
 
@@ -153,7 +164,7 @@ def change(  # noqa: PLR0913 - by keyword
         _confirm(printable(f"{confirming} on {', '.join(options.addresses)}"))
 
     async def ask(servers: Servers) -> Report:
-        responses = await servers.ask(request)
+        responses = await _noted(servers, request)
         results = {
             server: {"result": "done" if is_changed(value) else "nothing changed", **members(value)}
             for server, value in responses.given.items()
@@ -168,6 +179,29 @@ def change(  # noqa: PLR0913 - by keyword
         )
 
     show(options, ask)
+
+
+async def _noted(servers: Servers, request: Request[T]) -> Responses[T]:
+    """Send a change to all servers; an interruption names those that have answered, and those that may be changed."""
+    waiting = [server.address for server in servers.all]
+
+    async def ask_one(server: NameServer) -> T:
+        try:
+            value = await request(server)
+        except RemotingError:
+            waiting.remove(server.address)
+            raise
+        waiting.remove(server.address)
+        return value
+
+    try:
+        return await servers.ask(ask_one)
+    except asyncio.CancelledError:
+        answered = [
+            f"{one.address}: answered before the interruption" for one in servers.all if one.address not in waiting
+        ]
+        complain([*answered, *(f"{address}: interrupted; the change may have been made" for address in waiting)])
+        raise
 
 
 def _confirm(what: str) -> None:

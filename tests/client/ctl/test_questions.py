@@ -8,7 +8,8 @@ import pytest
 
 from namesrv import version
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, two_servers
+from tests.support.certificates import Authority
+from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
@@ -88,6 +89,24 @@ async def test_server_that_denies_its_brokers_is_not_healthy(tmp_path: Path) -> 
 
     assert (found.code, found.json["healthy"], found.json["servers"][0]["state"]) == (1, False, "ready")
     assert [one["kind"] for one in found.json["problems"]] == ["not_reported"]
+
+
+async def test_tls_of_one_side_only_is_a_state_in_words(tmp_path: Path) -> None:
+    """The state reads as in `top`; JSON has the kind of the problem."""
+    authority = Authority(tmp_path)
+    async with one_server(tmp_path / "data") as (_, where):
+        shown = await ctl(*at(where), "--tls", "--tls-ca-file", str(authority.ca_file), "status")
+
+    assert (shown.code, shown.cells[1]) == (2, [where, "tls failed"])
+
+
+def test_tls_file_that_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
+    """A mistyped file is not called a problem of the servers."""
+    with refusing_address() as absent:
+        refused = run(*at(absent), "--tls", "--tls-ca-file", str(tmp_path / "ca.pem"), "status", env={"COLUMNS": "300"})
+
+    assert (refused.code, refused.out, "critical" in refused.err) == (2, "", False)
+    assert f"{tmp_path}/ca.pem: no such file or directory" in refused.err
 
 
 async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:

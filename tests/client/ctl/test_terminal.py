@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_testing.ports import held_port
-from tests.support.ctl import COMMAND, refusing_address
+from tests.support.ctl import COMMAND, refusing_address, run
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
 from tests.support.terminal import Terminal
@@ -85,6 +86,26 @@ def test_change_is_confirmed_on_the_terminal(server: str, typed: str | None, cod
         shown.interrupt_prompt() if typed is None else shown.type(typed)
         assert code == shown.wait()
     assert ("done" in shown.shown) == (code == 0)
+
+
+def test_interrupted_change_names_the_servers_that_were_changed(server: str) -> None:
+    """Ctrl-C while one server does not answer: the change of the other is not hidden."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        other = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [*COMMAND, "-s", server, "-s", other, "--timeout", "60s", "kv", "put", "interrupted", "key", "value"]
+        with Terminal(command, columns=200) as shown:
+            while run("-s", server, "kv", "get", "interrupted", "key").code:
+                pass
+            shown.interrupt()
+            code = shown.wait()
+
+    assert (code, plain(shown.shown)) == (
+        130,
+        [
+            f"namesrvctl: {server}: answered before the interruption",
+            f"namesrvctl: {other}: interrupted; the change may have been made",
+        ],
+    )
 
 
 def test_settings_are_judged_again_when_they_are_changed(tmp_path: Path) -> None:

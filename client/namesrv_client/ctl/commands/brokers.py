@@ -315,7 +315,9 @@ async def _members(server: NameServer, info: ServerInfo | None) -> dict[str, Any
 
 
 def _row(server: str, status: _Status | RemotingError) -> tuple[object, ...]:
-    facts: Mapping[str, Any] = status.members if isinstance(status, _Status) else {"state": failure_state(status)}
+    facts: Mapping[str, Any] = (
+        status.members if isinstance(status, _Status) else {"state": failure_state(status).replace("_", " ")}
+    )
     state = Text(facts["state"], style="green" if facts["state"] in HEALTHY else "red")
     about = (
         facts.get("protocol"),
