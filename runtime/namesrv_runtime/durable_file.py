@@ -70,6 +70,24 @@ def set_aside(path: Path, reason: str) -> Path:
     return target
 
 
+def keep_copy(path: Path, reason: str) -> Path:
+    """Give a damaged file a second name as `set_aside` does, log a warning, return that path. Raises OSError.
+
+    The file keeps its own name until it is replaced: until then, every start finds out that its content is lost.
+    """
+    with _synced_directory(path.parent):
+        target = _reserve(path)
+        try:
+            target.unlink()
+            target.hardlink_to(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                target.unlink()
+            raise
+    event(logger, logging.WARNING, "damaged_file_set_aside", path=path, kept_as=target, reason=reason)
+    return target
+
+
 def _reserve(path: Path) -> Path:
     """Create an empty file as the target of a rename: the rename then overwrites this file and no other."""
     name = f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

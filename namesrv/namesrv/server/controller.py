@@ -278,7 +278,7 @@ class NamesrvController:
         with _needed("TLS"):
             certificates = Certificates(settings, clock)
         snapshot_path = data_dir / "snapshot.json"
-        was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
+        last = snapshot.load(snapshot_path)
         liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
         # The removal of a write permission ends when its broker does not come back within its expiry.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
@@ -294,7 +294,7 @@ class NamesrvController:
             last.brokers if last else (),
             settings.wait_for_service_seconds,
             clock.monotonic(),
-            is_lost=was_there and last is None,
+            is_lost=last is not None and last.is_incomplete,
         )
         log = None
         if settings.heartbeat_log_path is not None:

@@ -154,7 +154,8 @@ class Housekeeping:
         if namesrv.fast_path.is_ready or not namesrv.boot.is_ready():
             return
         namesrv.fast_path.start_to_answer()
-        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(namesrv.boot.readiness.missing))
+        readiness = namesrv.boot.readiness
+        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(readiness.missing) or readiness.is_lost)
         reason = namesrv.boot.readiness_text()
         self._service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)

@@ -72,10 +72,17 @@ class Snapshotter:
         namesrv = self._namesrv
         saved_ms = int(namesrv.clock.wall() * 1000)
         live = namesrv.manager.tables.broker_live_table.copy()
-        missing = () if namesrv.boot.is_ready() else namesrv.boot.readiness.missing
+        readiness, is_waiting = namesrv.boot.readiness, not namesrv.boot.is_ready()
+        missing = readiness.missing if is_waiting else ()
         wiped = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
         brokers = await in_thread(_expected, live, (*disconnected, *missing))
-        return Snapshot(saved_ms=saved_ms, boot_id=namesrv.boot.id, brokers=brokers, wiped=wiped)
+        return Snapshot(
+            saved_ms=saved_ms,
+            boot_id=namesrv.boot.id,
+            brokers=brokers,
+            wiped=wiped,
+            is_incomplete=is_waiting and readiness.is_lost,
+        )
 
 
 def _expected(

@@ -14,7 +14,7 @@ from typing import Final, Self
 import msgspec
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv_runtime.durable_file import SealedFileError, remove_leftovers, set_aside, unseal, write_sealed
+from namesrv_runtime.durable_file import SealedFileError, keep_copy, remove_leftovers, unseal, write_sealed
 from namesrv_runtime.log import event
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,13 @@ class Snapshot:
     # The file's name for removed write permissions: (cluster, broker name); cluster None stands for all clusters.
     wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
+    # True if there may be further brokers: an earlier snapshot was lost, and its brokers have not had time to register
+    # since. The file has this field only then.
+    is_incomplete: bool = False
+
+
+# the snapshot in place of one that cannot be read
+_LOST: Final = Snapshot(saved_ms=0, boot_id="", is_incomplete=True)
 
 
 def decode(data: bytes) -> Snapshot:
@@ -71,13 +78,18 @@ def save(path: Path, snapshot: Snapshot) -> int:
     """Replace the file and return the size of the new one, once on disk. Raises OSError; then the old file is kept."""
     # The brokers are converted one by one: a single call would hold the interpreter lock for milliseconds.
     brokers = [msgspec.to_builtins(broker) for broker in snapshot.brokers]
-    return write_sealed(path, {**msgspec.to_builtins(replace(snapshot, brokers=())), "brokers": brokers})
+    content = {**msgspec.to_builtins(replace(snapshot, brokers=())), "brokers": brokers}
+    if not snapshot.is_incomplete:
+        del content["is_incomplete"]
+    return write_sealed(path, content)
 
 
 def load(path: Path) -> Snapshot | None:
-    """The snapshot of the server's previous process; None without a readable snapshot.
+    """The snapshot of the server's previous process; None without a file.
 
-    A damaged file is set aside. Any problem is logged as a warning, and the server starts without a snapshot.
+    An unreadable file counts as an incomplete snapshot without brokers. A damaged one is kept under another name, and
+    such an incomplete snapshot takes its place: the server may be killed before it writes the next one. Any problem is
+    logged as a warning.
     """
     remove_leftovers(path)
     try:
@@ -86,14 +98,15 @@ def load(path: Path) -> Snapshot | None:
         return None
     except OSError as error:
         event(logger, logging.WARNING, "snapshot_not_read", path=path, error=error)
-        return None
+        return _LOST
     except SealedFileError as error:
         reason = str(error)
     try:
-        set_aside(path, reason)
+        keep_copy(path, reason)
+        save(path, _LOST)
     except OSError as error:
         event(logger, logging.WARNING, "snapshot_not_set_aside", path=path, reason=reason, error=error)
-    return None
+    return _LOST
 
 
 class Readiness:
@@ -102,7 +115,7 @@ class Readiness:
     def __init__(
         self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, is_lost: bool = False
     ) -> None:
-        # True if the snapshot was unreadable: brokers are expected, but their names are unknown
+        # True if a snapshot was lost: further brokers are expected, but their names are unknown
         self._is_lost = is_lost
         # expected brokers that have not registered yet, by their identity
         self._missing = {broker.identity: broker for broker in expected}
@@ -115,6 +128,11 @@ class Readiness:
     def missing(self) -> tuple[ExpectedBroker, ...]:
         """Expected brokers that have not registered yet, in the order of the snapshot."""
         return tuple(self._missing.values())
+
+    @property
+    def is_lost(self) -> bool:
+        """True if further brokers than the named ones are expected, because a snapshot was lost."""
+        return self._is_lost
 
     @property
     def expects_brokers(self) -> bool:

@@ -247,6 +247,27 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
         assert [missing.broker_name for missing in server.namesrv.boot.readiness.missing] == ["broker-b"]
 
 
+async def test_lost_snapshot_is_remembered_until_the_wait_is_over(tmp_path: Path, log: Log) -> None:
+    """A server that is killed while it waits because of a damaged snapshot waits again at its next boot."""
+    path, killed = tmp_path / "snapshot.json", tmp_path / "killed.json"
+    path.write_bytes(b"damaged")
+    async with namesrv_in_process(tmp_path) as server:
+        await (await server.connect()).register(A)
+        await tick(server, log)
+        killed.write_bytes(path.read_bytes())
+        await server.clock.advance(45)
+        assert is_ready(server)
+        await tick(server, log)
+        assert (loaded(tmp_path).brokers, loaded(tmp_path).is_incomplete) == ((EXPECTED_A,), False)
+
+    path.write_bytes(killed.read_bytes())
+    async with namesrv_in_process(tmp_path) as server:
+        await (await server.connect()).register(A)
+        assert not is_ready(server)
+        await server.clock.advance(45)
+        assert is_ready(server)
+
+
 async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> None:
     """A broker that registers within its expiry stays read-only; one that does not regains its permission."""
     await run_with(tmp_path, A, B, wiped=True)

@@ -17,6 +17,8 @@ SMALL = Snapshot(
     brokers=(MASTER, SLAVE),
     wiped=((None, "broker-a"), ("c", "broker-b")),
 )
+# The snapshot in place of one that cannot be read.
+LOST = Snapshot(saved_ms=0, boot_id="", is_incomplete=True)
 
 CONTENT = (
     b'{"saved_ms":1738367999000,"boot_id":"b00f","brokers":['
@@ -52,7 +54,7 @@ def test_unreadable_file_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptur
     """A directory in place of the file is logged, and the server starts without a snapshot."""
     (tmp_path / "snapshot.json").mkdir()
 
-    assert load(tmp_path / "snapshot.json") is None
+    assert load(tmp_path / "snapshot.json") == LOST
     assert [record.msg for record in caplog.records] == ["snapshot_not_read"]
 
 
@@ -61,9 +63,19 @@ def test_damaged_file_that_cannot_be_set_aside_logs_a_warning(tmp_path: Path, ca
     path = tmp_path / ("s" * 250)
     path.write_bytes(b"damaged")
 
-    assert load(path) is None
+    assert load(path) == LOST
     assert [record.msg for record in caplog.records] == ["snapshot_not_set_aside"]
     assert path.read_bytes() == b"damaged"
+
+
+def test_damaged_file_is_replaced_by_an_incomplete_snapshot(tmp_path: Path) -> None:
+    """Also a server that starts after the next kill knows that a snapshot was lost; the damaged file is kept."""
+    path = tmp_path / "snapshot.json"
+    path.write_bytes(b"damaged")
+
+    assert [load(path), load(path)] == [LOST, LOST]
+    [kept] = tmp_path.glob("snapshot.json.damaged-*")
+    assert kept.read_bytes() == b"damaged"
 
 
 @pytest.mark.parametrize(
