@@ -114,6 +114,9 @@ class BrokerAgent:
     async def __aenter__(self) -> Self:
         if self._is_started:
             raise RuntimeError("the agent is started already")
+        if self._stopping is not None and not self._stopping.done():
+            # The caller of `stop` was cancelled; the rest of the stop would end the links of this start.
+            await asyncio.wait([self._stopping])
         self._events.open()
         self._identity.is_writable = True
         # An agent may start again in another event loop, and a lock belongs to the loop in which a task waited for it.

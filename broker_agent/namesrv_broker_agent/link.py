@@ -19,7 +19,7 @@ from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProto
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, STALE_FIELD
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import QueryNotFoundError, RemotingError, ResponseError
+from namesrv_remoting.errors import LocalProtocolError, QueryNotFoundError, RemotingError, ResponseError
 from namesrv_runtime.clock import Clock, timeout_on
 
 logger: Final = logging.getLogger("namesrv_agent.connection")
@@ -197,7 +197,7 @@ class ServerLink:
         change, snapshot = self._unsent.take(), self._identity.table.snapshot()
         try:
             registered = await dialect.register(client, snapshot, change)
-        except ResponseError as error:
+        except (ResponseError, LocalProtocolError) as error:
             self._unsent.needs_full = True
             self._refused(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
@@ -218,16 +218,21 @@ class ServerLink:
         refusal = self._refusal
         try:
             registered = await dialect.register(client, accepted, None)
-        except ResponseError as error:
+        except (ResponseError, LocalProtocolError) as error:
             self._refused(error)
             return
         self._refusal = refusal
         await self._registered(registered)
 
-    def _refused(self, error: ResponseError) -> None:
-        self._refusal = f"registration refused: {error}"
-        self._state.refused(self._refusal)
-        if STALE_FIELD in (error.ext_fields or {}):
+    def _refused(self, error: ResponseError | LocalProtocolError) -> None:
+        """Note that the server has refused the topics, or that they do not fit into a frame."""
+        if isinstance(error, ResponseError):
+            self._refusal = f"registration refused: {error}"
+            self._state.refused(self._refusal)
+        else:
+            self._refusal = f"registration not sent: {error}"
+            self._state.not_sent(self._refusal)
+        if isinstance(error, ResponseError) and STALE_FIELD in (error.ext_fields or {}):
             # Another process registered in this agent's name. A registration over a new connection counts as newer.
             self._connections.give_up(f"is taken over: {error}")
             self._connections.check()

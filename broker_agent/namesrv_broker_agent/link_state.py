@@ -92,10 +92,15 @@ class LinkState:
 
     def refused(self, error: str) -> None:
         """Note that the server has refused a registration or a heartbeat, and log each new reason once."""
-        if error != self.current.last_error:
-            _registration_logger.warning("%s: %s", self.current.address, error)
+        self.not_sent(error)
         self._refusal = error
         self._responded(error=error, refusals=self.current.refusals + 1)
+
+    def not_sent(self, error: str) -> None:
+        """Note a registration that this side could not send, and log each new reason once."""
+        if error != self.current.last_error:
+            _registration_logger.warning("%s: %s", self.current.address, error)
+        self.current = replace(self.current, last_error=error)
 
     def failed(self, error: str, protocol: str | None) -> None:
         """Note that an attempt failed or a connection ended, and log each new reason once."""

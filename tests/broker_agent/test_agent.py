@@ -220,6 +220,19 @@ async def test_registered_of_an_agent_that_is_not_started_is_refused() -> None:
         await agent.registered()
 
 
+async def test_start_waits_for_a_stop_whose_caller_was_cancelled(tmp_path: Path) -> None:
+    """The stop goes on, and must not end the links of the agent that is started again."""
+    async with real(tmp_path) as it:
+        stopping = asyncio.create_task(it.agent.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        async with it.agent:
+            assert await it.agent.registered() == 1
+            await settle()
+            assert (list(it.agent.servers), brokers(it.server)) == ([it.proxy.address], {NAME: {0: ADDR}})
+
+
 def test_agent_starts_again_in_another_loop(tmp_path: Path) -> None:
     """A stopped agent may start in a second `asyncio.run`, also after waits and concurrent changes in the first."""
     servers = tmp_path / "servers"

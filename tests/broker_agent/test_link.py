@@ -1,7 +1,9 @@
 """The link to one NameServer: registrations, heartbeats on time, and reconnecting."""
 
 import asyncio
+import base64
 import logging
+import os
 from functools import partial
 from pathlib import Path
 
@@ -223,6 +225,29 @@ async def test_reason_of_a_refusal_outlives_the_closed_connection(caplog: pytest
         await attempt(2)
         reasons = [record.getMessage() for record in caplog.records if record.name == "namesrv_agent.registration"]
         assert reasons == [f"{it.server.address}: registration refused: TLS required"]
+
+
+@pytest.mark.slow
+async def test_topics_that_fit_into_no_frame_do_not_end_the_registration() -> None:
+    """Heartbeats go on without a reconnect, and a new connection gets the topics that fitted."""
+    async with agents.played() as it:
+        peer = await it.registers()
+        # about 18 MB, compressed
+        names = [base64.urlsafe_b64encode(os.urandom(189)).decode() for _ in range(95_000)]
+        await it.agent.replace_topics([*agents.TOPICS, *(TopicConfig(name, 1, 1) for name in names)])
+        await until(lambda: it.state.last_error)
+        assert str(it.state.last_error).startswith("registration not sent: ")
+        assert (it.state.status, it.state.refusals, it.state.failures) == ("registered", 0, 0)
+        await it.clock.advance(14.25)
+        assert (await peer.receive()).code == HEARTBEAT
+
+        peer.close()
+        await until(lambda: it.state.status == "unreachable")
+        await it.clock.advance(1.0)
+        # The clock stands still while a thread compresses the topics.
+        await until(lambda: it.server.connections == 2)
+        request = await it.registered_over(await it.server.accept())
+        assert topics_in(request) == ["orders", "bills"]
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------
