@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -58,7 +57,7 @@ class Server:
 
     pid: int
     port: int
-    # 0: the server serves no HTTP
+    # 0: the server serves no HTTP, or nothing else
     http_port: int = 0
     # from exec until the output or a first response showed that the server listens
     listening_after_seconds: float = 0.0
@@ -97,8 +96,8 @@ class Server:
         return int(schedstat.read_text(encoding="ascii").split()[0]) / 1e9
 
     def page(self, path: str) -> str:
-        """A page of the HTTP port. Raises BenchError."""
-        url = f"http://127.0.0.1:{self.http_port}{path}"
+        """A page that the server serves over HTTP. Raises BenchError."""
+        url = f"http://127.0.0.1:{self.http_port or self.port}{path}"
         try:
             with urllib.request.urlopen(url, timeout=_PAGE_SECONDS) as page:
                 text: str = page.read().decode()
@@ -156,12 +155,6 @@ def status_bytes(status: str, name: str = "VmRSS") -> int:
 def expiring(expiry_seconds: float, scan_seconds: float) -> tuple[str, ...]:
     """The flags of a server whose brokers expire, and which looks for silent brokers at this interval."""
     return ("--broker-expiry-seconds", str(expiry_seconds), "--scan-interval-seconds", str(scan_seconds))
-
-
-def free_port() -> int:
-    """A free port, for servers that cannot listen on port 0."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def environment() -> dict[str, str]:

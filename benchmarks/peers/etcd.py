@@ -13,10 +13,10 @@ from typing import Any, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import free_port
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.fetching import go_program
 from benchmarks.peers.registry import ROUTE, Registry, responding
+from tests.support.ports import free_port
 
 VERSION: Final = "3.7.3"
 _PACKAGE: Final = "go.etcd.io/etcd/server/v3"

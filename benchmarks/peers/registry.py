@@ -8,8 +8,9 @@ from typing import Final
 
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, Server, free_port, started, temporary_directory
+from benchmarks.harness.servers import Program, Server, started, temporary_directory
 from benchmarks.harness.wire import PULLED_BODY_BYTES
+from tests.support.ports import free_port
 
 # route in registries that only store bytes, as large as a route of ours
 ROUTE: Final = b"r" * PULLED_BODY_BYTES

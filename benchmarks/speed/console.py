@@ -91,16 +91,9 @@ def _broker(number: int, spread: int) -> Broker:
 
 def _page(console: Server, path: str) -> tuple[float, str]:
     """Seconds until the whole page has come, and the page."""
-    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=PATIENCE_SECONDS)
     began = time.perf_counter()
-    connection.request("GET", path)
-    response = connection.getresponse()
-    body = response.read().decode()
-    took = time.perf_counter() - began
-    connection.close()
-    if response.status != http.client.OK:
-        raise BenchError(f"{path}: status {response.status}")
-    return took, body
+    page = console.page(path)
+    return time.perf_counter() - began, page
 
 
 def _is_complete(console: Server) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 from benchmarks.harness.crowd import Habits, crowd
 from benchmarks.harness.figures import Figure, at_most
 from benchmarks.harness.probe import Probe
-from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit, until
+from benchmarks.harness.rounds import Bench, Repeating, until
 from benchmarks.harness.servers import WITHOUT_LOG, daemon
 from benchmarks.harness.wire import (
     PULLED_TOPICS,
@@ -31,7 +31,6 @@ _CLIENTS_HABITS: Final = replace(_BROKERS_HABITS, patience_seconds=3.0)
 
 def measure(bench: Bench) -> list[Figure]:
     """Everyone at once: 5,000 clients come back after a restart, 2,000 brokers register anew."""
-    raise_file_limit()
     rounds = range(bench.effort.rounds)
     what = f"{_CLIENTS:,} clients, a topic each, all served after"
     bench.progress(f"herd: {what}")

@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.harness.crowd import crowd
 from benchmarks.harness.figures import Column, Figure
 from benchmarks.harness.loads import Script, run
-from benchmarks.harness.rounds import Bench, raise_file_limit, until
+from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WAITING, Server, daemon, temporary_directory
 from benchmarks.harness.wire import Broker, Wire, route_request, topics
 
@@ -46,7 +46,6 @@ _DEATHS: Final = 3
 def measure(bench: Bench) -> list[Figure]:
     """NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death."""
     # Measured once, not in rounds: a size takes minutes.
-    raise_file_limit()
     figures: list[Figure] = []
     for name in ["S"] if bench.effort.is_quick else PROFILES:
         with temporary_directory("profiles") as root, ExitStack() as stack:

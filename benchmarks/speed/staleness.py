@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, format_value
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server, status_bytes, temporary_directory
+from benchmarks.harness.servers import Server, temporary_directory
 
 # log -> lines in a full run, lines in a quick run
 _LINES: Final = {"least": (200_000, 20_000), "small": (5_000_000, 200_000), "large": (20_000_000, 800_000)}
@@ -147,7 +147,7 @@ def _family(pid: int) -> list[int]:
 def _used(pid: int) -> tuple[int, float, int]:
     """A process, its CPU seconds so far and its peak memory; both 0 for one that has ended."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        return pid, Server(pid, 0).cpu_seconds(), status_bytes(status, "VmHWM")
+        process = Server(pid, 0)
+        return pid, process.cpu_seconds(), process.status_bytes("VmHWM")
     except (OSError, BenchError):
         return pid, 0.0, 0

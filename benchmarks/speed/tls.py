@@ -10,13 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import trustme
-
 from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared
 from benchmarks.harness.loads import PULLS, Load, compared_loads, run
-from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
+from benchmarks.harness.rounds import Bench, Repeating
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory
 from benchmarks.harness.wire import Wire, pulled_brokers, register, route_request
+from tests.support.certificates import Authority
 
 # connections that pull, each with one request in flight
 _CONNECTIONS: Final = 50
@@ -35,7 +34,6 @@ _REQUEST: Final = route_request("TopicTest1")
 def measure(bench: Bench) -> list[Figure]:
     """TLS: pulls over it beside plain ones, handshakes beside pulls, memory of an idle connection."""
     # The server accepts TLS and plain connections; the certificate has a P-256 key, as CAs issue them today.
-    raise_file_limit()
     with temporary_directory("tls") as directory, ExitStack() as stack:
         flags, context = certified(directory)
         server = stack.enter_context(daemon(bench, *WITHOUT_LOG, *flags, "--max-connections", str(2 * _IDLE)))
@@ -81,14 +79,10 @@ def measure(bench: Bench) -> list[Figure]:
 
 def certified(directory: Path) -> tuple[tuple[str, ...], ssl.SSLContext]:
     """The flags of a server that accepts TLS and plain connections, and a context for its clients."""
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    certificate, key = directory / "server.pem", directory / "server.key"
-    issued.cert_chain_pems[0].write_to_path(certificate)
-    issued.private_key_pem.write_to_path(key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    authority.configure_trust(context)
-    return ("--tls-mode", "permissive", "--tls-cert-file", str(certificate), "--tls-key-file", str(key)), context
+    authority = Authority(directory)
+    issued = authority.issue("server")
+    files = ("--tls-cert-file", str(issued.cert_file), "--tls-key-file", str(issued.key_file))
+    return ("--tls-mode", "permissive", *files), ssl.create_default_context(cafile=authority.ca_file)
 
 
 def _connected(server: Server, context: ssl.SSLContext | None) -> socket.socket:
