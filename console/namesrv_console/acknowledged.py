@@ -56,13 +56,14 @@ def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozen
     return frozenset(islice(digests, _MAX_EXTENT))
 
 
+def digest_of(texts: Iterable[str]) -> str:
+    """A short text that differs for different texts."""
+    return blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
 def _digest(disagreement: Disagreement) -> str:
     """A short text for a difference, and for the servers that lack the thing."""
-    return _digest_of((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
-
-
-def _digest_of(texts: Iterable[str]) -> str:
-    return blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return digest_of((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
 
 
 class Acknowledgements:
@@ -71,7 +72,7 @@ class Acknowledgements:
     def __init__(self, directory: Path | None, servers: Iterable[str]) -> None:
         # None: the console has no directory, so that a restart ends all acknowledgements. Consoles of other servers,
         # whose groups may have the same names, have files of their own in the directory.
-        self._path = None if directory is None else directory / f"acknowledged-{_digest_of(sorted(servers))}.json"
+        self._path = None if directory is None else directory / f"acknowledged-{digest_of(sorted(servers))}.json"
         self._known = self._read() or {}
         # Problems whose acknowledgement has ended, although the file may still have it.
         self._ended: set[tuple[Kind, str]] = set()

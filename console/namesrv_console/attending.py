@@ -14,7 +14,7 @@ from namesrv_console.access.guard import form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import cut
 from namesrv_console.access.users import User
-from namesrv_console.acknowledged import Acknowledgement
+from namesrv_console.acknowledged import Acknowledgement, digest_of
 from namesrv_console.console import Console
 from namesrv_console.state import BrokerKey
 from namesrv_remoting.health import LEVELS, Kind
@@ -62,7 +62,9 @@ class AttendingPages:
         wall, health = self._console.clock.wall(), self._console.health
         before = health.report(self._console.observed.cluster).acknowledged.get(problem.key)
         until = wall + int(hours) * 3600
-        extent = health.extent_of(problem, self._console.observed.cluster)
+        extent = self._extent_of(problem)
+        if hours != "0" and form.get("extent") != digest_of(sorted(extent)):
+            return self._page(request, problem, status=409, error="acknowledge_changed")
         after = None if hours == "0" else Acknowledgement(*problem.key, request.user.name, why, until, extent)
         try:
             await health.acknowledge(problem, after)
@@ -93,7 +95,13 @@ class AttendingPages:
         if not has_required_scope(request, ["operator"]):
             return PlainTextResponse(_OPERATORS_ONLY, 403)
         values: dict[str, Any] = {"problem": problem, "gone": None, "hours": HOURS, "error": error}
+        # The page shows the extent, and an acknowledgement must not cover more than its user has seen.
+        extent = self._extent_of(problem)
+        values |= {"extent": digest_of(sorted(extent)), "why": form_of(request).get("why") if error else None}
         return self._render(request, "attend", values, status)
+
+    def _extent_of(self, problem: Problem) -> frozenset[str]:
+        return self._console.health.extent_of(problem, self._console.observed.cluster)
 
     def _problem(self, given: Mapping[str, str]) -> Problem | None:
         """The current problem that a query or a form names."""

@@ -204,6 +204,35 @@ async def test_acknowledgement_stays_ended_although_the_disk_is_full(tmp_path: P
     assert known.at(0.0) == Acknowledgements(tmp_path, ["s1:1"]).at(0.0) == {b.key: b}
 
 
+async def test_operator_acknowledges_only_what_the_page_showed(tmp_path: Path) -> None:
+    """The problem reaches a second server while the operator writes a reason: the page is shown again, with both."""
+    access = AccessSettings(users=write_users(tmp_path / "users"), audit_log_dir=tmp_path / "trail")
+    async with (
+        namesrv_in_process(tmp_path / "1") as one,
+        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
+        console(one.clock, one.where, two.where, access=access) as shown,
+    ):
+        seen = Attended(shown, one, tmp_path / "trail")
+
+        async def lose_master(server: InProcess, count: int) -> None:
+            await (await server.connect()).register(SLAVE)
+            await passing(one.clock, lambda: [len(it.servers) for it in seen.report.problems if it.group] == [count])
+
+        await shown.sign_in("olga")
+        await lose_master(one, 1)
+        page = await shown.text("/acknowledge?kind=without_master&subject=cluster-1/broker-a")
+        await lose_master(two, 2)
+        form = {"hours": "8", "why": REASON}
+        refused = await shown.http.post("/acknowledge", data=fields(page.split("<main")[1]) | form)
+        assert (refused.status_code, seen.report.acknowledged) == (409, {})
+        assert "The problem has changed meanwhile" in refused.text
+        assert "disk is being &lt;replaced&gt;" in refused.text
+        assert f"on <bdi>{one.where}, {two.where}</bdi>" in refused.text
+
+        again = await shown.http.post("/acknowledge", data=fields(refused.text.split("<main")[1]) | form)
+        assert (again.status_code, len(seen.report.acknowledged)) == (303, 1)
+
+
 async def test_dismissed_broker_is_listed_no_more(tmp_path: Path) -> None:
     """A broker that has left is listed until it is dismissed; the trail names the operator."""
     async with attended(tmp_path) as found:
