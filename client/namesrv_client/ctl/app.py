@@ -1,5 +1,6 @@
 """All commands of namesrvctl, by name."""
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
@@ -160,6 +161,14 @@ class _Commands(TyperGroup):
                 return _built(cmd_name, function, spelled)
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name. Raises UsageError."""
+        name = args[0]
+        # typer proposes similar commands: `delete-topic` for mqadmin's `updateTopic`.
+        if _MQADMIN_SPELLING.fullmatch(name) and self.get_command(ctx, name) is None:
+            ctx.fail(f"{name} is not among the commands of mqadmin that namesrvctl accepts, use mqadmin itself")
+        return super().resolve_command(ctx, args)
+
 
 def _built(name: str, function: Callable[..., None], spelled: Mapping[str, Any] | None = None) -> Any:
     """The command with all of its options."""
@@ -172,6 +181,8 @@ def _add(holder: typer.Typer, name: str, target: str, summary: str) -> None:
     holder.command(name, cls=_Later, help=summary)(lambda: _built(name, function_of(target)))
 
 
+# The commands of mqadmin are in camel case, those of namesrvctl are not.
+_MQADMIN_SPELLING: Final = re.compile(r"[a-z]+[A-Z][A-Za-z0-9]*", re.ASCII)
 _STYLE: Final[dict[str, Any]] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,

@@ -49,6 +49,15 @@ def test_wrong_usage_exits_with_2(args: tuple[str, ...]) -> None:
     assert run(*args).code == 2
 
 
+def test_mqadmin_command_that_is_not_accepted_has_no_similar_command() -> None:
+    """The message does not propose `delete-topic` for `updateTopic`."""
+    done = process("updateTopic", "-t", "T", "-c", "cluster-1", COLUMNS="200")
+
+    assert done.returncode == 2
+    assert "updateTopic is not among the commands of mqadmin that namesrvctl accepts, use mqadmin itself" in done.stderr
+    assert "Did you mean 'brokers'?" in process("broker").stderr
+
+
 def test_invalid_utf8_is_wrong_usage() -> None:
     """An argument that is not UTF-8 exits with 2 and names its bytes."""
     refused = run("route", "a\udcff")
