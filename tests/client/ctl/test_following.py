@@ -114,6 +114,25 @@ async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
             assert (await ctl(*at(absent), *command))[:2] == (2, "")
 
 
+async def test_start_after_the_last_event_is_one_of_an_earlier_boot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that has restarted counts anew; a script that continues with `--since` must notice that."""
+    async with one_server(tmp_path) as (server, where), servers_at(where) as servers:
+        await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
+        last = await ctl(*at(where), "events", "--since", "2")
+        later = await ctl(*at(where), "events", "--since", "3")
+        output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
+        following = _Events(servers.all[0], servers, output, lambda one: one.events(3, 1000), 50, frozenset(), 3)
+        (await following.ask())()
+
+    assert (last.code, last.problems) == (0, ["no events"])
+    assert (later.code, later.problems) == (0, ["no events", f"{where}: restarted: its last event is before 3"])
+    printed = capsys.readouterr()
+    assert [json.loads(line)["seq"] for line in printed.out.splitlines()] == [1, 2]
+    assert printed.err == f"namesrvctl: {where}: restarted\n"
+
+
 @pytest.mark.parametrize(("known", "found", "missed"), [(6, (7, 8), 0), (6, (), 0), (6, (10,), 3), (0, (3,), 2)])
 def test_overwritten_events_are_counted(known: int, found: Sequence[int], missed: int) -> None:
     """Events beyond the server's ring of 1,000 are lost between two requests and counted."""

@@ -125,10 +125,17 @@ def events(
     kinds = frozenset(kind or ())
     check_known(kinds, EVENT_TYPES, option="--type")
 
+    # The addresses of servers that number their events anew.
+    restarted: set[str] = set()
+
     async def ask(server: NameServer) -> Events:
         # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with
         # a start all are, since the first event shows how many the server has forgotten.
-        return await server.events(since, _MAX_EVENTS if kinds or since else limit)
+        received = await server.events(since, _MAX_EVENTS if kinds or since else limit)
+        restarted.discard(server.address)
+        if await _is_renumbered(server, since, received):
+            restarted.add(server.address)
+        return received
 
     if follows:
         _follow(options, lambda server, servers, output: _Events(server, servers, output, ask, limit, kinds, since).ask)
@@ -139,14 +146,23 @@ def events(
         _COLUMNS,
         lambda received: _chosen(received, kinds)[-limit:],
         document=lambda received: [event.members() for event in _chosen(received, kinds)[-limit:]],
-        remarks=lambda given: [
-            line for server, received in given.items() for line in _left_out(server, since, received, kinds, limit)
-        ],
+        remarks=lambda given: (
+            [line for server, received in given.items() for line in _left_out(server, since, received, kinds, limit)]
+            + [f"{server}: restarted: its last event is before {since}" for server in given if server in restarted]
+        ),
     )
 
 
 def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
     return [event for event in received.events if not kinds or event.event in kinds]
+
+
+async def _is_renumbered(server: NameServer, since: int, received: Events) -> bool:
+    """True if the last event of the server is before the given one: the server has restarted, and counts anew."""
+    if not since or received.events:
+        return False
+    newest = (await server.events(0, 1)).events
+    return not newest or newest[-1].seq < since
 
 
 def _left_out(server: str, since: int, received: Events, kinds: frozenset[str], limit: int) -> list[str]:
@@ -184,6 +200,10 @@ class _Events:
         """Request the events since the last known one."""
         if self.boot_id is None:
             received = await self.first(self.server)
+            if await _is_renumbered(self.server, self.last, received):
+                complain([f"{self.server.address}: restarted"])
+                self.last = 0
+                received = await self.server.events(0, _MAX_EVENTS)
         else:
             await self.servers.clock.sleep(_EVENTS_SECONDS)
             received = await self.server.events(self.last, _MAX_EVENTS)
