@@ -1,18 +1,20 @@
 """The choice of the engine, and the embedded engine's independence of Spark."""
 
+import errno
 import gzip
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.cli import main
-from namesrv_spark_jobs.command.engine import choose
+from namesrv_spark_jobs.command.engine import choose, opened
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import log_files
@@ -58,6 +60,21 @@ def test_log_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         choose(read_settings(words), [str(log)], tmp_path / "report", {})
     for asked in (("--engine", "spark"), ("--master", "spark://h:1"), ("--conf", "spark.local.dir=/big")):
         assert choose(read_settings([*words, *asked]), [str(log)], tmp_path / "report", {}).name == "spark"
+
+
+def test_full_disk_under_duckdb_is_an_error_of_the_system(tmp_path: Path) -> None:
+    """DuckDB has one class for all errors of files; a full disk is the user's to mend, and no failure of the engine."""
+    log = write_log(tmp_path / "logs")
+    settings = read_settings([str(log), "--out", str(tmp_path / "report"), "--engine", "embedded"])
+    choice = choose(settings, [str(log)], tmp_path / "report", {})
+
+    with (
+        pytest.raises(OSError, match="No space left") as raised,
+        opened(choice, settings, tmp_path / "staging", {}) as engine,
+    ):
+        cast(EmbeddedEngine, engine).write_sorted(str(next(log.rglob("*.gz"))), Path("/dev/full"))
+
+    assert raised.value.errno == errno.ENOSPC
 
 
 @pytest.mark.slow

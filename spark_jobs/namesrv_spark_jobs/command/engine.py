@@ -1,5 +1,6 @@
 """Choice of the engine for a run, with its start and end."""
 
+import errno
 import importlib.util
 import os
 import re
@@ -87,6 +88,7 @@ def opened(choice: Choice, settings: Settings, staging: Path, conf: Mapping[str,
 
     Raises:
         EngineError: the engine failed.
+        OSError: the disk is full.
         UsageError: a package, Java, the master or a connector is missing.
     """
     _require_package(choice.name)
@@ -126,6 +128,8 @@ def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
         # DuckDB turned the KeyboardInterrupt of our signal handler into a RuntimeError
         raise KeyboardInterrupt from error
     except duckdb.Error as error:
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise EngineError(f"DuckDB failed: {str(error).partition(chr(10))[0]}") from error
 
 
