@@ -100,6 +100,7 @@ class RouteClient:
         if (path := settings.snapshot_file) is not None:
             self._snapshot = RouteSnapshot(Path(path), clock, cache)
         self._tasks: list[asyncio.Task[None]] = []
+        self._closing: asyncio.Task[None] | None = None
         # new -> started, by entering the context -> closed, by leaving it
         self._stage: Literal["new", "started", "closed"] = "new"
 
@@ -117,6 +118,14 @@ class RouteClient:
             raise RuntimeError(f"the client is {'started already' if started else 'closed; make another one'}")
         self._stage = "started"
         self._events.open()
+        try:
+            await self._start()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def _start(self) -> None:
         if self._snapshot is not None:
             await self._snapshot.restore()
         works: list[Coroutine[Any, Any, None]] = [self._name_servers.run(), *self._keeper.works()]
@@ -130,19 +139,22 @@ class RouteClient:
         self._tasks = [asyncio.create_task(work) for work in works]
         for task in self._tasks:
             task.add_done_callback(_report_bug)
-        try:
-            # A hanging name or URL delays the start by no more than this; servers are used once they are known.
-            if not await self._name_servers.looked_within(self.settings.call_timeout_seconds):
-                logger.warning("name servers from %s: no answer yet", self._name_servers.source)
-        except BaseException:
-            await self.__aexit__()
-            raise
-        return self
+        # A hanging name or URL delays the start by no more than this; servers are used once they are known.
+        if not await self._name_servers.looked_within(self.settings.call_timeout_seconds):
+            logger.warning("name servers from %s: no answer yet", self._name_servers.source)
 
     async def __aexit__(self, *_: object) -> None:
-        """Save the snapshot and close all connections."""
+        """Save the snapshot and close all connections.
+
+        A second call waits for the first. Closing continues when the caller is cancelled.
+        """
         self._stage = "closed"
         self._events.close()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -150,7 +162,7 @@ class RouteClient:
         await self._keeper.close()
         self._listeners.end()
         if self._snapshot is not None:
-            await self._snapshot.save()
+            await self._snapshot.close(CLOSE_SECONDS)
         if self._log is not None:
             await self._log.close(CLOSE_SECONDS)
         await self._session.close()

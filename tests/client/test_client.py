@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import os
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from namesrv_client import (
     TopicNotFoundError,
 )
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock, passing, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.hanging_list import opened_by_reader
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, topic_config
@@ -289,6 +291,73 @@ async def test_client_closes_connections_and_tasks_at_its_end(tmp_path: Path) ->
         await until(lambda: len(scene.server.namesrv.slots.connections) == 1)
         assert all(task.done() for task in tasks)
         assert scene.client._session.socket_descriptors() == []
+
+
+async def test_close_goes_on_when_its_caller_is_cancelled(tmp_path: Path) -> None:
+    """The connections are closed and the snapshot is written all the same; a second caller waits for that."""
+    snapshot = tmp_path / "routes.json"
+    async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
+        await scene.client.route("orders")
+        closing = asyncio.create_task(scene.client.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+
+        await scene.client.__aexit__(None, None, None)
+        assert scene.client._session.socket_descriptors() == []
+        assert snapshot.exists()
+
+
+async def test_close_goes_on_when_its_caller_is_cancelled_for_good(tmp_path: Path) -> None:
+    """No second call is needed."""
+    async with route_scene(tmp_path) as scene:
+        await scene.client.route("orders")
+        closing = asyncio.create_task(scene.client.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+
+        await until(lambda: not scene.client._session.socket_descriptors())
+        await until(lambda: len(scene.server.namesrv.slots.connections) == 1)
+
+
+async def test_hanging_disk_does_not_hang_the_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client waits two seconds for its snapshot, logs a warning, and closes its connections."""
+    released = threading.Event()
+    fsync = os.fsync
+
+    def hanging(descriptor: int) -> None:
+        if ".routes.json." in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            released.wait(GUARD_SECONDS)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", hanging)
+    async with route_scene(tmp_path, snapshot_file=tmp_path / "routes.json") as scene:
+        await scene.client.route("orders")
+        closing = asyncio.create_task(scene.client.__aexit__(None, None, None))
+        try:
+            assert await passing(scene.clock, closing.done) == pytest.approx(2.0, abs=0.2)
+        finally:
+            released.set()
+        assert "route snapshot not written within 2 s" in caplog.text
+        assert scene.client._session.socket_descriptors() == []
+
+
+async def test_client_whose_start_was_cancelled_is_closed(tmp_path: Path) -> None:
+    """A start waits for the snapshot's file, which may hang."""
+    executor, released = ThreadPoolExecutor(1), threading.Event()
+    asyncio.get_running_loop().set_default_executor(executor)
+    executor.submit(released.wait)
+    client = RouteClient(client_settings("127.0.0.1:1", snapshot_file=tmp_path / "routes.json"), clock=FakeClock())
+    starting = asyncio.create_task(client.__aenter__())
+    await settle()
+    starting.cancel()
+    await asyncio.wait([starting])
+    released.set()
+    assert not client.status().is_started
 
 
 async def test_crash_of_a_task_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from namesrv_client.routes.route import Route
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import read_route
 from namesrv_remoting.errors import RemotingError
-from namesrv_runtime.clock import Clock
+from namesrv_runtime.clock import Clock, timeout_on
 from namesrv_runtime.durable_file import unseal, write_sealed
 from namesrv_runtime.threads import NoThreadError, in_thread
 
@@ -82,6 +82,14 @@ class RouteSnapshot:
             self._error = str(error)
         else:
             self._error = None
+
+    async def close(self, seconds: float) -> None:
+        """Save for the last time; a disk that takes longer is logged as a warning."""
+        try:
+            async with timeout_on(self._clock, seconds):
+                await self.save()
+        except TimeoutError:
+            logger.warning("route snapshot not written within %g s", seconds)
 
     def write(self, routes: Iterable[Route]) -> None:
         """Write all routes, a shared route only once; blocks until the file is on disk. Raises OSError."""
