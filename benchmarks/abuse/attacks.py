@@ -189,7 +189,7 @@ def _storm(attacker: Attacker) -> Callable[[], object]:
         payloads.million_fields(),
         payloads.binary_header(),
         payloads.native_header(b"\x80"),
-        payloads.partial_unknown(60_000),
+        payloads.partial_unknown(),
         b"\x7f\xff\xff\xff",
         b"\x00\xff\xff\xff" + bytes(256),
     ]
@@ -232,7 +232,6 @@ def _flood(
 
 _GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 _ADDRESSES: Final = 200
-_PARTIAL_BYTES: Final = 15 * 1024 * 1024
 
 # in the order of the table
 ATTACKS: Final[dict[str, Attack]] = {
@@ -281,18 +280,18 @@ ATTACKS: Final[dict[str, Attack]] = {
     # connections
     "partial-frames": Attack(
         "200 peers with 15 MiB of a registration each",
-        _crowd(_ADDRESSES, partial(payloads.partial_registration, _PARTIAL_BYTES), sources=_ADDRESSES),
+        _crowd(_ADDRESSES, payloads.partial_registration, sources=_ADDRESSES),
         peers=_ADDRESSES,
         may_refuse_clients=True,
         is_short=True,
     ),
     "partial-one": Attack(
         "one peer with 20 connections, 15 MiB of a registration on each",
-        _crowd(20, partial(payloads.partial_registration, _PARTIAL_BYTES)),
+        _crowd(20, payloads.partial_registration),
     ),
     "partial-headers": Attack(
         "200 peers with 60 KB of a header each, of a frame of 16 MiB",
-        _crowd(_ADDRESSES, partial(payloads.partial_unknown, 60_000), sources=_ADDRESSES),
+        _crowd(_ADDRESSES, payloads.partial_unknown, sources=_ADDRESSES),
         peers=_ADDRESSES,
     ),
     "connections": Attack("10,000 silent connections from one address", _crowd(10_000), is_short=True),

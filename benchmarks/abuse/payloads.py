@@ -150,10 +150,11 @@ def binary_header() -> bytes:
     return encode_frame(SerializeType.ROCKETMQ, fixed + _INT32.pack(len(fields)) + fields)
 
 
-def million_fields(count: int = 1_000_000) -> bytes:
-    """A request whose JSON header has `count` ext fields."""
+def million_fields() -> bytes:
+    """A request whose JSON header has a million ext fields."""
     start = b'{"code":105,"opaque":1,"extFields":{"topic":"Steady"'
-    return encode_frame(SerializeType.JSON, start + b"".join(b',"%d":""' % number for number in range(count)) + b"}}")
+    fields = b"".join(b',"%d":""' % number for number in range(1_000_000))
+    return encode_frame(SerializeType.JSON, start + fields + b"}}")
 
 
 def native_header(unit: bytes) -> bytes:
@@ -164,12 +165,12 @@ def native_header(unit: bytes) -> bytes:
 # -- partial ----------------------------------------------------------------------------------------------------------
 
 
-def partial_registration(size: int) -> bytes:
-    """The beginning of a registration of the largest size."""
+def partial_registration() -> bytes:
+    """The first 15 MiB of a registration of the largest size."""
     whole = registration(bytes(BODY_BYTES))
-    return whole[:size]
+    return whole[: 15 * 1024 * 1024]
 
 
-def partial_unknown(size: int) -> bytes:
-    """The beginning of a large frame whose header never ends."""
-    return struct.pack(">II", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES) + bytes(size)
+def partial_unknown() -> bytes:
+    """The beginning of a large frame, with 60 KB of a header that never ends."""
+    return struct.pack(">II", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES) + bytes(60_000)

@@ -195,10 +195,10 @@ class Broker:
         agent = {} if self.agent_id is None else {"agentId": self.agent_id}
         return request(RequestCode.BROKER_HEARTBEAT, {**self.identity, **agent}, kind=kind, flag=flag)
 
-    def version_query(self, *, flag: int = 0) -> bytes:
+    def version_query(self) -> bytes:
         """A QUERY_DATA_VERSION request with the registered version, which is the heartbeat of RocketMQ 4.x."""
         body = msgspec.json.encode({"counter": self.counter, "stateVersion": 0, "timestamp": 0})
-        return request(RequestCode.QUERY_DATA_VERSION, self.identity, body, flag=flag)
+        return request(RequestCode.QUERY_DATA_VERSION, self.identity, body)
 
     def unregistration(self) -> bytes:
         """An UNREGISTER_BROKER request."""

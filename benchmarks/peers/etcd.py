@@ -71,9 +71,9 @@ def _greeting() -> bytes:
     )
 
 
-def _call(headers: bytes, payload: bytes, stream: int = 1) -> bytes:
+def _call(headers: bytes, payload: bytes) -> bytes:
     """A request with one response."""
-    return h2_frame(_HEADERS, _END_HEADERS, stream, headers) + h2_frame(_DATA, _END_STREAM, stream, _message(payload))
+    return h2_frame(_HEADERS, _END_HEADERS, 1, headers) + h2_frame(_DATA, _END_STREAM, 1, _message(payload))
 
 
 def varint(value: int) -> bytes:

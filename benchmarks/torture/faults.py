@@ -152,28 +152,28 @@ async def herd(world: World) -> None:
 
 async def slow_readers(world: World) -> None:
     """One peer requests routes on ten connections without reading, for 10 s."""
-    await asyncio.gather(*(_sent(world, ROUTE * 100_000, _SECONDS) for _ in range(10)))
+    await asyncio.gather(*(_sent(world, ROUTE * 100_000) for _ in range(10)))
 
 
 async def hostile(world: World) -> None:
     """One peer registers 100,000 topics, and sends garbage over 1,000 connections, for 10 s."""
     topics = wire.topics("forged-%d", 10_000)
     await asyncio.gather(
-        *(_sent(world, wire.Broker(f"forged-{n}", f"10.9.9.{n}:1", topics).json_frame(), _SECONDS) for n in range(10)),
-        *(_sent(world, _GARBAGE[n % len(_GARBAGE)], _SECONDS) for n in range(1_000)),
+        *(_sent(world, wire.Broker(f"forged-{n}", f"10.9.9.{n}:1", topics).json_frame()) for n in range(10)),
+        *(_sent(world, _GARBAGE[n % len(_GARBAGE)]) for n in range(1_000)),
     )
 
 
-async def _sent(world: World, data: bytes, seconds: float) -> None:
-    """Send data from the hostile host to the sick server without reading, and keep the connection open meanwhile."""
+async def _sent(world: World, data: bytes) -> None:
+    """Send data from the hostile host to the sick server without reading, on a connection that is open for 10 s."""
     server = world.fleet.host(_SICK)
-    source, ends_at = world.network.hosts["hostile"], asyncio.get_running_loop().time() + seconds
+    source, ends_at = world.network.hosts["hostile"], asyncio.get_running_loop().time() + _SECONDS
     with new_socket(source, source.address) as peer, contextlib.suppress(*LOST):
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         async with asyncio.timeout_at(ends_at):
             await asyncio.get_running_loop().sock_connect(peer, (server.address, PORT))
             await asyncio.get_running_loop().sock_sendall(peer, data)
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(_SECONDS)
 
 
 Inflict = Callable[[World], Awaitable[None]]
