@@ -165,9 +165,9 @@ class Deployment:
         lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in lines if line["event"] == event and fields.items() <= line.items()]
 
-    def wait_for_log(self, name: str, event: str, **fields: object) -> None:
-        """Return once a NameServer's log has an event with these fields."""
-        until(lambda: self.log(name, event, **fields))
+    def wait_for_eviction(self, name: str, **fields: object) -> None:
+        """Return once a NameServer has logged the eviction of a broker with these fields."""
+        until(lambda: self.log(name, "broker_evicted", **fields))
 
     # -- files --------------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def test_disconnected_host_recovers(deploy: Deploy) -> None:
     lost.cut()
     assert "ns2:9876" in deployment.run("namesrvctl -s 'ns1:9876;ns2:9876;ns3:9876' status", code=1)
     for broker in BROKERS:
-        deployment.wait_for_log("ns2", "broker_evicted", broker_name=broker, reason="silent")
+        deployment.wait_for_eviction("ns2", broker_name=broker, reason="silent")
     assert "ns2:9876" in deployment.run_example("cut-off")
     # an application still waiting for ns2 would see its brokers return one by one
     for application in applications:
@@ -109,7 +109,7 @@ def test_server_is_replaced_by_another_one(deploy: Deploy) -> None:
     deployment.until("namesrvctl -s ns1:9876 connections --role client -o json | jq -e '.servers[0].connections == []'")
     deployment.lists("brokers", *remaining)
     for broker in BROKERS:
-        deployment.wait_for_log("ns1", "broker_evicted", broker_name=broker, reason="unregistered")
+        deployment.wait_for_eviction("ns1", broker_name=broker, reason="unregistered")
     deployment.run("ssh ns1 sudo systemctl stop namesrv")
 
     for application in applications:

@@ -29,10 +29,10 @@ USERS: Final = {"vera": "viewer", "victor": "viewer", "olga": "operator"}
 _CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
-def write_users(path: Path, users: Mapping[str, str] | None = None, *, password: str = PASSWORD) -> Path:
-    """Write a users file; each password is the given one plus the user's name."""
+def write_users(path: Path, users: Mapping[str, str] | None = None) -> Path:
+    """Write a users file; each password is PASSWORD plus the user's name."""
     listed = USERS if users is None else users
-    lines = [f"{name}:{role}:{_CHEAP.hash(f'{password} of {name}')}\n" for name, role in listed.items()]
+    lines = [f"{name}:{role}:{_CHEAP.hash(f'{PASSWORD} of {name}')}\n" for name, role in listed.items()]
     new = path.with_suffix(".new")
     new.touch(0o600)
     new.write_text("".join(lines))

@@ -136,14 +136,14 @@ def registration(
     return json.dumps(members, separators=(",", ":")).encode()
 
 
-def native_topic(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:
+def native_topic(name: str, *, read: int = 8) -> dict[str, Any]:
     """A TopicConfig with native names."""
     return {
         "topic_name": name,
         "read_queue_nums": read,
-        "write_queue_nums": write,
-        "perm": perm,
-        "topic_sys_flag": flags,
+        "write_queue_nums": 8,
+        "perm": 6,
+        "topic_sys_flag": 0,
     }
 
 

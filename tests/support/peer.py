@@ -14,7 +14,7 @@ import msgspec
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
+from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
@@ -63,13 +63,10 @@ class Peer:
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def send(
-        self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"", *, flag: int = 0, version: int = 0
-    ) -> int:
+    def send(self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"") -> int:
         """Send a request; return its opaque."""
         self._last_opaque += 1
-        message: dict[str, Any] = {"flag": flag, "version": version or CURRENT_VERSION, "ext_fields": ext_fields}
-        command = RemotingCommand(code, self._last_opaque, body=body, serialize_type=self._type, **message)
+        command = RemotingCommand(code, self._last_opaque, ext_fields=ext_fields, body=body, serialize_type=self._type)
         self.send_bytes(encode_command(command))
         return self._last_opaque
 

@@ -41,9 +41,9 @@ def rules(**others: Any) -> Rules:
     return Rules(**{**defaults, **others})
 
 
-def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:
+def topic(name: str, queues: int = 8) -> TopicConfig:
     """A topic with as many read queues as write queues."""
-    return TopicConfig(name, queues, queues, perm, flags)
+    return TopicConfig(name, queues, queues)
 
 
 def body(*topics: TopicConfig | str, counter: int = 1, state_version: int = 0, **fields: Any) -> RegisterBrokerBody:
@@ -71,14 +71,14 @@ def registration(broker_name: str, broker_id: int, broker_addr: str, *topics: An
     )
 
 
-def queue_data(broker_name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> QueueData:
+def queue_data(broker_name: str, queues: int = 8, perm: int = 6) -> QueueData:
     """One broker's queues as the tables hold them."""
-    return QueueData(broker_name, queues, queues, perm, flags)
+    return QueueData(broker_name, queues, queues, perm)
 
 
-def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
+def key(broker_addr: str) -> BrokerAddrInfo:
     """The key of a live broker."""
-    return BrokerAddrInfo(cluster_name, broker_addr)
+    return BrokerAddrInfo("c1", broker_addr)
 
 
 def apply(tables: RouteTables, changes: Changes) -> RowChanges:

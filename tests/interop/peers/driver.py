@@ -242,10 +242,9 @@ class GoConsumer(GoProcess):
         name_servers: Sequence[str],
         topics: Sequence[str],
         *,
-        group: str = "go-consumers",
         key: str = "",
     ) -> None:
         servers = ";".join(name_servers)
         super().__init__(
-            home, "consume", "--name-servers", servers, "--group", group, "--topics", ",".join(topics), key=key
+            home, "consume", "--name-servers", servers, "--group", "go-consumers", "--topics", ",".join(topics), key=key
         )
