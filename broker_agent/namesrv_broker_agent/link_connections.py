@@ -139,9 +139,10 @@ class LinkConnections:
     async def close_earlier(self) -> None:
         """Close all earlier connections, because the server has accepted a registration over the current one."""
         earlier = [client for client in self._clients() if client is not self._client]
-        self._former, self._registered = None, self._client
         for client in earlier:
             await _shut_down(client)
+        # Not before, so that `close` finds all connections if this task is cancelled meanwhile.
+        self._former, self._registered = None, self._client
 
     async def close(self) -> None:
         """Close all connections."""
