@@ -118,11 +118,13 @@ def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Options:
 
 
 def _check_text(values: Mapping[str, Any]) -> None:
-    """Refuse arguments that are not valid UTF-8, since they cannot be sent to a server. Raises BadParameter."""
+    """Refuse arguments that cannot be sent to a server: invalid UTF-8, empty topic names. Raises BadParameter."""
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
                 raise typer.BadParameter(f"{text!a} is not valid UTF-8", param_hint=name.upper())
+            if text == "" and name in {"topic", "topics"}:
+                raise typer.BadParameter("the name of a topic is empty", param_hint="TOPIC")
 
 
 def _with_signature(

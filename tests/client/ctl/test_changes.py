@@ -224,6 +224,9 @@ async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
         (("kv", "put", "n", "k", "v", "--watch", "1s"), "cannot be repeated"),
         (("watch", "T", "--watch", "1s"), "cannot be repeated"),
         (("bench", "--watch", "1s"), "cannot be repeated"),
+        *[((name, "T", ""), "the name of a topic is empty") for name in ("route", "watch")],
+        *[((name, ""), "the name of a topic is empty") for name in ("explain", "history", "delete-topic")],
+        (("topicRoute", "-t", ""), "the name of a topic is empty"),
         (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
         # -s is the namespace in some mqadmin commands, which leaves --server
         (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),
