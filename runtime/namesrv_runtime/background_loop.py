@@ -81,9 +81,14 @@ class Threaded(ABC, Generic[W_co]):
                 return
             inner = self._made()
             with self._gate:
-                self._loop = loops.new_event_loop()
-                self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
-                self._thread.start()
+                loop = loops.new_event_loop()
+                thread = threading.Thread(target=_run, args=(loop,), name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except BaseException:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
                 _running.add(self)
             self._inner = inner
             try:

@@ -8,7 +8,9 @@ from typing import Self
 
 import pytest
 
+from namesrv_runtime import loops
 from namesrv_runtime.background_loop import StoppedError, Threaded
+from tests.support.threads import without_new_threads
 
 # a correct test needs less than a tenth of it
 SECONDS = 120.0
@@ -74,6 +76,19 @@ def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
             background._wait_for(fail(error), SECONDS)
     background.start()
     assert [thread.name for thread in threading.enumerate()].count("test-loop") == 1
+
+
+async def test_start_without_a_thread_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each attempt would leave the descriptors of an event loop."""
+    made = loops.new_event_loop()
+    with monkeypatch.context() as patch:
+        patch.setattr(loops, "new_event_loop", lambda: made)
+        background = Background()
+        with without_new_threads(), pytest.raises(RuntimeError, match="can't start new thread"):
+            background.start()
+    assert made.is_closed()
+    background.start()
+    background.stop()
 
 
 def test_work_is_cancelled_after_its_timeout(background: Background) -> None:
