@@ -94,9 +94,9 @@ def _watch_frame(attacker: Attacker, pattern: str, count: int) -> bytes:
 # -- earlier registrations --------------------------------------------------------------------------------------------
 
 
-def _many_topics(count: int = 90_000) -> bytes:
-    """The registration of a broker with many topics and an expiry of ten minutes."""
-    body = payloads.json_topics(count, b"an-ordinary-topic-of-an-ordinary-broker-%d")
+def _many_topics() -> bytes:
+    """The registration of a broker with 90,000 topics and an expiry of ten minutes."""
+    body = payloads.json_topics(90_000, b"an-ordinary-topic-of-an-ordinary-broker-%d")
     return registration(body, broker_name="seed", heartbeat_timeout_millis=600_000)
 
 
@@ -113,10 +113,10 @@ def _lists() -> list[bytes]:
     ]
 
 
-def _keys(count: int = 20_000) -> list[bytes]:
-    """Requests that set many different keys of the KV configuration."""
+def _keys() -> list[bytes]:
+    """Requests that set 20,000 different keys of the KV configuration."""
     value = "v" * 15_000
-    return [request(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
+    return [request(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(20_000)]
 
 
 def _watches(attacker: Attacker) -> Callable[[], object]:
@@ -163,9 +163,9 @@ def _many_full_brokers() -> list[bytes]:
     ]
 
 
-def _many_brokers(count: int = 20_000) -> list[bytes]:
+def _many_brokers() -> list[bytes]:
     # Two topics each: the server refuses a first registration of a single topic, which might be an increment.
-    return [registration(payloads.json_topics(2), broker_name=f"one-of-many-{number}") for number in range(count)]
+    return [registration(payloads.json_topics(2), broker_name=f"one-of-many-{number}") for number in range(20_000)]
 
 
 # -- all at once ------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Bytes that are costly to decode, made before an attack."""
 
+import itertools
 import random
 import struct
 import zlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgpack
@@ -50,15 +52,21 @@ def filled(before: bytes, unit: bytes, after: bytes, size: int = BODY_BYTES) -> 
 
 def json_topics(count: int, name: bytes = b"%d", first: int = 0) -> bytes:
     """A registration of topics with nothing but names, as many as fit."""
-    before, after, parts = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{', b"}}}", []
-    left = BODY_BYTES - len(before) - len(after)
-    for number in range(first, first + count):
-        part = b'"%b":{"topicName":"%b"}' % (name, name) % (number, number)
-        left -= len(part) + 1
+    before, after = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{', b"}}}"
+    topic = b',"%b":{"topicName":"%b"}' % (name, name)
+    every = (topic % (number, number) for number in range(first, first + count))
+    return before + b"".join(_fitting(every, BODY_BYTES - len(before + after)))[1:] + after
+
+
+def _fitting(parts: Iterable[bytes], most_bytes: int) -> list[bytes]:
+    """The first of these parts, as many as fit into so many bytes."""
+    fitting, left = [], most_bytes
+    for part in parts:
+        left -= len(part)
         if left < 0:
             break
-        parts.append(part)
-    return before + b",".join(parts) + after
+        fitting.append(part)
+    return fitting
 
 
 # -- compressed bodies ------------------------------------------------------------------------------------------------
@@ -88,11 +96,7 @@ def compressed_version() -> bytes:
 
 def compressed_topics() -> bytes:
     """Topic lines, up to the limit of inflated bytes."""
-    lines: list[bytes] = []
-    left = INFLATED_BYTES - 1024
-    while left > 0:
-        lines.append(_piece(b"%d 8 8 6 0" % len(lines)))
-        left -= len(lines[-1])
+    lines = _fitting((_piece(b"%d 8 8 6 0" % number) for number in itertools.count()), INFLATED_BYTES - 1024)
     return _deflated(_inflated(topics=_INT32.pack(len(lines)) + b"".join(lines)))
 
 
@@ -116,16 +120,11 @@ def _native(member: str, value: bytes) -> bytes:
     return b"\x82" + version + bytes(msgpack.packb(member)) + value
 
 
-def native_topics(count: int = 10_000_000) -> bytes:
+def native_topics() -> bytes:
     """A native registration of topics with nothing but names, as many as fit."""
-    parts, left = [], BODY_BYTES - 64
-    for number in range(count):
-        part = bytes(msgpack.packb({"topic_name": str(number)}))
-        left -= len(part)
-        if left < 0:
-            break
-        parts.append(part)
-    return _native("topic_configs", _array(len(parts)) + b"".join(parts))
+    every = (bytes(msgpack.packb({"topic_name": str(number)})) for number in itertools.count())
+    topics = _fitting(every, BODY_BYTES - 64)
+    return _native("topic_configs", _array(len(topics)) + b"".join(topics))
 
 
 def native_names(member: str) -> bytes:
