@@ -50,7 +50,7 @@ class Script:
     acks: int = 0
     # A shorter response is a failure (not with the framing "rocketmq", which has response codes).
     least_bytes: int = 0
-    # For `watched`: the bytes that change what watchers wait for, sent on a connection of their own.
+    # With --watch: the bytes that change what watchers wait for, sent on a connection of their own.
     change: bytes = b""
     # Bytes that end each connection.
     farewell: bytes = b""
@@ -94,11 +94,6 @@ def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, secon
     if load.failed:
         raise BenchError(f"load {' '.join(command[1:])}: {load.failed} of {load.responses} responses are failures")
     return load
-
-
-def watched(bench: Bench, server: Server, script: Script, watchers: int) -> Load:
-    """Notify connections of a script's change; latencies count from the change. Raises BenchError."""
-    return run(bench, server, script, "--watch", "--connections", str(watchers))
 
 
 def read_load(line: str, cpu_seconds: float) -> Load:

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.harness.command import Command
 from benchmarks.harness.figures import BenchError, Figure
-from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values, watched
+from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
@@ -122,10 +122,10 @@ def _in_turn(bench: Bench, what: str, running: Mapping[str, Registry], case: Cal
 
 
 def _notified(bench: Bench, registry: Registry) -> Load:
-    """Notify watchers of a change."""
+    """Notify watchers of a change, from which latencies count."""
     if registry.watch is None:
         raise BenchError("a registry without watches")
-    return watched(bench, registry.server, registry.watch(), _WATCHERS)
+    return run(bench, registry.server, registry.watch(), "--watch", "--connections", str(_WATCHERS))
 
 
 def _each(name: Field, by_peer: LoadsByPeer) -> dict[str, list[float]]:
