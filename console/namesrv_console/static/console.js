@@ -4,6 +4,9 @@ const body = document.body.dataset;
 const byId = (id) => document.getElementById(id);
 const TICK_MS = 250;
 const LOST_MS = 6000;
+// A browser delays the timers of a hidden tab by up to a minute.
+const HIDDEN_LOST_MS = 150000;
+const HIDDEN_ASK_MS = 15000;
 const STREAMS = 4;
 const ASK_MS = 2000;
 const LATEST_START_MS = 1000;
@@ -73,19 +76,27 @@ function showTimes() {
   }
 }
 
+let isLost = false, hasFailed = false;
+
+// Without a connection to the console, neither the page nor the title and icon of its tab look healthy.
+function showLost() {
+  const age = performance.now() - lastResponseAt, was = isLost;
+  isLost = pausedAt === null && (document.hidden ? hasFailed || age > HIDDEN_LOST_MS : age > LOST_MS);
+  if (was === isLost) return;
+  document.body.classList.toggle("lost", isLost);
+  const trouble = byId("trouble");
+  trouble.textContent = isLost ? body.textLost : "";
+  trouble.hidden = !isLost;
+  showVerdict();
+}
+
 function tick() {
+  showLost();
   if (document.hidden) return;
   const moment = now();
   for (const element of document.querySelectorAll("[data-last-seen]")) showAge(element, moment);
   for (const element of document.querySelectorAll("[data-since]")) {
     element.textContent = lasting(Math.max(0, moment - Number(element.dataset.since)));
-  }
-  const isLost = pausedAt === null && performance.now() - lastResponseAt > LOST_MS;
-  document.body.classList.toggle("lost", isLost);
-  const trouble = byId("trouble");
-  if (trouble.hidden === isLost) {
-    trouble.textContent = isLost ? body.textLost : "";
-    trouble.hidden = !isLost;
   }
 }
 
@@ -143,12 +154,14 @@ const pageTitle = document.title;
 
 function showVerdict() {
   const verdict = byId("verdict");
-  byId("icon").href = verdict.dataset.icon;
-  document.title = verdict.classList.contains("good") ? pageTitle : `${verdict.textContent.trim().replace(/\s+/g, " ")} · ${pageTitle}`;
+  const says = isLost ? body.textLost : verdict.classList.contains("good") ? "" : verdict.textContent.trim().replace(/\s+/g, " ");
+  byId("icon").href = isLost ? verdict.dataset.unknownIcon : verdict.dataset.icon;
+  document.title = says ? `${says} · ${pageTitle}` : pageTitle;
 }
 
 function take({ id, now, wall, parts }) {
   lastResponseAt = performance.now();
+  hasFailed = false;
   offset = now - lastResponseAt / 1000;
   wallOffset = wall * 1000 - lastResponseAt;
   seen = id;
@@ -189,12 +202,19 @@ async function connect() {
 const address = (query) => `/live?${new URLSearchParams({ of: body.of, since: seen, ...query })}`;
 
 async function ask() {
+  if (pausedAt !== null) return;
   const answer = await fetch(address({ once: "1" })).catch(() => null);
   // The session has ended: reloading redirects to the login page.
   if (answer?.redirected || answer?.status === 401) location.reload();
-  else if (answer?.ok && isWanted()) take(await answer.json());
+  else if (answer?.ok && pausedAt === null) take(await answer.json());
+  else hasFailed = !answer?.ok;
+  tick();
+  askLater();
+}
+
+function askLater() {
   clearTimeout(timer);
-  timer = setTimeout(connect, ASK_MS);
+  timer = document.hidden ? setTimeout(ask, HIDDEN_ASK_MS) : setTimeout(connect, ASK_MS);
 }
 
 function listen(release) {
@@ -215,11 +235,14 @@ function disconnect() {
   stream = null;
 }
 
-// A hidden tab closes its stream; it receives the missed changes when it is shown again.
+// A hidden tab closes its stream, and polls rarely, for its title and icon; its page is updated at once when it is shown.
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) disconnect();
-  else {
-    lastResponseAt = performance.now();
+  if (document.hidden) {
+    disconnect();
+    askLater();
+  } else {
+    clearTimeout(timer);
+    if (!isLost) lastResponseAt = performance.now();
     connect();
   }
 });
@@ -341,7 +364,8 @@ function start() {
   showVerdict();
   tick();
   setInterval(tick, TICK_MS);
-  connect();
+  if (document.hidden) askLater();
+  else connect();
 }
 
 // The script starts after the first paint. A hidden tab has no first paint, and some browsers do not report theirs, or

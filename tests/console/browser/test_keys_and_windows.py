@@ -11,6 +11,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.test_cli import COMMAND
 from tests.support.browser import console, show
+from tests.support.console_process import ConsoleProcess
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
@@ -79,6 +80,36 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     assert console(opened) == []
     asked = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert [address for address in asked if not address.startswith(url)] == []
+
+
+# Title and icon of the tab.
+TAB = 'return [document.title, document.getElementById("icon").href.replace(/.*\\/|\\?.*/g, "")].join(" ")'
+HIDE = """
+    Object.defineProperty(document, "hidden", { value: !!arguments[0], configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+"""
+LOST = "No connection to the console; this page is out of date · Overview"
+
+
+def test_title_and_icon_of_a_tab_are_never_healthy_without_the_console(
+    opened: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """A hidden tab polls, since its title and icon are all that its user sees of it."""
+    with Daemon(tmp_path / "data") as server, ConsoleProcess(server.listening().where) as running:
+        show(opened, running.url())
+        wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.1)
+        wait.until(lambda page: page.execute_script(TAB).endswith(" icon-good.svg"))
+        opened.execute_script(HIDE, "hidden")
+        server.kill()
+        wait.until(lambda page: page.execute_script(TAB).endswith(" icon-critical.svg"))
+        assert "1 server unreachable" in opened.title
+
+        running.kill()
+        wait.until(lambda page: page.title.startswith(LOST))
+        opened.execute_script(HIDE, "")
+        assert opened.execute_script(TAB).endswith(" icon-unknown.svg")
+        assert opened.find_element(By.ID, "trouble").is_displayed()
+    console(opened)
 
 
 def test_more_windows_than_a_browser_has_connections(windows: webdriver.Chrome, served: tuple[Peer, str]) -> None:
