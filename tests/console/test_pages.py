@@ -182,6 +182,7 @@ SILENT = {
     "/topology": "Unknown: no server reports its brokers.",
     "/brokers": "Unknown: no server reports its brokers.",
     "/topics": "Unknown: no server reports its topics.",
+    "/search?q=broker": "Unknown: no server reports its topics.",
     "/settings": "unknown",
     "/audit": "No events yet. Unknown on",
 }
