@@ -120,9 +120,9 @@ def _native(member: str, value: bytes) -> bytes:
     return b"\x82" + version + bytes(msgpack.packb(member)) + value
 
 
-def native_topics() -> bytes:
+def native_topics(count: int = 10_000_000) -> bytes:
     """A native registration of topics with nothing but names, as many as fit."""
-    every = (bytes(msgpack.packb({"topic_name": str(number)})) for number in itertools.count())
+    every = (bytes(msgpack.packb({"topic_name": str(number)})) for number in range(count))
     topics = _fitting(every, BODY_BYTES - 64)
     return _native("topic_configs", _array(len(topics)) + b"".join(topics))
 
