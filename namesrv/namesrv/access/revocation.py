@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
+from namesrv.routeinfo.acting_master import makes_routes
 from namesrv.routeinfo.effects import BrokerEffect, address_fields
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
@@ -102,6 +103,9 @@ async def _refused_topic(
     account = file.accounts[live.account]
     if account.may(_registration(key, live, None)):
         # No rule of the account names topics.
+        return None
+    if not makes_routes(live.broker_id, tables.addrs_of(live.broker_name), enable_acting_master=True):
+        # The topics are those of the broker's master, or of another slave, which may have an account of its own.
         return None
     async for part in in_parts(list(tables.topics.of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
         for topic in part:

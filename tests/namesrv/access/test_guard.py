@@ -327,6 +327,22 @@ async def test_reload_revokes_registrations(
     ]
 
 
+async def test_reload_keeps_a_slave_whose_master_has_topics_of_another_account(server: InProcess, access: Path) -> None:
+    """The topics of a group are those of its master; a slave's account needs permissions only for what it sends."""
+    slaves = NARROWED.format(by='topics = ["S*"]').replace("accounts.brokers", "accounts.slaves")
+    access.write_text(BROKERS + slaves)
+    await server.reloader(f"--access={access}").reload()
+    master, slave = await server.connect(), await server.connect()
+    await ask(master, 103, BROKER.ext, registration("T", "U"), key=KEY)
+    ext = Broker("broker-a", 1, "10.0.0.9:10911").ext
+    assert (await ask(slave, 103, ext, registration("S1", "S2"), key=Key("slaves", SECRET)))[0] == 0
+
+    access.write_text(BROKERS + slaves + OPERATOR)
+    await server.reloader(f"--access={access}").reload()
+
+    assert len(server.namesrv.manager.tables.broker_live_table) == 2
+
+
 @pytest.mark.settings(evict_on_disconnect=False)
 @pytest.mark.parametrize("is_connected", [True, False])
 async def test_reload_revokes_registrations_without_eviction_on_disconnect(
