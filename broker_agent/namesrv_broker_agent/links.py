@@ -79,16 +79,18 @@ class ServerLinks:
     def follow(self, addresses: tuple[str, ...]) -> None:
         """Use another list of servers: start links to new servers, and leave those that are not in the list."""
         is_another = set(addresses) != self._links.keys()
-        started = [self._start(address) for address in addresses if address not in self._links]
+        for address in addresses:
+            if address not in self._links:
+                self._start(address)
         for link in [self._links.pop(address) for address in tuple(self._links) if address not in addresses]:
-            leaving = self._leaving[link] = asyncio.ensure_future(self._leave(link, started))
+            leaving = self._leaving[link] = asyncio.ensure_future(self._leave(link))
             leaving.add_done_callback(partial(self._left, link))
         self._progress.set()
         if is_another:
             self._events.servers_changed(addresses)
         self._update_readiness()
 
-    def _start(self, address: str) -> ServerLink:
+    def _start(self, address: str) -> None:
         link = self._links[address] = ServerLink(
             address,
             self._identity,
@@ -100,26 +102,20 @@ class ServerLinks:
             random_unit=self._random_unit,
         )
         link.start()
-        return link
 
-    async def _leave(self, link: ServerLink, started: Collection[ServerLink]) -> None:
+    async def _leave(self, link: ServerLink) -> None:
         """Leave a server, unless another link is registered with the same server by another address."""
         settings = self._identity.settings
         await link.end()
-        # A server may have got another name in the list, and its new link has to register first.
+        # A server may have got another name in the list, or have returned to it: its new link has to register first.
         with suppress(TimeoutError):
             async with timeout_on(self._clock, settings.connect_timeout_seconds + settings.response_timeout_seconds):
-                while any(self._is_unknown(new) for new in started):
+                while any((other.state.status, other.state.last_error) == ("connecting", None) for other in self):
                     self._progress.clear()
                     await self._progress.wait()
         # If the list had two addresses of one server, as with IPv4 and IPv6, the broker stays there.
         boot_ids = {other.state.boot_id for other in self.registered()} - {None}
         await link.leave(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
-
-    def _is_unknown(self, link: ServerLink) -> bool:
-        """True until a link of the list has been registered or has failed for the first time."""
-        is_listed = self._links.get(link.address) is link
-        return is_listed and (link.state.status, link.state.last_error) == ("connecting", None)
 
     def _left(self, link: ServerLink, _: asyncio.Task[None]) -> None:
         del self._leaving[link]

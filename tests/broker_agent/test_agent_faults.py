@@ -129,6 +129,25 @@ async def test_broker_stays_while_its_server_gets_another_name(tmp_path: Path, m
         assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
 
 
+async def test_broker_stays_when_its_server_returns_to_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is still leaving the server, because the server that replaced it has not answered."""
+    clock = FakeClock()
+    async with name_servers(tmp_path / "data", clock, 2) as servers, proxied(servers) as (old, new):
+        new.stall()
+        monkeypatch.setenv("SERVERS", old.address)
+        async with running(clock, "env:SERVERS", refresh_seconds=2.0) as agent:
+            await agent.registered()
+            for address in (new.address, old.address):
+                monkeypatch.setenv("SERVERS", address)
+                await passing(clock, partial(has_servers, agent, address))
+            await agent.registered()
+            await passing(clock, lambda: not agent._links._leaving)
+            await settle()
+            assert (brokers(servers[0]), servers[0].events("unregister")) == ({NAME: {0: ADDR}}, [])
+
+
 @pytest.mark.parametrize("replaced", ["unreachable", "silent", "stopped"])
 async def test_wait_for_new_servers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: str) -> None:
     """The agent leaves a server although the new one does not answer, and at once when the agent is stopped."""
