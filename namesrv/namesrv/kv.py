@@ -24,7 +24,7 @@ from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
-from namesrv_runtime.threads import in_thread
+from namesrv_runtime.threads import begun_in_thread
 from namesrv_runtime.write_state import WriteState
 
 logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class KVConfig:
     async def _write(self, tables: Tables) -> int:
         """Write the tables to the end, also in a cancelled task; return their size. Raises OSError."""
         had_failed = self.writes.has_failed
-        write = asyncio.create_task(in_thread(self._write_file, tables, self._most_bytes))
+        write = begun_in_thread(self._write_file, tables, self._most_bytes)
         while not write.done():
             # A thread cannot be stopped, and the next change has to know the result of this one.
             with suppress(asyncio.CancelledError):

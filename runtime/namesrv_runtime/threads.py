@@ -17,6 +17,13 @@ _NO_THREAD: Final = "can't start new thread"
 class NoThreadError(OSError):
     """The process can start no further thread; the work was not begun, and may be tried again later."""
 
+    def __init__(self) -> None:
+        # An error without a number: Python does not tell which error the system has returned.
+        super().__init__(None, _NO_THREAD)
+
+    def __str__(self) -> str:
+        return _NO_THREAD
+
 
 @contextmanager
 def thread_starts() -> Iterator[None]:
@@ -26,11 +33,16 @@ def thread_starts() -> Iterator[None]:
     except RuntimeError as error:
         if str(error) != _NO_THREAD:
             raise
-        raise NoThreadError(_NO_THREAD) from error
+        raise NoThreadError from error
 
 
 async def in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-    """The result of work in a thread of the loop's default executor. Raises NoThreadError, and what the work raises.
+    """The result of work in a thread of the loop's default executor. Raises NoThreadError, and what the work raises."""
+    return await begun_in_thread(work, *arguments)
+
+
+def begun_in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
+    """The future result of work that a thread of the loop's default executor begins. Raises NoThreadError.
 
     `asyncio.to_thread` raises a RuntimeError without a thread, and may do the work all the same: a ThreadPoolExecutor
     queues work before it starts a thread, and leaves the work in its queue if the start fails.
@@ -52,12 +64,11 @@ async def in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
 
     try:
         with thread_starts():
-            result = asyncio.get_running_loop().run_in_executor(None, run)
+            return asyncio.get_running_loop().run_in_executor(None, run)
     except NoThreadError:
         if outcome.cancel():
             raise
-        result = asyncio.wrap_future(outcome)
-    return await result
+        return asyncio.wrap_future(outcome)
 
 
 async def addresses_of(host: str, port: int) -> list[tuple[Any, ...]]:

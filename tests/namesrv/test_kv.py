@@ -292,6 +292,21 @@ async def test_cancelled_change_ends_as_cancelled(path: Path, *, is_too_large: b
     assert kv.get("NS", "k") is None
 
 
+async def test_change_is_made_when_all_tasks_are_cancelled(path: Path) -> None:
+    """The end of an event loop cancels every task; a change whose write has begun is made nevertheless."""
+    kv = load(path)
+    async with slow_disk() as disk:
+        [change] = await begin(kv.put("NS", "k", "v"))
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await settle()
+        assert not change.done()
+        await disk.write()
+
+    assert change.cancelled()
+    assert (kv.get("NS", "k"), read_file(path)) == ("v", {"NS": {"k": "v"}})
+
+
 async def test_refused_puts_free_their_memory(path: Path) -> None:
     """A refused put keeps no encoded file in memory; one of a new key does not even encode it."""
     kv = load(path, replace(DEFAULTS, max_value_bytes=1 << 20, max_file_bytes=1 << 20))
@@ -427,7 +442,7 @@ def test_written_tables_are_read_back(
 async def test_change_without_a_thread_is_never_made(path: Path) -> None:
     """A change for which the process can start no thread fails, and no other thread writes it later."""
     kv = load(path)
-    with without_new_threads(busy_threads=1), pytest.raises(KVWriteError):
+    with without_new_threads(busy_threads=1), pytest.raises(KVWriteError, match="not written: can't start new thread"):
         await kv.put("NS", "k", "refused")
     await queued_work_done(2)
 
