@@ -137,7 +137,7 @@ class Deadlines:
         self.write_ends = now + seconds if seconds else NEVER
 
     def writing_resumed(self) -> None:
-        """Clear the deadline: all responses are sent."""
+        """Clear the deadline: all responses are sent, or dropped."""
         self.write_ends = NEVER
 
     # -- the TLS handshake --------------------------------------------------------------------------------------------

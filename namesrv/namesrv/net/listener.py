@@ -222,5 +222,4 @@ class RemotingServer:
         now = self.clock.monotonic() - lateness
         async for some in in_parts(list(self.connections.values()), _CHECKED_AT_ONCE):
             for connection in some:
-                if connection.is_open:
-                    connection.check_deadlines(now)
+                connection.check_deadlines(now)

@@ -323,6 +323,7 @@ class ServerConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once; unsent data is lost."""
         self._stop_receiving()
+        self._deadlines.writing_resumed()
         if self._transport is not None:
             self._transport.abort()
 
@@ -400,6 +401,9 @@ class ServerConnection(asyncio.Protocol):
         waits_for_memory = self._receiver.state is _HEADER
         if deadlines.write_ends < now:
             self._give_up_slow_reader()
+        elif not self.is_open:
+            # Only the peer can end this connection in time, by reading its last responses.
+            return
         elif deadlines.frame_ends < min(now, deadlines.waiting_since):
             if waits_for_memory:
                 self._decline_frame()
@@ -467,8 +471,7 @@ class ServerConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """All responses are sent: read requests again."""
-        if self.is_open:
-            self._deadlines.writing_resumed()
+        self._deadlines.writing_resumed()
         self._memory.set_unsent(0)
         self._note_all_sent()
         # `_throttle` runs in the next iteration, since the transport is still inside its write when it calls this.

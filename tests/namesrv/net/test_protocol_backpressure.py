@@ -135,6 +135,38 @@ async def test_peer_that_does_not_read_is_closed(asked: bytes, fast: bool) -> No
         await until(lambda: served.listener.closed)
 
 
+async def test_closing_connection_of_a_peer_that_does_not_read_is_aborted() -> None:
+    """A connection that the server closes, as for a drain, lets its peer read for 31 s at most."""
+    async with serving({LARGE: large_response}) as served:
+        peer, connection = await stuck(served, requests(REQUESTS))
+        await served.server.close_connections([connection], 0.0)
+        await served.clock.advance(30)
+        assert (connection.is_open, served.listener.closed) == (False, [])
+
+        await served.clock.advance(1)
+        await until(lambda: served.listener.closed)
+        assert served.listener.refused == [(connection.id, "slow_reader", "peer does not read")]
+        peer.close()
+
+
+async def test_closing_connection_sends_its_responses() -> None:
+    """A peer that reads in time gets the responses of a connection that the server closes, and is not refused."""
+    async with serving({LARGE: large_response}) as served:
+        peer, connection = await stuck(served, requests(REQUESTS))
+        await served.server.close_connections([connection], 0.0)
+        await served.clock.advance(29)
+
+        peer.widen()
+        unread, sizes = await peer.reader.read(-1), []
+        while unread:
+            sizes.append(4 + int.from_bytes(unread[:4]))
+            assert len(unread) >= sizes[-1]
+            unread = unread[sizes[-1] :]
+        assert min(sizes) > MEBIBYTE
+        await until(lambda: served.listener.closed)
+        assert served.listener.refused == []
+
+
 async def test_peer_that_reads_again_gets_every_response() -> None:
     """A peer that pauses reading for less than the deadline gets every response, and the deadline ends."""
     async with serving({LARGE: large_response}) as served:
