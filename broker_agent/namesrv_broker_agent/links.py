@@ -116,6 +116,12 @@ class ServerLinks:
         # If the list had two addresses of one server, as with IPv4 and IPv6, the broker stays there.
         boot_ids = {other.state.boot_id for other in self.registered()} - {None}
         await link.leave(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
+        if link.state.boot_id is None:
+            # Apache's servers have no boot id. If another link is to the same server, the server has just removed the
+            # broker, over whichever connection the broker had registered.
+            for other in self.registered():
+                if other.state.boot_id is None:
+                    other.register_again()
 
     def _left(self, link: ServerLink, _: asyncio.Task[None]) -> None:
         del self._leaving[link]

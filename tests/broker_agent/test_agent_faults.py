@@ -23,7 +23,10 @@ from tests.support.agents import (
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import native_registration
+from tests.support.scripted_server import HOST, ScriptedServer
 from tests.support.tcp_proxy import TcpProxy
+
+REGISTER, UNREGISTER = 103, 104
 
 
 @asynccontextmanager
@@ -127,6 +130,30 @@ async def test_broker_stays_while_its_server_gets_another_name(tmp_path: Path, m
                 assert brokers(server) == {NAME: {0: ADDR}}
             assert server.events("unregister") == []
         assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
+
+
+async def test_broker_registers_again_after_leaving_a_server_without_boot_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache's server removes the broker at the old name's unregister request, whichever connection sends it."""
+    clock, codes = FakeClock(), list[int]()
+
+    async def answer_all(server: ScriptedServer) -> None:
+        peer = await server.accept()
+        while True:
+            request = await peer.receive()
+            codes.append(request.code)
+            peer.answer(request.opaque)
+
+    async with ScriptedServer() as server, TcpProxy((HOST, server.port)) as proxy:
+        monkeypatch.setenv("SERVERS", server.address)
+        async with running(clock, "env:SERVERS", refresh_seconds=10.0, protocol="rocketmq") as agent:
+            answering = [asyncio.create_task(answer_all(server)) for _ in range(2)]
+            await agent.registered()
+            monkeypatch.setenv("SERVERS", proxy.address)
+            await passing(clock, partial(has_servers, agent, proxy.address))
+            await until(lambda: UNREGISTER in codes and not agent._links._leaving)
+            await settle()
+            assert codes == [REGISTER, REGISTER, UNREGISTER, REGISTER]
+        await asyncio.gather(*answering, return_exceptions=True)
 
 
 async def test_broker_stays_when_its_server_returns_to_the_list(
