@@ -10,6 +10,7 @@ from typing import ClassVar, Final, TypeVar, TypeVarTuple
 
 import msgspec
 
+from namesrv_broker_agent.accepted import Role
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot, TopicTable
 from namesrv_remoting.aio.client import RemotingClient
@@ -63,6 +64,10 @@ class BrokerIdentity:
         self.registration_seq = 0
         self._state = state
         self._advertised = AdvertisedAddresses(settings.advertised, settings.advertised_ha)
+
+    def role(self) -> Role:
+        """What a registration says of the broker itself now."""
+        return Role(self.broker_id, self.is_writable)
 
     def next_registration_seq(self) -> int:
         """Count up the registration sequence, and return the number for the next registration."""

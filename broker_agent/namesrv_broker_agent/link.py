@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from namesrv_broker_agent.accepted import Accepted, Role
 from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, Registered
 from namesrv_broker_agent.link_connections import LinkConnections
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
@@ -58,8 +59,8 @@ class ServerLink:
         self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
         self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
         self._unsent = UnsentChanges()
-        # the topics that the server accepted last, over any connection
-        self._accepted: TopicSnapshot | None = None
+        # what the server accepted last, over any connection
+        self._accepted: Accepted | None = None
         # True while the server has a registration of the broker over the current connection
         self._has_registration = False
         # the refusal of newer topics, as long as the server accepts only those
@@ -189,12 +190,12 @@ class ServerLink:
                 # If the server refuses newer topics, heartbeats keep those that it accepted. If it accepted none over
                 # this connection, the refused registration takes the place of the heartbeat.
                 if self._has_registration and self._accepted is not None:
-                    await self._send_heartbeat(client, dialect, self._accepted[1])
+                    await self._send_heartbeat(client, dialect, self._accepted.version)
                 due = self._clock.monotonic() + self._interval()
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Send a full registration, or only the changed topics if the server knows the others."""
-        change, snapshot = self._unsent.take(), self._identity.table.snapshot()
+        change, snapshot, role = self._unsent.take(), self._identity.table.snapshot(), self._identity.role()
         try:
             registered = await dialect.register(client, snapshot, change)
         except (ResponseError, LocalProtocolError) as error:
@@ -202,26 +203,35 @@ class ServerLink:
             self._refused(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
                 self._forgotten()
-            elif not self._has_registration and (accepted := self._accepted) not in (None, snapshot):
-                await self._register_accepted(client, dialect, accepted)
+            elif self._accepted is not None and (others := self._accepted.in_place_of(snapshot)) is not None:
+                await self._register_accepted(client, dialect, others, role)
             return
         what = "all" if change is None else len(change.changed) + len(change.deleted)
         _registration_logger.debug("registered topics with %s: %s", self.address, what)
-        self._accepted, self._refusal = snapshot, None
+        if change is None or self._accepted is None:
+            self._accepted = Accepted(snapshot, role)
+        else:
+            self._accepted.add(change, snapshot[1], role)
+        self._refusal = None
         await self._registered(registered)
 
-    async def _register_accepted(self, client: RemotingClient, dialect: Dialect, accepted: TopicSnapshot) -> None:
-        """Register the topics that the server accepted earlier, because it refuses the newer ones.
+    async def _register_accepted(
+        self, client: RemotingClient, dialect: Dialect, snapshot: TopicSnapshot, role: Role
+    ) -> None:
+        """Register topics that the server accepted earlier, because it refuses newer ones.
 
-        Otherwise a topic that the server refuses would cost the broker all others, from the next reconnect on.
+        Otherwise a topic that the server refuses would cost the broker all others, from the next reconnect on, and no
+        deletion or change of the broker's role would reach the server.
         """
-        refusal = self._refusal
+        accepted, refusal = self._accepted, self._refusal
+        if self._has_registration and accepted is not None and accepted.is_left(snapshot, role):
+            return
         try:
-            registered = await dialect.register(client, accepted, None)
+            registered = await dialect.register(client, snapshot, None)
         except (ResponseError, LocalProtocolError) as error:
             self._refused(error)
             return
-        self._refusal = refusal
+        self._accepted, self._refusal = Accepted(snapshot, role), refusal
         await self._registered(registered)
 
     def _refused(self, error: ResponseError | LocalProtocolError) -> None:

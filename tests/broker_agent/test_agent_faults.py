@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_broker_agent import BrokerAgent, TopicConfig
+from namesrv_broker_agent import BrokerAgent, Permission, TopicConfig
 from tests.support.agents import (
     ADDR,
     IDENTITY,
@@ -110,6 +110,56 @@ async def test_broker_stays_when_one_of_two_addresses_of_a_server_leaves_the_lis
 def has_servers(agent: BrokerAgent, *addresses: str) -> bool:
     """True if the agent uses this list."""
     return tuple(agent.servers) == addresses
+
+
+@asynccontextmanager
+async def with_refused_topic(
+    tmp_path: Path, clock: FakeClock, broker_id: int = 0
+) -> AsyncIterator[tuple[InProcess, BrokerAgent]]:
+    """An agent whose access file refuses the topic `refunds`, which the broker has created."""
+    rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
+    access = tmp_path / "access.toml"
+    access.touch(mode=0o600)
+    access.write_text(f'[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{{ {rule} }}]\n')
+    async with (
+        namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server,
+        running(clock, server.where, broker_id=broker_id) as agent,
+    ):
+        await agent.registered()
+        await agent.create_topic(TopicConfig("refunds", 4, 4))
+        await until(lambda: agent.servers[server.where].refusals == 1)
+        yield server, agent
+
+
+async def test_role_changes_while_a_topic_is_refused(tmp_path: Path) -> None:
+    """A slave becomes master on a server that refuses one of its topics."""
+    async with with_refused_topic(tmp_path, clock := FakeClock(), broker_id=1) as (server, agent):
+        assert brokers(server) == {NAME: {1: ADDR}}
+        promoting = asyncio.ensure_future(agent.promote())
+        await until(lambda: brokers(server) == {NAME: {0: ADDR}})
+        assert agent.servers[server.where].status == "registered"
+        await passing(clock, promoting.done, at_most=120)
+
+
+async def test_accepted_topics_change_while_another_one_is_refused(tmp_path: Path) -> None:
+    """Deletions, permissions and a drain reach a server that refuses one topic; nothing is sent twice."""
+    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent):
+        await agent.set_perm("orders", Permission.READ)
+        await until(lambda: queues(server, "orders") == (8, 8, Permission.READ))
+        await agent.delete_topic("bills")
+        await until(lambda: queues(server, "bills") is None)
+        applied = len(server.events("register"))
+        await clock.advance(28.5)
+        await settle()
+        assert len(server.events("register")) == applied
+
+
+async def test_drain_while_a_topic_is_refused(tmp_path: Path) -> None:
+    """A draining broker loses write permission on a server that refuses one of its topics."""
+    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent):
+        draining = asyncio.ensure_future(agent.drain())
+        await until(lambda: queues(server, "orders") == (8, 8, Permission.READ))
+        await passing(clock, draining.done, at_most=120)
 
 
 async def test_broker_stays_while_its_server_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

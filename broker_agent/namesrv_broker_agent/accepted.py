@@ -1,0 +1,53 @@
+"""What one server has accepted of a broker, to be registered while the server refuses the current topics."""
+
+from typing import NamedTuple
+
+from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+
+
+class Role(NamedTuple):
+    """What a registration says of the broker itself."""
+
+    broker_id: int
+    # False while the broker drains
+    is_writable: bool
+
+
+class Accepted:
+    """The topics, their version and the role of the last registration that the server accepted."""
+
+    def __init__(self, snapshot: TopicSnapshot, role: Role) -> None:
+        topics, self.version = snapshot
+        self._topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in topics}
+        self._role = role
+
+    def __repr__(self) -> str:
+        return f"<Accepted [{len(self._topics)} topics | version {self.version.counter} | id {self._role.broker_id}]>"
+
+    def add(self, change: TopicChange, version: DataVersion, role: Role) -> None:
+        """Note that the server has accepted changed topics.
+
+        The table may have changed since they were sent, so that the server lacks a part of the table's topics.
+        """
+        self._topics.update((topic.topic_name, topic) for topic in change.changed)
+        for name in change.deleted:
+            self._topics.pop(name, None)
+        self.version, self._role = version, role
+
+    def is_left(self, snapshot: TopicSnapshot, role: Role) -> bool:
+        """True if the server has accepted these topics, in this role, and nothing since."""
+        return (tuple(snapshot[0]), role) == (tuple(self._topics.values()), self._role)
+
+    def in_place_of(self, refused: TopicSnapshot) -> TopicSnapshot | None:
+        """The topics to register in place of refused ones, under the accepted version; None if there are no others.
+
+        They are the accepted topics that the broker still has, as they are now. If these are what the server has
+        refused, they are the accepted topics as they were.
+        """
+        wanted = tuple(refused[0])
+        current = {topic.topic_name: topic for topic in wanted}
+        left = tuple(current[name] for name in self._topics if name in current)
+        if left == wanted:
+            left = tuple(self._topics.values())
+        return None if left == wanted else (left, self.version)
