@@ -16,7 +16,7 @@ from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain, table
 from namesrv_client.ctl.servers import Responses, Servers
 from namesrv_remoting.aio.tls import TlsError
-from namesrv_remoting.errors import RemotingError
+from namesrv_remoting.errors import ConnectError, RemotingError, ResponseError
 from namesrv_runtime import loops
 from namesrv_runtime.log import printable
 
@@ -164,7 +164,7 @@ def change(  # noqa: PLR0913 - by keyword
         _confirm(printable(f"{confirming} on {', '.join(options.addresses)}"))
 
     async def ask(servers: Servers) -> Report:
-        responses = await _noted(servers, request)
+        responses = await _outcomes_kept(servers, request)
         results = {
             server: {"result": "done" if is_changed(value) else "nothing changed", **members(value)}
             for server, value in responses.given.items()
@@ -181,26 +181,29 @@ def change(  # noqa: PLR0913 - by keyword
     show(options, ask)
 
 
-async def _noted(servers: Servers, request: Request[T]) -> Responses[T]:
-    """Send a change to all servers; an interruption names those that have answered, and those that may be changed."""
-    waiting = [server.address for server in servers.all]
+async def _outcomes_kept(servers: Servers, request: Request[T]) -> Responses[T]:
+    """Send a change to all servers; an interruption prints what is known of each server."""
+    outcomes = {server.address: "interrupted; the change may have been made" for server in servers.all}
 
     async def ask_one(server: NameServer) -> T:
         try:
             value = await request(server)
-        except RemotingError:
-            waiting.remove(server.address)
+        except ConnectError as error:
+            outcomes[server.address] = f"not changed: {error}"
             raise
-        waiting.remove(server.address)
+        except ResponseError as error:
+            outcomes[server.address] = f"refused before the interruption: {error}"
+            raise
+        except RemotingError as error:
+            outcomes[server.address] = f"{error}; the change may have been made"
+            raise
+        outcomes[server.address] = "done before the interruption"
         return value
 
     try:
         return await servers.ask(ask_one)
     except asyncio.CancelledError:
-        answered = [
-            f"{one.address}: answered before the interruption" for one in servers.all if one.address not in waiting
-        ]
-        complain([*answered, *(f"{address}: interrupted; the change may have been made" for address in waiting)])
+        complain([f"{address}: {outcome}" for address, outcome in outcomes.items()])
         raise
 
 
