@@ -15,7 +15,7 @@ from namesrv_remoting.codes import Permission
 from namesrv_runtime.threads import NoThreadError
 from tests.support.agents import TOPICS, brokers, queues, real, versions
 from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
-from tests.support.threads import queued_work_done, without_new_threads
+from tests.support.threads import do_queued_work, without_new_threads
 
 REFUNDS = TopicConfig("refunds", 2, 2)
 
@@ -82,9 +82,9 @@ async def test_change_without_a_thread_is_not_made(tmp_path: Path, path: Path, b
     """A change that failed for lack of a thread is not made later, by a thread that was busy at that moment."""
     async with real(tmp_path, state_file=path) as it:
         content = path.read_bytes()
-        with without_new_threads(busy_threads=busy_threads), pytest.raises(NoThreadError):
+        with without_new_threads(busy_threads=busy_threads) as executor, pytest.raises(NoThreadError):
             await it.agent.create_topic(REFUNDS)
-        await queued_work_done(busy_threads + 1)
+        do_queued_work(executor)
         assert (path.read_bytes(), set(it.agent.topics)) == (content, {"orders", "bills"})
 
         await it.agent.create_topic(REFUNDS)

@@ -20,7 +20,7 @@ from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.logged import logged
-from tests.support.threads import queued_work_done, without_new_threads
+from tests.support.threads import do_queued_work, without_new_threads
 
 T = TypeVar("T")
 
@@ -442,9 +442,12 @@ def test_written_tables_are_read_back(
 async def test_change_without_a_thread_is_never_made(path: Path) -> None:
     """A change for which the process can start no thread fails, and no other thread writes it later."""
     kv = load(path)
-    with without_new_threads(busy_threads=1), pytest.raises(KVWriteError, match="not written: can't start new thread"):
+    with (
+        without_new_threads(busy_threads=1) as executor,
+        pytest.raises(KVWriteError, match="not written: can't start new thread"),
+    ):
         await kv.put("NS", "k", "refused")
-    await queued_work_done(2)
+    do_queued_work(executor)
 
     assert (kv.get("NS", "k"), read_file(path)) == (None, {})
     await kv.put("NS", "k", "allowed")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from namesrv_runtime.threads import NoThreadError, in_thread
-from tests.support.threads import queued_work_done, without_new_threads
+from tests.support.threads import do_queued_work, without_new_threads
 
 
 async def test_work_is_done_in_another_thread() -> None:
@@ -27,11 +27,14 @@ async def test_work_is_done_in_another_thread() -> None:
 async def test_work_without_a_thread_is_taken_back(busy_threads: int) -> None:
     """Work that is reported as not begun is not done later, by a thread that was busy at that moment."""
     done: list[str] = []
-    with without_new_threads(busy_threads=busy_threads), pytest.raises(NoThreadError, match="can't start new thread"):
+    with (
+        without_new_threads(busy_threads=busy_threads) as executor,
+        pytest.raises(NoThreadError, match="can't start new thread"),
+    ):
         await in_thread(done.append, "refused")
 
     await in_thread(done.append, "allowed")
-    await queued_work_done(busy_threads + 1)
+    do_queued_work(executor)
     assert done == ["allowed"]
 
 

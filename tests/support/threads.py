@@ -11,10 +11,10 @@ _STACK_BYTES = 1 << 62
 
 
 @contextmanager
-def without_new_threads(*, busy_threads: int = 0) -> Iterator[None]:
+def without_new_threads(*, busy_threads: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Within the block, starting a thread fails, and the running loop's executor has no idle thread.
 
-    The executor has so many threads that are busy until the block ends, and a place for one more.
+    Yields the executor. It has so many threads that are busy until the block ends, and a place for one more.
     """
     executor, ended = ThreadPoolExecutor(busy_threads + 1), threading.Event()
     for _ in range(busy_threads):
@@ -22,13 +22,15 @@ def without_new_threads(*, busy_threads: int = 0) -> Iterator[None]:
     asyncio.get_running_loop().set_default_executor(executor)
     usual = threading.stack_size(_STACK_BYTES)
     try:
-        yield
+        yield executor
     finally:
         threading.stack_size(usual)
         ended.set()
 
 
-async def queued_work_done(threads: int) -> None:
-    """Return once the loop's executor, of so many threads, has done all work that was queued before this call."""
-    all_threads = threading.Barrier(threads)
-    await asyncio.gather(*(asyncio.to_thread(all_threads.wait) for _ in range(threads)))
+def do_queued_work(executor: ThreadPoolExecutor) -> None:
+    """Let the running loop's executor do all work that is queued, and give the loop a new executor."""
+    # Starts a thread, if all starts have failed until now.
+    executor.submit(threading.current_thread)
+    executor.shutdown()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
