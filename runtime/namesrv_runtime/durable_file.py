@@ -58,15 +58,8 @@ def remove_leftovers(path: Path) -> None:
 
 def set_aside(path: Path, reason: str) -> Path:
     """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, log a warning, return the new path. Raises OSError."""
-    with _synced_directory(path.parent):
-        target = _reserve(path)
-        try:
-            path.replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                target.unlink()
-            raise
-    event(logger, logging.WARNING, "damaged_file_set_aside", path=path, kept_as=target, reason=reason)
+    with _kept_as(path, reason) as target:
+        path.replace(target)
     return target
 
 
@@ -75,17 +68,24 @@ def keep_copy(path: Path, reason: str) -> Path:
 
     The file keeps its own name until it is replaced: until then, every start finds out that its content is lost.
     """
+    with _kept_as(path, reason) as target:
+        target.unlink()
+        target.hardlink_to(path)
+    return target
+
+
+@contextlib.contextmanager
+def _kept_as(path: Path, reason: str) -> Iterator[Path]:
+    """The reserved name under which the block keeps a damaged file; free again if the block fails."""
     with _synced_directory(path.parent):
         target = _reserve(path)
         try:
-            target.unlink()
-            target.hardlink_to(path)
+            yield target
         except BaseException:
             with contextlib.suppress(OSError):
                 target.unlink()
             raise
     event(logger, logging.WARNING, "damaged_file_set_aside", path=path, kept_as=target, reason=reason)
-    return target
 
 
 def _reserve(path: Path) -> Path:

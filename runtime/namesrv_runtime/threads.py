@@ -47,28 +47,29 @@ def begun_in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> asyncio.Future
     `asyncio.to_thread` raises a RuntimeError without a thread, and may do the work all the same: a ThreadPoolExecutor
     queues work before it starts a thread, and leaves the work in its queue if the start fails.
     """
-    # Decides whether a thread begins the work or this function takes it back, and has the result if a thread was
-    # faster.
+    # Decides whether a thread begins the work or this function takes it back, and has the result.
     outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-    def run() -> T:
-        if not outcome.set_running_or_notify_cancel():
-            raise concurrent.futures.CancelledError
-        try:
-            result = work(*arguments)
-        except BaseException as error:
-            outcome.set_exception(error)
-            raise
-        outcome.set_result(result)
-        return result
-
     try:
         with thread_starts():
-            return asyncio.get_running_loop().run_in_executor(None, run)
+            asyncio.get_running_loop().run_in_executor(None, _run, outcome, work, arguments)
     except NoThreadError:
+        # Another thread may have begun the work already.
         if outcome.cancel():
             raise
-        return asyncio.wrap_future(outcome)
+    return asyncio.wrap_future(outcome)
+
+
+def _run(outcome: "concurrent.futures.Future[T]", work: Callable[[*Ts], T], arguments: tuple[*Ts]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        result = work(*arguments)
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
+        outcome.set_exception(error)
+        # The error refers to this frame: without `del`, the memory of the work would stay in a reference cycle.
+        del outcome
+    else:
+        outcome.set_result(result)
 
 
 async def addresses_of(host: str, port: int) -> list[tuple[Any, ...]]:
