@@ -35,7 +35,7 @@ class Accepted:
             self._topics.pop(name, None)
         self.version, self._role = version, role
 
-    def is_left(self, snapshot: TopicSnapshot, role: Role) -> bool:
+    def has(self, snapshot: TopicSnapshot, role: Role) -> bool:
         """True if the server has accepted these topics, in this role, and nothing since."""
         return (tuple(snapshot[0]), role) == (tuple(self._topics.values()), self._role)
 

@@ -203,8 +203,8 @@ class ServerLink:
             self._refused(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
                 self._forgotten()
-            elif self._accepted is not None and (others := self._accepted.in_place_of(snapshot)) is not None:
-                await self._register_accepted(client, dialect, others, role)
+            else:
+                await self._register_accepted(client, dialect, snapshot, role)
             return
         what = "all" if change is None else len(change.changed) + len(change.deleted)
         _registration_logger.debug("registered topics with %s: %s", self.address, what)
@@ -216,7 +216,7 @@ class ServerLink:
         await self._registered(registered)
 
     async def _register_accepted(
-        self, client: RemotingClient, dialect: Dialect, snapshot: TopicSnapshot, role: Role
+        self, client: RemotingClient, dialect: Dialect, refused: TopicSnapshot, role: Role
     ) -> None:
         """Register topics that the server accepted earlier, because it refuses newer ones.
 
@@ -224,7 +224,8 @@ class ServerLink:
         deletion or change of the broker's role would reach the server.
         """
         accepted, refusal = self._accepted, self._refusal
-        if self._has_registration and accepted is not None and accepted.is_left(snapshot, role):
+        snapshot = None if accepted is None else accepted.in_place_of(refused)
+        if accepted is None or snapshot is None or (self._has_registration and accepted.has(snapshot, role)):
             return
         try:
             registered = await dialect.register(client, snapshot, None)
@@ -236,16 +237,16 @@ class ServerLink:
 
     def _refused(self, error: ResponseError | LocalProtocolError) -> None:
         """Note that the server has refused the topics, or that they do not fit into a frame."""
-        if isinstance(error, ResponseError):
-            self._refusal = f"registration refused: {error}"
-            self._state.refused(self._refusal)
-        else:
+        if isinstance(error, LocalProtocolError):
             self._refusal = f"registration not sent: {error}"
             self._state.not_sent(self._refusal)
-        if isinstance(error, ResponseError) and STALE_FIELD in (error.ext_fields or {}):
-            # Another process registered in this agent's name. A registration over a new connection counts as newer.
-            self._connections.give_up(f"is taken over: {error}")
-            self._connections.check()
+        else:
+            self._refusal = f"registration refused: {error}"
+            self._state.refused(self._refusal)
+            if STALE_FIELD in (error.ext_fields or {}):
+                # Another process registered in this agent's name. A registration over a new connection counts as newer.
+                self._connections.give_up(f"is taken over: {error}")
+                self._connections.check()
         if not self._has_registration:
             # The connection works, and the next heartbeat tries again.
             self._becomes("connecting", error=self._refusal)
