@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,9 +106,10 @@ async def test_broker_stays_when_one_of_two_addresses_of_a_server_leaves_the_lis
         assert (brokers(server), len(server.events("unregister"))) == ({}, 1)
 
 
-def has_servers(agent: BrokerAgent, *addresses: str) -> bool:
-    """True if the agent uses this list."""
-    return tuple(agent.servers) == addresses
+async def follows(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, agent: BrokerAgent, address: str) -> None:
+    """Replace the list of servers in the environment by one server, and wait until the agent uses it."""
+    monkeypatch.setenv("SERVERS", address)
+    await passing(clock, lambda: tuple(agent.servers) == (address,))
 
 
 @asynccontextmanager
@@ -173,8 +173,7 @@ async def test_broker_stays_while_its_server_gets_another_name(tmp_path: Path, m
         async with running(clock, "env:SERVERS", refresh_seconds=10.0) as agent:
             await agent.registered()
             for name in (server.where, proxy.address):
-                monkeypatch.setenv("SERVERS", name)
-                await passing(clock, partial(has_servers, agent, name))
+                await follows(monkeypatch, clock, agent, name)
                 await until(lambda: not agent._links._leaving)
                 await settle()
                 assert brokers(server) == {NAME: {0: ADDR}}
@@ -198,8 +197,7 @@ async def test_broker_registers_again_after_leaving_a_server_without_boot_id(mon
         async with running(clock, "env:SERVERS", refresh_seconds=10.0, protocol="rocketmq") as agent:
             answering = [asyncio.create_task(answer_all(server)) for _ in range(2)]
             await agent.registered()
-            monkeypatch.setenv("SERVERS", proxy.address)
-            await passing(clock, partial(has_servers, agent, proxy.address))
+            await follows(monkeypatch, clock, agent, proxy.address)
             await until(lambda: UNREGISTER in codes and not agent._links._leaving)
             await settle()
             assert codes == [REGISTER, REGISTER, UNREGISTER, REGISTER]
@@ -217,8 +215,7 @@ async def test_broker_stays_when_its_server_returns_to_the_list(
         async with running(clock, "env:SERVERS", refresh_seconds=2.0) as agent:
             await agent.registered()
             for address in (new.address, old.address):
-                monkeypatch.setenv("SERVERS", address)
-                await passing(clock, partial(has_servers, agent, address))
+                await follows(monkeypatch, clock, agent, address)
             await agent.registered()
             await passing(clock, lambda: not agent._links._leaving)
             await settle()
