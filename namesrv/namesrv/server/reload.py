@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,12 +61,10 @@ class Reloader:
             # The files may be on a slow disk.
             loaded = await in_thread(self.read)
         except SettingsError as error:
-            self.namesrv.counters.is_reload_refused = True
-            event(logger, logging.ERROR, "reload_refused", problems=error.problems)
+            self._refuse(error.problems)
             return
         except NoThreadError as error:
-            self.namesrv.counters.is_reload_refused = True
-            event(logger, logging.ERROR, "reload_refused", problems=[str(error)])
+            self._refuse([str(error)])
             return
         try:
             # The certificates are reloaded even if the settings name the same files, since their contents may have
@@ -75,8 +73,7 @@ class Reloader:
             certificate = await in_thread(Certificate.read, loaded.settings.model_copy(update=https))
             self.namesrv.certificates.check(loaded.settings, certificate)
         except (TlsError, NoThreadError) as error:
-            self.namesrv.counters.is_reload_refused = True
-            event(logger, logging.ERROR, "reload_refused", problems=[str(error)])
+            self._refuse([str(error)])
             return
         self.namesrv.counters.is_reload_refused = False
         for warning in loaded.warnings:
@@ -128,6 +125,10 @@ class Reloader:
             revoked = await revoke_registrations(file, namesrv.manager, connections, namesrv.clock.wall())
             if revoked and namesrv.access.audit is not None:
                 namesrv.access.audit.registrations_revoked(revoked)
+
+    def _refuse(self, problems: Sequence[str]) -> None:
+        self.namesrv.counters.is_reload_refused = True
+        event(logger, logging.ERROR, "reload_refused", problems=problems)
 
     def _follow_address_views(self, loaded: Loaded) -> None:
         views, file = self.namesrv.routes.views, loaded.address_views or AddressViews()
