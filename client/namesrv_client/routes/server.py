@@ -330,12 +330,12 @@ class Server:
         """Request the changes of topics since a revision, in as few requests as the server accepts."""
         responses = [await self.pull(batch, timeout_seconds, since=since) for batch in pull_batches(topics)]
         first = responses[0]
-        if any(
+        if len(responses) == 1 or any(
             (response.boot_id, response.connection, response.is_conditional)
             != (first.boot_id, first.connection, first.is_conditional)
             for response in responses
         ):
-            # The server has restarted between the requests.
+            # One response covers all topics, or the server has restarted between the requests.
             for response in responses:
                 receive(response)
             return
