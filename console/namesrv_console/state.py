@@ -65,7 +65,7 @@ class ServerView:
     # Time of the last response.
     answered_at: float | None = field(default=None, compare=False)
     info: ServerInfo | None = field(default=None, compare=False)
-    # None after the server denied them.
+    # Empty after the server denied them.
     brokers: Mapping[BrokerKey, BrokerSeen] = field(default_factory=dict)
     # Number of the last event that was known before the brokers were requested; later events may have removed some.
     brokers_seq: int = field(default=0, compare=False)

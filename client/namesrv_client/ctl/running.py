@@ -164,7 +164,7 @@ def change(  # noqa: PLR0913 - by keyword
         _confirm(printable(f"{confirming} on {', '.join(options.addresses)}"))
 
     async def ask(servers: Servers) -> Report:
-        responses = await _outcomes_kept(servers, request)
+        responses = await _send_change(servers, request)
         results = {
             server: {"result": "done" if is_changed(value) else "nothing changed", **members(value)}
             for server, value in responses.given.items()
@@ -181,7 +181,7 @@ def change(  # noqa: PLR0913 - by keyword
     show(options, ask)
 
 
-async def _outcomes_kept(servers: Servers, request: Request[T]) -> Responses[T]:
+async def _send_change(servers: Servers, request: Request[T]) -> Responses[T]:
     """Send a change to all servers; an interruption prints what is known of each server."""
     outcomes = {server.address: "interrupted; the change may have been made" for server in servers.all}
 

@@ -1,6 +1,6 @@
 """The option --follow: each new closed file is read once, and its lines are kept as tables beside the report.
 
-A file that ends too early may still be copied: its lines are kept apart, and it is read again once it has changed.
+A file that ends too early may still be copied: its lines are kept apart, and it is read again when its size changes.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ def _link(source: str, target: str) -> None:
 
 def to_read(source: Path, aside: Path) -> list[str]:
     """The files that the report will need: new log files, and the tables of earlier runs."""
-    return [*_new(source, aside), *_tables(aside)]
+    return [*_new_or_changed(source, aside), *_tables(aside)]
 
 
 def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[str, bool]]:
@@ -68,7 +68,7 @@ def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[
 
     Returns: the tables of all lines; their log files, and for each whether it was whole.
     """
-    new = _new(source, aside)
+    new = _new_or_changed(source, aside)
     # before the reading, since a file may grow meanwhile
     cut = {file: file_bytes(file) for file in truncated(new)}
     if whole := [file for file in new if file not in cut]:
@@ -79,7 +79,7 @@ def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[
             shutil.rmtree(folder)
         if file in cut:
             engine.write_lines([file], folder)
-    files, sizes = _read(aside)
+    files, sizes = _state(aside)
     changed = set(map(_without_suffix, new))
     files = {file: is_whole for file, is_whole in files.items() if _without_suffix(file) not in changed}
     files |= {file: file not in cut for file in new}
@@ -88,16 +88,16 @@ def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[
     return _tables(aside), files
 
 
-def _read(aside: Path) -> tuple[dict[str, bool], dict[str, int]]:
-    """The files that have been read, and for each whether it was whole; the sizes of those that were not."""
+def _state(aside: Path) -> tuple[dict[str, bool], dict[str, int]]:
+    """The files that were read, and for each whether it was whole; the sizes of those that were not."""
     state = json.loads((aside / STATE / _SOURCE).read_text(encoding="utf-8"))
     # Reports made before 0.1.0 have no sizes: their lines of truncated files are among those of other files.
     return state["files"], state.get("truncated_bytes", {})
 
 
-def _new(source: Path, aside: Path) -> list[str]:
+def _new_or_changed(source: Path, aside: Path) -> list[str]:
     """The files that have not been read, and truncated ones that have changed since."""
-    files, sizes = _read(aside)
+    files, sizes = _state(aside)
     read = {_without_suffix(file): file for file in files}
 
     def is_new(file: str) -> bool:
