@@ -366,11 +366,12 @@ class RouteInfoManager:
     async def connection_closed(self, connection_id: int) -> None:
         """Evict all brokers of a closed connection for which no other open connection is noted."""
         self.leave_connection(connection_id)
-        brokers_on = self.tables.connections.brokers_on
+        table, brokers_on = self.tables.broker_live_table, self.tables.connections.brokers_on
         # No further broker moves to a closed connection.
-        for some in parts(sorted(brokers_on.get(connection_id, ())), REMOVALS_AT_ONCE):
+        leaving = _by_expiry((key, table[key]) for key in brokers_on.get(connection_id, ()))
+        for some in parts(leaving, REMOVALS_AT_ONCE):
             async with self._changing() as section:
-                for key in [key for key in some if key in brokers_on.get(connection_id, ())]:
+                for key in [key for key, _ in some if key in brokers_on.get(connection_id, ())]:
                     # A broker may have moved to another connection while an earlier one was removed.
                     removal = Removal(key, "disconnected", "connection_id", connection_id)
                     await run_in_steps(remove(section, removal))
@@ -379,7 +380,7 @@ class RouteInfoManager:
 
     async def revoke(self, brokers: Iterable[tuple[BrokerAddrInfo, BrokerLiveInfo]]) -> None:
         """Remove brokers that may no longer be registered, unless they have registered since."""
-        for some in parts(brokers, REMOVALS_AT_ONCE):
+        for some in parts(_by_expiry(brokers), REMOVALS_AT_ONCE):
             async with self._changing() as section:
                 for key, live in some:
                     if key in self.tables.broker_live_table:
@@ -464,3 +465,8 @@ class RouteInfoManager:
         section = self._section()
         section.publish(self.tables.topics.renew(topics))
         self._perform(section)
+
+
+def _by_expiry(brokers: Iterable[tuple[BrokerAddrInfo, BrokerLiveInfo]]) -> list[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
+    """Order brokers that leave together, as `silent_brokers` does: the last one limits a removed write permission."""
+    return sorted(brokers, key=lambda broker: (broker[1].expires_at(), broker[0]))

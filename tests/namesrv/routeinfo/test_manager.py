@@ -1,7 +1,7 @@
 """The route manager's effects, limits, fences and costs, which the state machine does not check."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -462,6 +462,29 @@ async def test_slave_writes_again_when_the_removal_of_the_write_permission_has_e
 
     assert scene.tables.write_removed == {}
     assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda scene: scene.close(1),
+        lambda scene: scene.manager.revoke(list(scene.tables.broker_live_table.items())),
+    ],
+    ids=["their connection closes", "their account is removed"],
+)
+async def test_removed_write_permission_ends_with_the_expiry_of_the_slave_that_was_seen_last(
+    scene: RouteScene, leave: Callable[[RouteScene], Awaitable[None]]
+) -> None:
+    """The order in which the brokers of a group leave together does not matter."""
+    await scene.register(registration("b1", 1, "x1"), registration("b1", 2, "x2"))
+    await scene.manager.wipe_write_perm("b1")
+    scene.pass_time(30.0)
+    scene.manager.touch(key("x1"), 1)
+    seen_at = scene.manager.now()
+
+    await leave(scene)
+
+    assert scene.tables.write_removed == {"b1": seen_at + 120.0}
 
 
 async def test_broker_that_changes_its_cluster_brings_its_topics() -> None:

@@ -175,9 +175,9 @@ class Close(Operation):
         self.connection_id = connection_id
 
     def decide(self, observer: "RouteMachine") -> None:
-        """Remove all brokers of the connection."""
-        live_brokers = observer.model.live_brokers
-        self.leaving = {key: live for key, live in live_brokers.items() if live.connection_id == self.connection_id}
+        """Remove all brokers of the connection, those that expire first before the others."""
+        by_expiry = sorted(observer.model.live_brokers.items(), key=lambda broker: broker[1].expires_at())
+        self.leaving = {key: live for key, live in by_expiry if live.connection_id == self.connection_id}
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
         """True unless a newer connection has sent a heartbeat of the broker."""
