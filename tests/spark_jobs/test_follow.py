@@ -1,6 +1,7 @@
 """A report with --follow has the numbers of a report that reads all files at once."""
 
 import json
+import os
 from pathlib import Path
 
 import duckdb
@@ -88,8 +89,25 @@ def test_file_that_is_still_copied_is_read_again(tmp_path: Path, *, is_compacted
     if is_compacted:
         assert main(["compact", str(logs), "--drop-lines", "--quiet"]) == 0
 
-    assert _report(logs, out, "--follow").replace(b".parquet", b".jsonl.gz") == at_once
+    for _ in range(2):
+        assert _report(logs, out, "--follow").replace(b".parquet", b".jsonl.gz") == at_once
     assert json.loads(at_once)["input"]["truncated_files"] == 1
+
+
+def test_file_that_grows_into_reserved_space_is_read_again(tmp_path: Path) -> None:
+    """A copy may reserve the whole size first: then only the time of the last change differs at its end."""
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    copied = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first_server().lines)
+    whole = copied.read_bytes()
+    os.truncate(copied, len(whole) // 2)
+    os.truncate(copied, len(whole))
+    os.utime(copied, ns=(0, 1))
+    assert json.loads(_report(logs, out, "--follow"))["input"]["truncated_files"] == 1
+
+    copied.write_bytes(whole)
+
+    read = json.loads(_report(logs, out, "--follow"))["input"]
+    assert (read["truncated_files"], read["lines"]) == (0, len(first_server().lines))
 
 
 def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:

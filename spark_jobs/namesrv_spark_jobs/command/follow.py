@@ -1,6 +1,6 @@
 """The option --follow: each new closed file is read once, and its lines are kept as tables beside the report.
 
-A file that ends too early may still be copied: its lines are kept apart, and it is read again when its size changes.
+A file that ends too early may still be copied: its lines are kept apart, and it is read again once it has changed.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Final
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import file_bytes, files_below, truncated
+from namesrv_spark_jobs.log_files import files_below, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX
 
 # the folder below the report; its name is hidden from programs that read the report's folder as tables
@@ -69,8 +69,9 @@ def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[
     Returns: the tables of all lines; their log files, and for each whether it was whole.
     """
     new = _new_or_changed(source, aside)
-    # before the reading, since a file may grow meanwhile
-    cut = {file: file_bytes(file) for file in truncated(new)}
+    # before the check and the reading, since a file may be written meanwhile
+    versions = {file: _version(file) for file in new}
+    cut = {file: versions[file] for file in truncated(new)}
     if whole := [file for file in new if file not in cut]:
         engine.write_lines(whole, aside / STATE / _LINES)
     for file in new:
@@ -79,30 +80,39 @@ def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[
             shutil.rmtree(folder)
         if file in cut:
             engine.write_lines([file], folder)
-    files, sizes = _state(aside)
+    files, before = _state(aside)
     changed = set(map(_without_suffix, new))
     files = {file: is_whole for file, is_whole in files.items() if _without_suffix(file) not in changed}
+    before = {file: version for file, version in before.items() if file in files}
     files |= {file: file not in cut for file in new}
-    sizes = {file: size for file, size in sizes.items() if file in files} | cut
-    write_json(aside / STATE / _SOURCE, {"source": str(source), "files": files, "truncated_bytes": sizes})
+    write_json(aside / STATE / _SOURCE, {"source": str(source), "files": files, "truncated": before | cut})
     return _tables(aside), files
 
 
-def _state(aside: Path) -> tuple[dict[str, bool], dict[str, int]]:
-    """The files that were read, and for each whether it was whole; the sizes of those that were not."""
+def _version(file: str) -> list[int]:
+    """The size and the time of the last change of a file: a copy may reserve the whole size before it is written."""
+    try:
+        status = Path(file).stat()
+    except FileNotFoundError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _state(aside: Path) -> tuple[dict[str, bool], dict[str, list[int]]]:
+    """The files that were read, and for each whether it was whole; the versions of those that were not."""
     state = json.loads((aside / STATE / _SOURCE).read_text(encoding="utf-8"))
-    # Reports made before 0.1.0 have no sizes: their lines of truncated files are among those of other files.
-    return state["files"], state.get("truncated_bytes", {})
+    # Reports made before 0.1.0 have no versions: their lines of truncated files are among those of other files.
+    return state["files"], state.get("truncated", {})
 
 
 def _new_or_changed(source: Path, aside: Path) -> list[str]:
     """The files that have not been read, and truncated ones that have changed since."""
-    files, sizes = _state(aside)
+    files, cut = _state(aside)
     read = {_without_suffix(file): file for file in files}
 
     def is_new(file: str) -> bool:
         before = read.get(_without_suffix(file))
-        return before is None or (before in sizes and (file, file_bytes(file)) != (before, sizes[before]))
+        return before is None or (before in cut and (file, _version(file)) != (before, cut[before]))
 
     listed = (str(file) for file in files_below(source) if file.name.endswith(_CLOSED))
     return sorted(file for file in listed if is_new(file))
