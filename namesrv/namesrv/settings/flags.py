@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain, groupby
 
 from namesrv.settings.catalog import SETTINGS, Given, Setting
-from namesrv.settings.removed import hint
 from namesrv_runtime.log import quoted
+from namesrv_runtime.suggestions import did_you_mean
 
 _USAGE = "namesrv [--config FILE] [-c FILE] [settings]"
 _DESCRIPTION = (
@@ -174,7 +174,7 @@ def _complaints(unknown: Sequence[str]) -> Iterable[str]:
     for word in unknown:
         flag, equals, _ = word.partition("=")
         if word.startswith("-"):
-            yield f"unknown flag {quoted(flag)}{hint(flag, _KNOWN, prefix='--')}"
+            yield f"unknown flag {quoted(flag)}{did_you_mean(flag, _KNOWN, prefix='--')}"
         elif not is_value:
             yield f"unexpected argument {quoted(word)}"
         is_value = word.startswith("-") and not equals and not is_value

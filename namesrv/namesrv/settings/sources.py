@@ -17,13 +17,13 @@ from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, compla
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
-from namesrv.settings.removed import hint
 from namesrv_remoting.access import AccessFile, parse_access_file
 from namesrv_remoting.address_views import AddressViews, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.typed_toml import FileError, parse_toml, text_of_file
 from namesrv_runtime.log import printable, quoted
+from namesrv_runtime.suggestions import did_you_mean
 
 # pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not the code around it. Its errors name
 # no source, so the origin of a wrong value would be unknown; it ignores an unknown NAMESRV_ variable silently; an
@@ -156,8 +156,8 @@ def _from_environment(environ: Mapping[str, str]) -> Translation:
         if variable in names:
             source.given[names[variable]] = Given(value, f"environment {variable}")
         elif variable.startswith(ENVIRONMENT_PREFIX) and not _NOT_OURS.match(f"{variable}={value}"):
-            replacement = hint(variable, names, prefix=ENVIRONMENT_PREFIX)
-            source.problems.append(f"unknown environment variable {quoted(variable)}{replacement}")
+            similar = did_you_mean(variable, names, prefix=ENVIRONMENT_PREFIX)
+            source.problems.append(f"unknown environment variable {quoted(variable)}{similar}")
     return source
 
 
@@ -174,7 +174,7 @@ def _from_toml(path: str | None) -> Translation:
         if name in SETTINGS:
             source.given[name] = Given(value, f"file {printable(path)}")
         else:
-            source.problems.append(f"unknown key {quoted(name)} in {printable(path)}{hint(name, SETTINGS)}")
+            source.problems.append(f"unknown key {quoted(name)} in {printable(path)}{did_you_mean(name, SETTINGS)}")
     return source
 
 

@@ -111,7 +111,6 @@ def test_switches(argv: list[str], expected: bool) -> None:
         (["--listen-por=1"], {}, "unknown flag --listen-por (did you mean --listen-port?)"),
         (["--no-listen-port"], {}, "unknown flag --no-listen-port (did you mean --listen-port?)"),
         (["-n"], {}, "unknown flag -n"),
-        (["--max-routes=1"], {}, "unknown flag --max-routes (removed: always four times max-topics)"),
         (["--\x1b[2J"], {}, 'unknown flag "--\\x1b[2J"'),
         (["start"], {}, "unexpected argument start"),
         (
@@ -126,11 +125,6 @@ def test_switches(argv: list[str], expected: bool) -> None:
             "unknown environment variable NAMESRV_LISTN_PORT (did you mean NAMESRV_LISTEN_PORT?)",
         ),
         ([], {"NAMESRV_PORT": "9876"}, "unknown environment variable NAMESRV_PORT"),
-        (
-            [],
-            {"NAMESRV_MAX_CONNECTIONS_PER_IP": "1"},
-            "unknown environment variable NAMESRV_MAX_CONNECTIONS_PER_IP (removed: see share-per-ip-percent)",
-        ),
         ([], {"NAMESRV_": ""}, "unknown environment variable NAMESRV_"),
     ],
 )
@@ -148,7 +142,6 @@ def test_wrong_flags_and_variables_are_refused(argv: list[str], environ: dict[st
         ("listn_port = 1", "unknown key listn_port in {file} (did you mean listen_port?)"),
         ("listen-port = 1", "unknown key listen-port in {file} (did you mean listen_port?)"),
         ("[server]\nlisten_port = 1", "unknown key server in {file}"),
-        ("silent_timeout_seconds = 1", "unknown key silent_timeout_seconds in {file} (removed: always 120 s)"),
         ("listen_port = true", "listen-port: true is not a number (from file {file})"),
         ("listen_port = [1]", "listen-port: [1] is not a whole number (from file {file})"),
         ("listen_port = 65536", "listen-port: 65536 is not between 0 and 65535 (from file {file})"),
