@@ -1,9 +1,7 @@
 """The topics of a broker and their DataVersion, with the state file that keeps both over restarts."""
 
 import errno
-import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +13,7 @@ import msgspec
 
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import Permission
-from namesrv_runtime.durable_file import enveloped, remove_leftovers, unseal, write_sealed
+from namesrv_runtime.durable_file import remove_leftovers, unseal, write_sealed
 
 # Bytes in UTF-8, because RocketMQ's compressed registration counts bytes.
 MAX_TOPIC_BYTES: Final = 255
@@ -29,8 +27,6 @@ _NUMBERS: Final = (
 )
 
 _FILE_VERSION: Final = 1
-# The form of state files before 0.1.0, whose content is a JSON string.
-_OLD_ENVELOPE: Final = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "content": (".*")\}', re.DOTALL)
 
 
 class TopicStateError(ValueError):
@@ -240,9 +236,6 @@ def by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
 
 def _decoded(data: bytes, path: Path) -> tuple[dict[str, TopicConfig], DataVersion]:
     try:
-        old = _OLD_ENVELOPE.fullmatch(data)
-        if old is not None:
-            data = enveloped(old[1], json.loads(old[2]).encode())
         content = unseal(data, _FILE_VERSION)
         topics = by_name(TopicConfig(*fields) for fields in content["topics"])
         return topics, DataVersion(*content["data_version"])

@@ -161,7 +161,7 @@ def seal(document: Mapping[str, Any]) -> bytes:
     """The bytes of the sealed file for a document, which has a `version`."""
     # ASCII with escapes can spell every name that came over the wire, including invalid Unicode.
     content = f"{{{','.join(f'{_json(name)}:{_encoded(value)}' for name, value in document.items())}}}".encode("ascii")
-    return enveloped(hashlib.sha256(content).hexdigest().encode("ascii"), content)
+    return enveloped(content)
 
 
 def _encoded(value: Any) -> str:
@@ -176,8 +176,9 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def enveloped(checksum: bytes, content: bytes) -> bytes:
-    """The bytes of the sealed file for a content with this checksum."""
+def enveloped(content: bytes) -> bytes:
+    """The bytes of the sealed file for a content."""
+    checksum = hashlib.sha256(content).hexdigest().encode("ascii")
     return b'{"sha256":"%b","content":%b}\n' % (checksum, content)
 
 

@@ -1,7 +1,5 @@
 """The topic table: validation, versions, and its file."""
 
-import hashlib
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -187,18 +185,6 @@ def test_damaged_file_is_an_error_and_is_kept(path: Path, damage: bytes) -> None
         table_of(BILLS, state_file=path)
 
     assert (path.read_bytes(), list(path.parent.iterdir())) == (damage, [path])
-
-
-def test_file_of_an_earlier_release(path: Path) -> None:
-    """Files of earlier releases have text in the envelope; the next change writes the current format."""
-    text = json.dumps({"version": 1, "data_version": [3, 2, 5], "topics": [["orders", 8, 8, 6, 0]]})
-    path.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
-
-    table = table_of(state_file=path)
-    assert table.snapshot() == ((ORDERS,), DataVersion(3, 2, 5))
-    table.create(BILLS)
-    assert path.read_bytes().startswith(b'{"sha256":"')
-    assert table_of(state_file=path).snapshot()[0] == (ORDERS, BILLS)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,6 @@ CONTENT = b'{"version":1,"names":["\\u540d","\\ud800"],"more":null}'
 DOCUMENT = {"version": 1, "names": ["名", "\ud800"], "more": None}
 
 
-def sealed(content: bytes) -> bytes:
-    """A file with any content and a valid checksum."""
-    return enveloped(hashlib.sha256(content).hexdigest().encode(), content)
-
-
 def test_file_is_json_with_a_checksum_of_its_content() -> None:
     """The format is fixed byte by byte, so that later versions can read it."""
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
@@ -29,7 +24,7 @@ def test_long_list_has_the_same_bytes_as_a_short_one(count: int) -> None:
     items = ",".join(f'{{"n":{number}}}' for number in range(count))
     document = {"version": 1, "items": [{"n": number} for number in range(count)], "last": True}
 
-    assert seal(document) == sealed(f'{{"version":1,"items":[{items}],"last":true}}'.encode())
+    assert seal(document) == enveloped(f'{{"version":1,"items":[{items}],"last":true}}'.encode())
 
 
 def test_damage_is_refused() -> None:
@@ -61,4 +56,4 @@ def test_damage_is_refused() -> None:
 def test_invalid_content_is_refused(content: bytes, reason: str) -> None:
     """A valid checksum does not help; the message contains the reason."""
     with pytest.raises(SealedFileError, match=reason):
-        unseal(sealed(content), 1)
+        unseal(enveloped(content), 1)
