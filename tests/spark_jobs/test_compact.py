@@ -86,16 +86,6 @@ def test_a_row_is_a_line(logs: Path) -> None:
     assert "DOUBLE" not in types
 
 
-def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files of development versions are named as such, and their rows do not count as bad lines."""
-    duckdb.sql(f"COPY (SELECT 'b' AS boot_id, {{'lines': 3}} AS run_1) TO '{tmp_path / 'a.parquet'}'")
-
-    code = main([str(tmp_path / "a.parquet"), "--out", str(tmp_path / "out"), "--engine", "embedded", "--quiet"])
-
-    assert code == 2
-    assert "compacted before 0.1.0" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_irregular_logs_say_the_same(tmp_path: Path) -> None:
     """Servers stall, lines are repeated or late, brokers die often; a third of the files stays lines."""

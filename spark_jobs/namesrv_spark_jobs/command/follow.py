@@ -42,7 +42,7 @@ def inherit(out: Path, aside: Path, source: Path) -> None:
     state = aside / STATE
     if not (out / STATE).is_dir():
         state.mkdir()
-        write_json(state / _SOURCE, {"source": str(source), "files": {}})
+        write_json(state / _SOURCE, {"source": str(source), "files": {}, "truncated": {}})
         return
     before = json.loads((out / STATE / _SOURCE).read_text(encoding="utf-8"))["source"]
     if before != str(source):
@@ -101,8 +101,7 @@ def _version(file: str) -> list[int]:
 def _state(aside: Path) -> tuple[dict[str, bool], dict[str, list[int]]]:
     """The files that were read, and for each whether it was whole; the versions of those that were not."""
     state = json.loads((aside / STATE / _SOURCE).read_text(encoding="utf-8"))
-    # Reports made before 0.1.0 have no versions: their lines of truncated files are among those of other files.
-    return state["files"], state.get("truncated", {})
+    return state["files"], state["truncated"]
 
 
 def _new_or_changed(source: Path, aside: Path) -> list[str]:

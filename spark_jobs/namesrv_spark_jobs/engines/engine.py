@@ -1,16 +1,13 @@
 """The interface of the engines."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.frames import DataFrame, Dialect
 
 Rows = list[dict[str, Any]]
-# a column of files compacted by development versions, which had many heartbeats in one row
-_MANY_IN_ONE: Final = "run_1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +64,3 @@ class Engine(Dialect, Protocol):
 
     def write_json(self, table: DataFrame, folder: Path) -> None:
         """Write the rows of a table as JSON Lines into one file in this folder."""
-
-
-def require_lines(columns: Collection[str]) -> None:
-    """Raise UsageError if the columns are those of a table with more than one line in a row."""
-    if _MANY_IN_ONE in columns:
-        raise UsageError(
-            "a .parquet file was compacted before 0.1.0; remove it, and run `namesrv-staleness compact` again"
-        )

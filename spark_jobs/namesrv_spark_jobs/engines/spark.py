@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.engines.engine import Rows, Shape, require_lines
+from namesrv_spark_jobs.engines.engine import Rows, Shape
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, literal
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
@@ -97,7 +97,6 @@ class SparkEngine:
         reader = self.spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True)
         table = reader.parquet(*paths)
         kinds = dict(table.dtypes)
-        require_lines(kinds)
         columns = [_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items()]
         # tables of --follow keep the bad lines, and the file of each line
         corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)

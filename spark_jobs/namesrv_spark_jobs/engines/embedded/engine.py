@@ -23,7 +23,7 @@ from namesrv_spark_jobs.engines.embedded.reading import (
     parquet,
 )
 from namesrv_spark_jobs.engines.embedded.tables import Row, Table
-from namesrv_spark_jobs.engines.engine import Rows, Shape, require_lines
+from namesrv_spark_jobs.engines.engine import Rows, Shape
 from namesrv_spark_jobs.frames import DataFrame
 from namesrv_spark_jobs.log_files import file_url
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
@@ -179,9 +179,7 @@ class EmbeddedEngine:
         return dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")) if reading.tables else {}
 
     def _of_tables(self, reading: Reading) -> str:
-        kinds = self._kinds(reading)
-        require_lines(kinds)
-        return of_tables(reading.tables, kinds)
+        return of_tables(reading.tables, self._kinds(reading))
 
     def _table(self, sql: str) -> Table:
         return Table(self, sql, self.columns_of(sql))
