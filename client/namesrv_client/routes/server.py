@@ -308,13 +308,16 @@ class Server:
     async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
         """Request the full routes of topics, with a timeout for each request; True if some topic was refused.
 
-        Raises RemotingError.
+        Raises RemotingError, in the native protocol also if all topics were refused.
         """
         pull = self._pull_batches if self.identity.is_native else self._pull_each
         return await pull(topics, receive, timeout_seconds)
 
     async def changes(self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float) -> None:
-        """Request the changes of the topics in the sync point, and the full routes of the other topics."""
+        """Request the changes of the topics in the sync point, and the full routes of the other topics.
+
+        Raises RemotingError, also if the server refuses each of the topics.
+        """
         known, others = point.known(self.identity.boot_id, topics) if self.identity.is_native else ([], list(topics))
         if known:
             try:
@@ -323,8 +326,12 @@ class Server:
                 if isinstance(error, SERVER_FAILED):
                     raise
                 point.retain(())
-                others = list(topics)
-        await self.full_routes(others, receive, timeout_seconds)
+                known, others = [], list(topics)
+        try:
+            await self.full_routes(others, receive, timeout_seconds)
+        except BATCH_REFUSED as error:
+            if not known or isinstance(error, SERVER_FAILED):
+                raise
 
     async def _pull_changes(self, topics: Sequence[str], since: int, receive: Receive, timeout_seconds: float) -> None:
         """Request the changes of topics since a revision, in as few requests as the server accepts."""
@@ -356,10 +363,12 @@ class Server:
         """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""
         batches = [topics[at : at + BATCH] for at in range(0, len(topics), BATCH)]
         refusals_left = most_refusals = _REFUSALS + 2 * len(batches)
+        is_answered = False
         while batches:
             batch = batches.pop(0)
             try:
                 receive(await self.pull(batch, timeout_seconds))
+                is_answered = True
             except BATCH_REFUSED as error:
                 refusals_left -= 1
                 if isinstance(error, SERVER_FAILED) or not refusals_left:
@@ -367,6 +376,8 @@ class Server:
                 self.record.note_failure(error)
                 if len(batch) > 1:
                     batches[:0] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+                elif not batches and not is_answered:
+                    raise
         return refusals_left < most_refusals
 
     async def _pull_each(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:

@@ -43,6 +43,10 @@ class _UndecidedError(RemotingError):
     """The server may not know all topics yet, or refused a topic; another server may have the route."""
 
 
+class _RefusedError(RouteUnavailableError):
+    """No server answered, and at least one works but refused the request."""
+
+
 # the result of a route request by its error; the first row that fits counts
 _RESULTS: Final[tuple[tuple[tuple[type[RemotingError], ...], str], ...]] = (
     ((TlsRequiredError,), "refused"),
@@ -185,12 +189,17 @@ class ServerSession:
         return {}
 
     async def changes(self, topics: Sequence[str], receive: Receive) -> None:
-        """Request the changes of topics. Raises RouteUnavailableError if no server answered.
+        """Request the changes of topics. Raises RouteUnavailableError if no server answered, or all refused all topics.
 
         A native server gets one request for the changes since the sync point, and one for topics that are not in the
         sync point. A RocketMQ server gets one request per topic.
         """
-        await self._call(lambda server, seconds: server.changes(topics, self._point, receive, seconds))
+        try:
+            await self._call(lambda server, seconds: server.changes(topics, self._point, receive, seconds))
+        except _RefusedError as error:
+            # Logged here, because a poll has no caller who would see the error.
+            self._log.unanswered(str(error))
+            raise
 
     async def watch(
         self,
@@ -229,7 +238,8 @@ class ServerSession:
                 raise
         if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
-        await self.changes(topics, receive)
+        with suppress(_RefusedError):
+            await self.changes(topics, receive)
         _, refused = self._point.known(self._point.boot_id, topics)
         on_refused(refused)
         # False if a topic is refused, because the caller would otherwise send the next watch at once.
@@ -335,7 +345,9 @@ class ServerSession:
         self.unanswered += 1
         self.is_ready = self.is_ready and has_refused
         reason = self._unavailable(reasons)
-        if not has_refused and not self._is_closed:
+        if has_refused:
+            return _RefusedError(reason)
+        if not self._is_closed:
             self._log.unanswered(reason)
         return RouteUnavailableError(reason)
 

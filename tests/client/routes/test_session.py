@@ -477,6 +477,35 @@ async def test_invalid_topic_does_not_block_the_others(tmp_path: Path) -> None:
         assert "PULL_ROUTES" in scene.session.errors[proxy.address]
 
 
+async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The access file of one server refuses all topics of a poll; if every server does, that is logged once."""
+    access = tmp_path / "access.toml"
+    access.touch(mode=0o600)
+    account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = [%s]\n'
+    access.write_text(account % '"broker-control", { access = "route-read", topics = ["bills"] }')
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path / "one", clock=clock, access=str(access)) as one,
+        namesrv_in_process(tmp_path / "two", clock=clock) as two,
+        session_of(one, two, clock=clock) as scene,
+    ):
+        for server in (one, two):
+            await registered(server, BROKER_A)
+        assert await scene.changes("orders") == ["orders"]
+        assert [status.pulls for status in scene.session.statuses()] == [{"refused": 1}, {"answered": 1}]
+        assert await scene.changes("orders", "bills") == ["bills"]
+
+        scene.session.use((one.where,))
+        for _ in range(2):
+            with pytest.raises(RouteUnavailableError, match=r"lacks route-read for topic orders"):
+                await scene.changes("orders")
+        assert [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"] == [
+            f"no NameServer could answer: {one.where}: account clients lacks route-read for topic orders (PULL_ROUTES)"
+        ]
+        assert not await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
+        assert scene.refused == [["orders"]]
+
+
 async def test_halving_of_refused_batches_ends() -> None:
     """600 refused topics cause 24 requests."""
     refused = 0
