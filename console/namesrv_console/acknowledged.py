@@ -1,6 +1,7 @@
 """Acknowledged problems: who looks after each, until when and why; kept in a file, so that a restart forgets none."""
 
 import asyncio
+import fcntl
 import logging
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -13,8 +14,9 @@ import msgspec
 from namesrv_client.health import Problem
 from namesrv_console.views.differences import Disagreement, lacking_servers
 from namesrv_remoting.health import Kind
-from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.durable_file import file_stamp, write_atomically
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -66,6 +68,9 @@ def _digest(disagreement: Disagreement) -> str:
     return digest_of((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
 
 
+_Known = dict[tuple[Kind, str], Acknowledgement]
+
+
 class Acknowledgements:
     """The acknowledged problems; each ends with its time or with its problem."""
 
@@ -73,63 +78,74 @@ class Acknowledgements:
         # None: the console has no directory, so that a restart ends all acknowledgements. Consoles of other servers,
         # whose groups may have the same names, have files of their own in the directory.
         self._path = None if directory is None else directory / f"acknowledged-{digest_of(sorted(servers))}.json"
-        self._known = self._read() or {}
+        # The acknowledgements in the file, and the stamp of the file that was read last.
+        self._known: _Known = {}
+        self._stamp: tuple[int, ...] | None = None
         # Problems whose acknowledgement has ended, although the file may still have it.
         self._ended: set[tuple[Kind, str]] = set()
-        # Held while the file is written: the next change begins with the result of this one.
+        # Held while the file is written, since a failed change must not forget what the next one has ended.
         self._changing = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Acknowledgements [{len(self._known)} in {self._path or 'memory'}]>"
 
-    def at(self, wall: float) -> dict[tuple[Kind, str], Acknowledgement]:
+    def at(self, wall: float) -> _Known:
         """The acknowledgements that have not ended, by the key of the problem."""
-        return {key: known for key, known in self._known.items() if known.until > wall}
+        self._renew()
+        return {key: known for key, known in self._known.items() if known.until > wall and key not in self._ended}
 
-    async def add(self, acknowledgement: Acknowledgement, wall: float) -> None:
+    async def add(self, acknowledgement: Acknowledgement) -> None:
         """Acknowledge a problem. Raises OSError if the file cannot be written; then nothing has changed."""
         async with self._changing:
-            self._read_again()
-            known = {**self.at(wall), acknowledgement.key: acknowledgement}
-            if len(known) > _MOST:
-                del known[min(known, key=lambda key: known[key].until)]
-            await self._write(known.values())
-            self._known = known
-            self._ended.clear()
+            await self._change(acknowledgement)
 
     async def remove(self, keys: Collection[tuple[Kind, str]]) -> None:
         """End the acknowledgements of these problems. Raises OSError if a restart would bring them back."""
         async with self._changing:
-            if not keys:
-                return
-            self._read_again()
-            kept = {key: known for key, known in self._known.items() if key not in keys}
-            if len(kept) < len(self._known):
-                self._known = kept
-                self._ended.update(keys)
-                await self._write(kept.values())
-                self._ended.clear()
+            self._renew()
+            if ended := (self._known.keys() - self._ended).intersection(keys):
+                self._ended |= ended
+                await self._change()
 
-    async def _write(self, known: Iterable[Acknowledgement]) -> None:
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(write_atomically, self._path, msgspec.json.encode([*known]))
-
-    def _read_again(self) -> None:
-        """Take over the changes of another console of the same servers."""
-        if (known := self._read()) is not None:
-            self._known = {key: acknowledgement for key, acknowledgement in known.items() if key not in self._ended}
-
-    def _read(self) -> dict[tuple[Kind, str], Acknowledgement] | None:
-        """The acknowledgements in the file; None without a file that can be read."""
+    async def _change(self, *added: Acknowledgement) -> None:
         if self._path is None:
-            return None
+            self._known = self._changed(added)
+        else:
+            await in_thread(self._write, self._path, added)
+            self._renew()
+        self._ended.clear()
+
+    def _write(self, path: Path, added: Iterable[Acknowledgement]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_suffix(".lock").open("wb") as lock:
+            # Another console of the same servers reads and writes the file either before or after.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write_atomically(path, msgspec.json.encode([*self._changed(added).values()]))
+
+    def _changed(self, added: Iterable[Acknowledgement]) -> _Known:
+        """The acknowledgements without those that have ended, and with another one."""
+        known = {key: one for key, one in self._read().items() if key not in self._ended}
+        known |= {one.key: one for one in added}
+        if len(known) > _MOST:
+            del known[min(known, key=lambda key: known[key].until)]
+        return known
+
+    def _renew(self) -> None:
+        """Take over a change of the file, which may be that of another console of the same servers."""
+        if self._path is not None and (stamp := file_stamp(self._path)) != self._stamp:
+            self._stamp = stamp
+            self._known = self._read()
+
+    def _read(self) -> _Known:
+        """The acknowledgements in the file; those that are known without a file that can be read."""
+        if self._path is None:
+            return self._known
         try:
             with self._path.open("rb") as file:
                 found = msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=list[Acknowledgement])
         except FileNotFoundError:
-            return None
+            return self._known
         except (OSError, msgspec.DecodeError) as error:
             event(logger, logging.WARNING, "acknowledgements_not_read", file=self._path, error=str(error))
-            return None
+            return self._known
         return {acknowledgement.key: acknowledgement for acknowledgement in found}

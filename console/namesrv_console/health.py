@@ -137,7 +137,7 @@ class Health:
         if acknowledgement is None:
             await self._acknowledgements.remove([problem.key])
         else:
-            await self._acknowledgements.add(acknowledgement, self._clock.wall())
+            await self._acknowledgements.add(acknowledgement)
         self._observed.renew()
 
     def dismiss(self, key: BrokerKey) -> None:

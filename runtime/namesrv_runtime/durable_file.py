@@ -43,6 +43,15 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             raise
 
 
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """A value that changes when the file is changed or replaced; None without a file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary files that killed writers of this file left behind.
 

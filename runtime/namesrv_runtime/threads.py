@@ -37,7 +37,10 @@ def thread_starts() -> Iterator[None]:
 
 
 async def in_thread(work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-    """The result of work in a thread of the loop's default executor. Raises NoThreadError, and what the work raises."""
+    """The result of work in a thread of the loop's default executor. Raises NoThreadError, and what the work raises.
+
+    The work runs without the context variables of the caller.
+    """
     return await begun_in_thread(work, *arguments)
 
 

@@ -18,6 +18,7 @@ from tests.support.console_access import fields, write_users
 from tests.support.fake_clock import passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, SLAVE, registration
+from tests.support.threads import without_new_threads
 
 WITHOUT_MASTER: Final = {"kind": "without_master", "subject": "cluster-1/broker-a"}
 REASON: Final = "disk is being <replaced>"
@@ -158,9 +159,9 @@ async def test_acknowledgements_at_the_same_moment_are_all_kept(tmp_path: Path) 
     """Two operators acknowledge a problem each while the file is being written, and a third problem ends."""
     known = Acknowledgements(tmp_path, ["ns1:9876"])
     a, b, c = (Acknowledgement("without_master", f"c1/{name}", "olga", "known", 100.0) for name in "abc")
-    await known.add(c, 0.0)
+    await known.add(c)
 
-    await asyncio.gather(known.add(a, 0.0), known.remove([c.key]), known.add(b, 0.0))
+    await asyncio.gather(known.add(a), known.remove([c.key]), known.add(b))
 
     assert known.at(0.0) == Acknowledgements(tmp_path, ["ns1:9876"]).at(0.0) == {a.key: a, b.key: b}
 
@@ -171,25 +172,45 @@ async def test_consoles_with_one_directory_keep_each_others_acknowledgements(tmp
     other = Acknowledgements(tmp_path, ["s3:1"])
     a, b, c = (Acknowledgement("group_gone", f"c1/{name}", "olga", "known", 100.0) for name in "abc")
 
-    await one.add(a, 0.0)
-    await two.add(b, 0.0)
-    await other.add(c, 0.0)
+    await one.add(a)
+    await two.add(b)
+    await other.add(c)
     await other.remove([a.key])
     await one.remove([c.key])
 
     again = [Acknowledgements(tmp_path, servers).at(0.0) for servers in (["s1:1", "s2:1"], ["s3:1"])]
     assert again == [{a.key: a, b.key: b}, {c.key: c}]
     await one.remove([b.key])
-    assert (one.at(0.0), two.at(0.0)) == ({a.key: a}, {a.key: a, b.key: b})
-    await two.remove([c.key])
-    assert two.at(0.0) == {a.key: a}
+    assert (one.at(0.0), two.at(0.0)) == ({a.key: a}, {a.key: a})
+
+
+async def test_consoles_change_acknowledgements_one_after_the_other(tmp_path: Path) -> None:
+    """Operators at two consoles of the same servers acknowledge a problem each at the same moment."""
+    one, two = (Acknowledgements(tmp_path, ["s1:1"]) for _ in range(2))
+    a, b = (Acknowledgement("group_gone", f"c1/{name}", "olga", "known", 100.0) for name in "ab")
+
+    await asyncio.gather(one.add(a), two.add(b))
+
+    assert one.at(0.0) == two.at(0.0) == {a.key: a, b.key: b}
+
+
+async def test_acknowledgement_ends_without_a_thread_for_its_file(tmp_path: Path) -> None:
+    """At its limit of threads the console goes on, as with a full disk."""
+    known = Acknowledgements(tmp_path, ["s1:1"])
+    a = Acknowledgement("group_gone", "c1/a", "olga", "known", 100.0)
+    await known.add(a)
+
+    with without_new_threads(), pytest.raises(OSError, match="can't start new thread"):
+        await known.remove([a.key])
+
+    assert known.at(0.0) == {}
 
 
 async def test_acknowledgement_stays_ended_although_the_disk_is_full(tmp_path: Path) -> None:
     """The file still has it when the next acknowledgement is written."""
     known = Acknowledgements(tmp_path, ["s1:1"])
     a, b = (Acknowledgement("group_gone", f"c1/{name}", "olga", "known", 100.0) for name in "ab")
-    await known.add(a, 0.0)
+    await known.add(a)
     file = file_in(tmp_path)
     text = file.read_bytes()
     file.unlink()
@@ -199,7 +220,7 @@ async def test_acknowledgement_stays_ended_although_the_disk_is_full(tmp_path: P
     file.rmdir()
     file.write_bytes(text)
 
-    await known.add(b, 0.0)
+    await known.add(b)
 
     assert known.at(0.0) == Acknowledgements(tmp_path, ["s1:1"]).at(0.0) == {b.key: b}
 

@@ -22,6 +22,7 @@ from namesrv_console.access.trail import Trail, cut
 from namesrv_console.access.users import MAX_NAME, Role, Source, UsersFile
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class Login:
         self._waiting += 1
         try:
             async with self._verifying:
-                entry = await asyncio.to_thread(users.verify, name, form.get("password", ""))
+                entry = await in_thread(users.verify, name, form.get("password", ""))
         finally:
             self._waiting -= 1
         if entry is None:

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from starlette.authentication import BaseUser
 
-from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.durable_file import file_stamp, write_atomically
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class UsersFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = self._now()
+        self._stamp = file_stamp(path)
         self._users = read_users(path)
         if not self._users:
             raise ValueError(f"{path}: no users (namesrv-console passwd {path} NAME adds one)")
@@ -157,7 +157,7 @@ class UsersFile:
 
     def find(self, name: str) -> Entry | None:
         """The user with a name in the current file; None if unknown."""
-        stamp = self._now()
+        stamp = file_stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
             try:
@@ -178,10 +178,3 @@ class UsersFile:
         except (VerifyMismatchError, UnicodeEncodeError):
             return None
         return entry
-
-    def _now(self) -> tuple[int, ...] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino

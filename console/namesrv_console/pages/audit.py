@@ -3,7 +3,6 @@
 Without a directory the page shows the servers' last events, which have no accounts.
 """
 
-import asyncio
 from heapq import merge
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
 from namesrv_console.views.audit import acts
 from namesrv_console.views.overview import last_events
+from namesrv_runtime.threads import in_thread
 
 _SHOWN: Final = 200
 _HOURS: Final = {"hour": 1, "day": 24, "week": 168, "quarter": 2160}
@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Content:
         since_ms=(visit.wall - _HOURS[since] * 3600) * 1000,
         **{name: query.get(name) or None for name in _FIELDS},
     )
-    lines, problems = await asyncio.to_thread(_read, directories, filters)
+    lines, problems = await in_thread(_read, directories, filters)
     return {
         "directories": directories,
         "acts": acts(lines),

@@ -1,6 +1,5 @@
 """The pages about the past: timeline, time travel, what if, and the strip of one broker."""
 
-import asyncio
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import timeline_rows
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
 from namesrv_console.past.strip_picture import strip_picture
+from namesrv_runtime.threads import in_thread
 from namesrv_spark_jobs.history.files import all_hours
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
@@ -111,7 +111,7 @@ async def _results(
 
 async def _logged(visit: Visit) -> Span:
     """The time that the logs cover, up to now; in whole seconds, since form fields have no milliseconds."""
-    hours = await asyncio.to_thread(all_hours, visit.console.past.logs)
+    hours = await in_thread(all_hours, visit.console.past.logs)
     now_ms = int(visit.wall) * 1000
     if hours is None or now_ms <= hours.from_ms:
         return Span(now_ms - DAY_MS, now_ms)
