@@ -47,8 +47,10 @@ class Snapshotter:
             if contents != self._saved:
                 had_failed = counters.snapshot_writes.has_failed
                 try:
-                    current = await self._current(disconnected)
-                    counters.snapshot_bytes = await in_thread(self._save, current)
+                    # A write for which no thread can start fails as well.
+                    with counters.snapshot_writes.writing():
+                        current = await self._current(disconnected)
+                        counters.snapshot_bytes = await in_thread(snapshot.save, self._path, current)
                 except OSError as error:
                     if not had_failed:
                         event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
@@ -58,10 +60,6 @@ class Snapshotter:
                 self._saved = contents
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
-
-    def _save(self, current: Snapshot) -> int:
-        with self._namesrv.counters.snapshot_writes.writing():
-            return snapshot.save(self._path, current)
 
     async def _current(self, disconnected: Sequence[ExpectedBroker]) -> Snapshot:
         """Return the brokers of this moment: the live, the disconnected, and the expected ones that are still missing.
