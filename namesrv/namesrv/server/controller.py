@@ -459,7 +459,7 @@ class NamesrvController:
         # The snapshot is saved before connections are closed: its brokers are expected at the next start.
         try:
             async with asyncio.timeout(_SAVE_SECONDS):
-                await snapshotter.tick(0.0)
+                await snapshotter.tick()
         except TimeoutError:
             event(logger, logging.ERROR, "snapshot_not_written", error=f"timed out after {_SAVE_SECONDS:g} s")
         namesrv.routes.watchers.wake(None)

@@ -5,20 +5,21 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from namesrv.context import Namesrv
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from namesrv_runtime.log import event
-from namesrv_runtime.periodic import Periodic
 from namesrv_runtime.threads import in_thread
 
 logger: Final = logging.getLogger(__name__)
 
 # A crash loses the changes since the last snapshot; a snapshot of a hundred brokers has a few kilobytes.
 INTERVAL_SECONDS: Final = 5.0
+# The interval while the file names no brokers: a boot that expects none would answer at once, with empty tables.
+FIRST_INTERVAL_SECONDS: Final = 1.0
 
 
 class Snapshotter:
@@ -29,16 +30,20 @@ class Snapshotter:
         self._path = path
         # The manager's `membership` when the file was written, and the disconnected brokers in the file.
         self._saved: tuple[int, tuple[ExpectedBroker, ...]] = namesrv.manager.membership, ()
+        # True if the file names brokers, or the next boot waits for unknown ones.
+        self._expects_brokers = namesrv.boot.readiness.expects_brokers
         with suppress(FileNotFoundError):
             namesrv.counters.snapshot_bytes = path.stat().st_size
         # One write runs at a time: of two writes, the older could be the last to replace the file.
         self._writing = asyncio.Lock()
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Check for changes every few seconds until cancelled."""
-        await Periodic(self._namesrv.clock, INTERVAL_SECONDS, self.tick).run()
+        while True:
+            await self._namesrv.clock.sleep(INTERVAL_SECONDS if self._expects_brokers else FIRST_INTERVAL_SECONDS)
+            await self.tick()
 
-    async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
+    async def tick(self) -> None:
         """Write the snapshot if brokers changed; a full disk costs a warning and a new attempt."""
         async with self._writing:
             disconnected = self._namesrv.boot.disconnected.expected()
@@ -57,7 +62,7 @@ class Snapshotter:
                     return
                 if had_failed:
                     event(logger, logging.INFO, "snapshot_write_recovered", path=self._path)
-                self._saved = contents
+                self._saved, self._expects_brokers = contents, bool(current.brokers) or current.is_incomplete
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
 
