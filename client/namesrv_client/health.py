@@ -302,11 +302,7 @@ def _of_server(server: Server) -> Iterator[Problem]:
         return
     if server.refusal:
         yield Problem("not_reported", server.address, why=server.refusal)
-    own = None if server.info is None else server.info.problems
-    if own is None and server.state in ("not_ready", "draining"):
-        # An older server does not report its problems.
-        yield Problem("server_not_ready", server.address, why=(server.info and server.info.readiness) or server.state)
-    for one in own or ():
+    for one in () if server.info is None else server.info.problems:
         # A newer server may report a problem that this version does not know.
         if one.kind in LEVELS:
             yield Problem(cast("Kind", one.kind), server.address, why=one.why)

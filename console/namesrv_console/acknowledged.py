@@ -36,7 +36,7 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     why: str
     # Seconds since 1970.
     until: float
-    # The extent of the problem at the acknowledgement; empty for a problem without one, and in files of older consoles.
+    # The extent of the problem at the acknowledgement; empty for a problem without one.
     extent: frozenset[str] = frozenset()
 
     @property

@@ -280,5 +280,5 @@ def _steady_info(info: ServerInfo | None) -> tuple[object, ...]:
     if info is None:
         return ()
     # A newer server may describe a problem with a number that changes every second; the kinds count.
-    kinds = [one.kind for one in info.problems or ()]
+    kinds = [one.kind for one in info.problems]
     return (info.boot_id, info.revision, info.ready, info.draining, info.version, info.connections, info.brokers, kinds)

@@ -64,11 +64,6 @@ def reporting(*own: ServerProblem, ready: bool = True) -> Server:
         (Server("s1", "refuses", "denied"), Problem("server_refuses", "s1", why="denied"), "unknown"),
         (Server("s1", "ready", refusal="denied"), Problem("not_reported", "s1", why="denied"), "unknown"),
         (
-            Server("s1", "draining", info=ServerInfo("b1")),
-            Problem("server_not_ready", "s1", why="draining"),
-            "warning",
-        ),
-        (
             reporting(ServerProblem("server_not_ready", "waiting"), ready=False),
             Problem("server_not_ready", "s1", why="waiting"),
             "warning",

@@ -7,7 +7,6 @@ requests that Apache's server does not support at all.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -253,11 +252,10 @@ class NameServer:
             raise RemoteProtocolError(f"settings cannot be read: {error}") from error
 
     async def settings(self) -> list[Setting]:
-        """All settings with their origin; Apache's server, or an older one of ours, sends only their values."""
+        """All settings with their origin; Apache's server sends only their values."""
         if await self.is_native():
-            with suppress(RequestCodeNotSupportedError):
-                body = await self._extension(RequestCode.LIST_SETTINGS)
-                return NATIVE.read_response(SettingsResponse, body).settings
+            body = await self._extension(RequestCode.LIST_SETTINGS)
+            return NATIVE.read_response(SettingsResponse, body).settings
         return [Setting(key, key, value) for key, value in (await self.config()).items()]
 
     async def ask(

@@ -6,7 +6,7 @@ topic. An error of one topic never affects the other topics.
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -37,7 +37,6 @@ from namesrv_remoting.errors import (
     TlsRequiredError,
     TopicNotExistError,
 )
-from namesrv_remoting.zones import in_zones
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.server_events import ServerEvents
@@ -254,11 +253,6 @@ class Server:
         # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
         self._note_response()
         identity.note_boot_id(pulled.boot_id, 0.0)
-        routes: Mapping[str, TopicRouteData | None] = pulled.routes
-        if zone and not pulled.in_zone:
-            # An older server has no zones in PULL_ROUTES, and sends the routes of all zones.
-            zones = (zone.casefold(),)
-            routes = {topic: None if route is None else in_zones(route, zones) for topic, route in routes.items()}
         is_complete = pulled.ready and identity.is_complete
         connection, was_complete = identity.note_routes(connection, pulled.boot_id, is_complete=is_complete)
         return RouteResponse(
@@ -268,7 +262,7 @@ class Server:
             was_complete=was_complete,
             knows_all_topics=pulled.ready and identity.knows_all_topics,
             topics=topics,
-            routes=routes,
+            routes=pulled.routes,
             revision=pulled.revision,
             is_conditional=since is not None and not pulled.full,
         )

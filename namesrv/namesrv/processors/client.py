@@ -163,7 +163,7 @@ class ClientProcessor:
             routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
         if sum(map(len, routes.values())) > _SHARED_BYTES:
             return SharedResponse(None, [])
-        body = self._encoded(revisions.revision, routes, is_full=changed is None, zone=watched.zone)
+        body = self._encoded(revisions.revision, routes, is_full=changed is None)
         served = [(topic, revisions.last_change(topic)) for topic in routes]
         return SharedResponse(namesrv.routes.encoded.native_response(body), served)
 
@@ -172,18 +172,15 @@ class ClientProcessor:
         if watch.rules != self._namesrv.access.rules_of(watch.request):
             # The access rules changed during the wait: the response has no routes, and the access guard judges the
             # client's next request by the new rules.
-            return Reply(self._encoded(watch.revision, {}, is_full=False, zone=""))
+            return Reply(self._encoded(watch.revision, {}, is_full=False))
         return await self._all_routes(watch.request, watch.pull)
 
     # -- responses ----------------------------------------------------------------------------------------------------
 
-    def _encoded(self, revision: int, routes: Mapping[str, msgspec.Raw], *, is_full: bool, zone: str) -> bytes:
+    def _encoded(self, revision: int, routes: Mapping[str, msgspec.Raw], *, is_full: bool) -> bytes:
         boot = self._namesrv.boot
         is_ready = not boot.disconnected.may_lack_live_brokers
-        response = RoutesResponse(boot.id, revision, ready=is_ready, full=is_full, routes=routes)
-        if zone:
-            response.in_zone = True
-        return NATIVE.encode(response)
+        return NATIVE.encode(RoutesResponse(boot.id, revision, ready=is_ready, full=is_full, routes=routes))
 
     async def _routes(self, request: Request, pull: Pull) -> Reply:
         namesrv, last_change = self._namesrv, self._namesrv.manager.revisions.last_change
@@ -208,7 +205,7 @@ class ClientProcessor:
         if not pull.observes:
             async for part in in_parts(served, _PART):
                 self._note_served(request, part)
-        return Reply(self._encoded(revision, routes, is_full=changed is None, zone=pull.zone))
+        return Reply(self._encoded(revision, routes, is_full=changed is None))
 
     def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:
         log = self._namesrv.heartbeat_log

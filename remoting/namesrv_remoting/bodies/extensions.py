@@ -170,8 +170,6 @@ class RoutesResponse(msgspec.Struct):
     ready: bool
     full: bool
     routes: Mapping[str, msgspec.Raw]
-    # True if the routes are those for the requested zone; an older server ignores the zone
-    in_zone: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +181,6 @@ class PulledRoutes:
     ready: bool
     full: bool
     routes: dict[str, TopicRouteData | None]
-    in_zone: bool = False
 
 
 class ServerProblem(msgspec.Struct, frozen=True):
@@ -233,9 +230,8 @@ class ServerInfo(msgspec.Struct):
     heartbeats: int | None = None
     refusals: dict[str, int] | None = None
     last_event_seq: int | None = None
-    # problems of the server itself, not those of its broker groups; None from a server that does not report them
-    problems: list[ServerProblem] | None = None
-    # None from a server that does not report it
+    # problems of the server itself, not those of its broker groups
+    problems: list[ServerProblem] = []
     traffic: Traffic | None = None
 
     @property
@@ -412,7 +408,7 @@ def read_routes(body: bytes, known: dict[bytes, TopicRouteData] | None = None) -
         if data not in seen and data != absent:
             seen[data] = NATIVE.read_response(TopicRouteData, data)
         routes[topic] = seen.get(data)
-    return PulledRoutes(raw.boot_id, raw.revision, raw.ready, raw.full, routes, raw.in_zone is True)
+    return PulledRoutes(raw.boot_id, raw.revision, raw.ready, raw.full, routes)
 
 
 def read_events(body: bytes) -> Events:

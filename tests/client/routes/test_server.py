@@ -333,24 +333,6 @@ async def test_zone_is_sent_in_rocketmqs_protocol() -> None:
         }
 
 
-async def test_client_filters_routes_of_an_older_server() -> None:
-    """An older server ignores the zone in PULL_ROUTES, and does not say that its routes are those of the zone."""
-    queue = {"broker_name": "b", "read_queue_nums": 1, "write_queue_nums": 1, "perm": 6}
-    group = {"cluster": "c", "broker_name": "b", "broker_addrs": {0: "10.0.0.1:1"}, "zone_name": "east"}
-    routes = {"t": {"broker_datas": [group], "queue_datas": [queue]}}
-    for in_zone, names in (({}, []), ({"in_zone": True}, ["b"])):
-        async with scripted(protocol="native", zone_name="west") as (script, server):
-            peer = await introduced(script, asyncio.create_task(server.identify(1.0)), "b2")
-            pulling = asyncio.create_task(server.pull(["t"], 1.0))
-            request = await peer.receive()
-            peer.send(native_response(request, {**PULLED, "routes": routes, **in_zone}))
-            route = (await pulling).routes["t"]
-
-            assert msgpack.unpackb(request.body)["zone"] == "west"
-            assert route is not None
-            assert [data.broker_name for data in route.broker_datas] == names
-
-
 async def test_server_filters_zones_natively(tmp_path: Path) -> None:
     """The zone is part of PULL_ROUTES."""
     clock = FakeClock()
