@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from namesrv_client.ctl.commands.top import Seen, page
-from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
 from tests.support.ctl import COMMAND, at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.daemon import Daemon
@@ -81,6 +81,7 @@ def test_brokers_are_compared_with_the_worst_first() -> None:
         (Seen("s", 100.0, error=ConnectionClosedError("gone")), 100.0, "unreachable", "unknown"),
         (seen("s", info=ServerInfo("boot")), 100.0, "ready", "not yet"),
         (seen("s", LiveBroker("c", "a", 0, "a:1"), info=None), 100.0, "answers", "present"),
+        (Seen("s", 100.0, "ready", READY, refusal="denied"), 100.0, "ready", "unknown"),
     ],
 )
 def test_state_of_each_server_is_shown(found: Seen, now: float, state: str, cell: str) -> None:
@@ -88,21 +89,26 @@ def test_state_of_each_server_is_shown(found: Seen, now: float, state: str, cell
     shown = lines(found, seen("other", broker("a", 1), at=now), now=now)
 
     assert shown[1].split("  ")[1].strip() == state or f"  {state}" in shown[1]
-    assert cell in shown[5]
+    assert cell in shown[-1]
 
 
-def test_problems_of_groups_are_below_the_servers() -> None:
-    """The page names the worst problems of the groups; a server that hangs is only in the table."""
+def test_problems_are_below_the_servers() -> None:
+    """The page names the worst problems; a server that hangs is only in the table."""
     slave = LiveBroker("c", "a", 1, "a:1", age_seconds=1, expires_in_seconds=119, expiry_seconds=120, topics=4)
     alone = [f"c{number}" for number in range(6)]
     others = [LiveBroker(name, "a", 1, "a:1", age_seconds=1, expires_in_seconds=119) for name in alone]
 
     shown = lines(seen("s1", slave), Seen("s2", 90.0))
     many = lines(seen("s1", *others))
+    full = msgspec.structs.replace(READY, problems=[ServerProblem("disk_failing", "audit trail")])
+    own = lines(seen("s1", info=full), Seen("s2", 100.0, "ready", READY, refusal="denied"))
 
     what = "critical: c/a: no master is registered; producers cannot write to its 4 topics"
     assert shown[3] == f"s1: {what}; see `namesrvctl brokers --name a`"
     assert many[7] == "... 1 more problem"
+    disk = "warning: s1: a file cannot be written: audit trail; after a restart it may lack what it could not write"
+    denied = "unknown: s2: health of the broker groups is unknown: denied; a group may be without a master"
+    assert {line.partition("; see `")[0] for line in own[3:5]} == {disk, denied}
 
 
 async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
@@ -121,6 +127,18 @@ async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     assert (both.code, both.err) == (1, "")
     assert "missing" in both.lines[-1]
     assert (without.code, without.cells[2][1]) == (1, "unreachable")
+
+
+async def test_server_that_denies_its_brokers_has_the_state_that_it_reports(tmp_path: Path) -> None:
+    """As in `status`: the server is ready, and this account may not see its brokers."""
+    access = tmp_path / "access.toml"
+    access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["broker-control"]\n')
+    access.chmod(0o600)
+    async with one_server(tmp_path / "data", access=str(access)) as (_, where):
+        shown = await ctl(*at(where), "top", "--once", "-o", "json")
+
+    assert (shown.code, shown.json["servers"][0]["state"]) == (1, "ready")
+    assert [one["kind"] for one in shown.json["problems"]] == ["not_reported"]
 
 
 async def test_addresses_of_one_server_are_named(tmp_path: Path) -> None:

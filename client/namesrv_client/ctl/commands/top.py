@@ -32,7 +32,7 @@ from namesrv_client.health import (
     state_of,
 )
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
-from namesrv_remoting.errors import RemotingError
+from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_runtime.clock import Clock
 
 # A server that hangs turns grey within 3 s of its last response: it gets a request every second, and the screen is
@@ -49,6 +49,8 @@ _RED: Final = 0.25
 _URGENT: Final = ("missing", "overdue", "late")
 _SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
 _PROBLEM_LINES: Final = 5
+# Problems that the state of a server names.
+_STATES: Final = ("server_unreachable", "server_frozen", "tls_failed", "server_refuses", "server_not_ready")
 _LEVEL_STYLES: Final = {"critical": "red"}
 # Width of an age bar.
 _BAR_CELLS: Final = 8
@@ -71,6 +73,8 @@ class Seen:
     # None: the server has not answered yet, or is Apache's.
     info: ServerInfo | None = None
     brokers: Mapping[Key, LiveBroker] = field(default_factory=dict)
+    # The reason that the server denies its brokers; empty if it lists them.
+    refusal: str = ""
     # The reason that the last request has no response.
     error: RemotingError | None = None
 
@@ -95,6 +99,8 @@ class Seen:
             return Server(self.server, state, "" if self.error is None else reason(self.error), passed)
         if self.state is None:
             return Server(self.server, "asking")
+        if self.refusal:
+            return Server(self.server, state_of(self.info), info=self.info, refusal=self.refusal)
         brokers = [
             broker_of(one, None if one.age_seconds is None else one.age_seconds + passed)
             for one in self.brokers.values()
@@ -104,7 +110,7 @@ class Seen:
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
         """The verdict on a broker and its live entry on this server, with ages as of now."""
         live = self.brokers.get(key)
-        if live is None and (self.state is None or self.is_silent(now)):
+        if live is None and (self.state is None or self.refusal or self.is_silent(now)):
             return "unknown", None
         if live is None:
             # A server that is not ready is still waiting for brokers to register.
@@ -167,7 +173,11 @@ def top(
         raise typer.BadParameter("without --once it needs a terminal and prints a table", param_hint="--once")
 
     async def ask(server: NameServer, clock: Clock) -> Seen:
-        info, live_brokers = await server.info(), await server.brokers(cluster, name)
+        info = await server.info()
+        try:
+            live_brokers = await server.brokers(cluster, name)
+        except ResponseError as error:
+            return Seen(server.address, clock.monotonic(), state_word(info), info, refusal=reason(error))
         brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in live_brokers}
         return Seen(server.address, clock.monotonic(), state_word(info), info, brokers)
 
@@ -240,7 +250,7 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     widths = (max(cell(it).cell_len for it in column) for column in zip(heads, *cells, strict=True))
     if sum(widths) + 2 * (len(heads) - 1) > width:
         cells = [_broker_cells(row, silent, _age) for row in shown]
-    is_known = not silent and all(one.state is not None for one in seen)
+    is_known = not silent and all(one.state is not None and not one.refusal for one in seen)
     brokers = table(heads, cells) if cells else [Text("no brokers" if is_known else "brokers unknown", style="dim")]
     more = len(rows) - len(shown)
     left_out = [Text(f"... {counted(more, 'more broker')}", style="dim")] if more else []
@@ -253,10 +263,10 @@ def _same_servers(seen: Sequence[Seen]) -> list[str]:
 
 
 def _problem_lines(seen: Sequence[Seen], now: float) -> list[RenderableType]:
-    """The worst problems of the broker groups, a line each."""
-    of_groups = [one for one in problems_in(seen, now) if one.group is not None]
-    shown = [Text(line_of(one), style=_LEVEL_STYLES.get(one.level, "yellow")) for one in of_groups[:_PROBLEM_LINES]]
-    left_out = len(of_groups) - len(shown)
+    """The worst problems that the states of the servers do not show, a line each."""
+    listed = [one for one in problems_in(seen, now) if one.kind not in _STATES]
+    shown = [Text(line_of(one), style=_LEVEL_STYLES.get(one.level, "yellow")) for one in listed[:_PROBLEM_LINES]]
+    left_out = len(listed) - len(shown)
     return [*shown, *([Text(f"... {counted(left_out, 'more problem')}", style="dim")] if left_out else [])]
 
 
