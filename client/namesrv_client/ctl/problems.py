@@ -54,13 +54,13 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
 }
 
 
-def line_of(problem: Problem) -> str:
-    """The problem in a sentence, with the servers that report it."""
+def line_of(problem: Problem, *, shown_by: str = "") -> str:
+    """The problem in a sentence, with the servers that report it, and a command that looks closer than `shown_by`."""
     what, consequence = words_of(problem)
     subject = [] if problem.subject in ("", *problem.servers) else [problem.subject]
     why = f": {problem.why}" if problem.why else ""
     where = [", ".join(problem.servers)] if problem.servers else []
-    look = f"; see `{problem.command}`" if problem.command else ""
+    look = f"; see `{problem.command}`" if problem.command and shown_by not in problem.command.split() else ""
     return f"{': '.join([*where, problem.level, *subject])}: {what}{why}; {consequence}{look}"
 
 

@@ -119,7 +119,7 @@ def _group_problems(given: Mapping[str, list[LiveBroker]]) -> list[str]:
         Server(server, "answers", brokers=[broker_of(broker, broker.age_seconds) for broker in listed])
         for server, listed in given.items()
     ]
-    return [line_of(one) for one in problems(reports) if one.level == "critical"]
+    return [line_of(one, shown_by="brokers") for one in problems(reports) if one.level == "critical"]
 
 
 _GROUPS: Final[Columns[tuple[str, BrokerData]]] = {
@@ -282,7 +282,7 @@ async def _status(servers: Servers) -> Report:
         },
         table(_STATUS, [_row(server, status) for server, status in responses.outcomes.items()]),
         max(responses.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
-        [line_of(one) for one in weighed],
+        [line_of(one, shown_by="status") for one in weighed],
     )
 
 
