@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 import typer
@@ -25,6 +25,8 @@ Item = TypeVar("Item")
 
 Request = Callable[[NameServer], Awaitable[T]]
 Stream = Callable[[Servers, Output], Awaitable[int]]
+# The result of a change that found nothing to change.
+UNCHANGED: Final = "nothing changed"
 # Head of a column -> the cell of the column for an item of the table.
 Columns = Mapping[str, Callable[[Item], object]]
 
@@ -150,7 +152,7 @@ def change(  # noqa: PLR0913 - by keyword
     objections: Request[list[str]] | None = None,
     members: Callable[[T], Mapping[str, Any]] = lambda _: {},
     absences: Callable[[Responses[T]], list[str]] = lambda _: [],
-    is_changed: Callable[[T], bool] = lambda _: True,
+    result: Callable[[T], str] = lambda _: "done",
 ) -> NoReturn:
     """Change something on all servers, and print the results; a server that was not reached makes the exit code 1.
 
@@ -165,11 +167,8 @@ def change(  # noqa: PLR0913 - by keyword
 
     async def ask(servers: Servers) -> Report:
         responses = await _send_change(servers, request)
-        results = {
-            server: {"result": "done" if is_changed(value) else "nothing changed", **members(value)}
-            for server, value in responses.given.items()
-        }
-        heads = next((tuple(result) for result in results.values()), ())
+        results = {server: {"result": result(value), **members(value)} for server, value in responses.given.items()}
+        heads = next((tuple(it) for it in results.values()), ())
         absent = absences(responses)
         return Report(
             {**document, "servers": responses.documents(members)},

@@ -89,6 +89,9 @@ async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path
 
             assert (0, True if listed else None) == (done.code, done.json["servers"][0]["existed"])
             assert list(server.namesrv.manager.tables.topic_queue_table) == ["U"]
+    async with one_server(tmp_path, enable_all_topic_list=False) as (_, where):
+        shown = await ctl(*at(where), "delete-topic", "absent", "-y")
+    assert [[where, "done, if it existed"]] == shown.cells[1:]
 
 
 @BOTH

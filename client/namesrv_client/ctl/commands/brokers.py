@@ -16,7 +16,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, cell, lasting, table
 from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of, reports_in, with_queues
-from namesrv_client.ctl.running import Columns, absences_in, change, show, show_list
+from namesrv_client.ctl.running import UNCHANGED, Columns, absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers, reason
 from namesrv_client.health import Server, broker_of, failure_state, missing_brokers, problems, state_of
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
@@ -242,7 +242,7 @@ def _change_perm(options: Options, code: RequestCode, broker: str, what: str) ->
         confirming=what,
         members=lambda count: {"topics": count},
         absences=lambda given: absences_in(given, lambda count: [] if count else [f"topics of broker {broker}"]),
-        is_changed=bool,
+        result=lambda count: "done" if count else UNCHANGED,
     )
 
 

@@ -13,7 +13,7 @@ from namesrv_client.ctl.completing import cluster_names, topic_names
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import counted, table
-from namesrv_client.ctl.running import Columns, change, show_list
+from namesrv_client.ctl.running import UNCHANGED, Columns, change, show_list
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.errors import ResponseError
@@ -156,6 +156,10 @@ def route_members(data: TopicRouteData) -> dict[str, Any]:
     }
 
 
+# The result of a deletion, by whether the topic existed.
+_RESULTS: Final[Mapping[bool | None, str]] = {True: "done", False: UNCHANGED, None: "done, if it existed"}
+
+
 def delete_topic(
     options: Options,
     topic: TopicArgument,
@@ -195,7 +199,7 @@ def delete_topic(
         {"topic": topic, "cluster": cluster},
         confirming=f"delete topic {topic}{of_cluster}",
         members=lambda existed: {"existed": existed},
-        is_changed=lambda existed: existed is not False,
+        result=lambda existed: _RESULTS[existed],
         absences=lambda responses: (
             [f"no topic {topic}{of_cluster}"] if set(responses.given.values()) == {False} else []
         ),
