@@ -166,7 +166,7 @@ def change(  # noqa: PLR0913 - by keyword
         _confirm(printable(f"{confirming} on {', '.join(options.addresses)}"))
 
     async def ask(servers: Servers) -> Report:
-        responses = await _send_change(servers, request)
+        responses = await send_change(servers, request)
         results = {server: {"result": result(value), **members(value)} for server, value in responses.given.items()}
         heads = next((tuple(it) for it in results.values()), ())
         absent = absences(responses)
@@ -180,7 +180,7 @@ def change(  # noqa: PLR0913 - by keyword
     show(options, ask)
 
 
-async def _send_change(servers: Servers, request: Request[T]) -> Responses[T]:
+async def send_change(servers: Servers, request: Request[T]) -> Responses[T]:
     """Send a change to all servers; an interruption prints what is known of each server."""
     outcomes = {server.address: "interrupted; the change may have been made" for server in servers.all}
 
