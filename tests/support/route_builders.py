@@ -128,7 +128,7 @@ def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
 
 
 class RouteScene:
-    """A manager on a fake clock, with both route caches, recorded effects, and connections that stay open."""
+    """A manager on a fake clock, with both route caches, recorded effects, and connections from one network."""
 
     def __init__(
         self,
@@ -137,6 +137,7 @@ class RouteScene:
         limits: TableLimits = ROOMY,
         policy: TakeoverPolicy | None = None,
         quotas: TableQuotas | None = None,
+        network: str = "",
         **options: bool,
     ) -> None:
         self.clock = FakeClock()
@@ -161,6 +162,7 @@ class RouteScene:
             limits,
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,
+            network_of=lambda connection_id: "" if connection_id in self.closed else network,
             forget_responses=self.forget_responses,
             on_touch=lambda *touch: self.touched.append(touch),
             policy=policy,

@@ -56,6 +56,8 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     # The account that registered the broker, if accounts exist.
     account: str = ""
     advertised: AdvertisedAddresses = NOTHING_ADVERTISED
+    # The peer address of the broker's last registration, as limits count it; the connection may have closed since.
+    network: str = ""
 
     def expires_at(self) -> float:
         """Return the last moment at which the broker counts as alive."""
@@ -83,6 +85,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
             self.state if state is None else state,
             self.account,
             self.advertised,
+            self.network,
         )
 
 

@@ -180,7 +180,10 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         # closes.
         on = before.connection_id
     state = None if before is None else before.state
-    live = changes.live[key] = replace(changes.live[key], last_update=now, connection_id=on, state=state)
+    network = section.rules.network_of(on)
+    live = changes.live[key] = replace(
+        changes.live[key], last_update=now, connection_id=on, state=state, network=network
+    )
     section.effects.extend(
         Evicted(dropped, live_table[dropped], "superseded", now - live_table[dropped].last_update)
         for dropped in changes.dropped
@@ -241,6 +244,7 @@ def refresh(
         connection_id=connection_id,
         generation=tables.last_generation,
         registration_seq=live.registration_seq if registration_seq is None else registration_seq,
+        network=rules.network_of(connection_id),
     )
     tables.set_live(key, refreshed)
     _note_former_connection(section, key, live, connection_id)

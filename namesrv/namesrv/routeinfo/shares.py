@@ -97,7 +97,7 @@ def _owners(registration: Registration, rules: Rules) -> list[Owner]:
     """Return the peer address and the account whose shares of the tables a registration counts towards."""
     network, account = rules.network_of(registration.connection_id), registration.account
     owners = [
-        Owner("address", network, lambda _, live: rules.network_of(live.connection_id) == network),
+        Owner("address", network, lambda _, live: live.network == network),
         Owner("account", account, lambda _, live: live.account == account),
     ]
     return [owner for owner in owners if owner.name]

@@ -495,3 +495,14 @@ async def test_broker_that_changes_its_cluster_brings_its_topics() -> None:
     with pytest.raises(SystemBusyError, match="4 topics of cluster c1, limit 3"):
         await scene.register(MASTER)
     await scene.register(replace(SLAVE, cluster_name="c2"), replace(MASTER, cluster_name="c3"))
+
+
+async def test_broker_of_a_closed_connection_counts_for_the_address_that_registered_it() -> None:
+    """With `evict_on_disconnect` off, an address cannot exceed its share by reconnecting."""
+    scene = RouteScene(limits=replace(ROOMY, max_brokers=16), network="10.0.0.1")
+    await scene.register(*(registration(f"b{number}", 0, f"x{number}") for number in range(14)))
+    scene.closed.add(1)
+    scene.manager.leave_connection(1)
+
+    with pytest.raises(BadRequestError, match=r"15 brokers of address 10\.0\.0\.1, limit 14"):
+        await scene.register(registration("b14", 0, "x14", connection_id=2))
