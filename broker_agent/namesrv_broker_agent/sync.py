@@ -3,23 +3,45 @@
 One background thread with one loop; every method may be called from any thread.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypedDict, Unpack
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.dialects import MasterInfo
+from namesrv_broker_agent.dialects import BrokerState, MasterInfo
 from namesrv_broker_agent.link_state import ServerState
 from namesrv_broker_agent.settings import AgentSettings, check_settings
 from namesrv_broker_agent.status import AgentStatus
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_runtime.background_loop import StoppedError, Threaded, waited
+from namesrv_runtime.clock import Clock
 
 __all__ = ["StoppedError", "SyncBrokerAgent"]
 
 
+class AgentOptions(TypedDict, total=False):
+    """The keyword arguments of BrokerAgent."""
+
+    state: Callable[[], BrokerState] | None
+    on_connected: Callable[[str], object] | None
+    on_disconnected: Callable[[str, str], object] | None
+    on_ready: Callable[[], object] | None
+    on_servers_changed: Callable[[tuple[str, ...]], object] | None
+    on_master_changed: Callable[[MasterInfo], None] | None
+    on_min_broker_id_changed: Callable[[NotifyMinBrokerIdChangeRequestHeader], None] | None
+    clock: Clock | None
+    protocols: ServerProtocols
+    random_unit: Callable[[], float]
+
+
 class _ThreadAgent(BrokerAgent):
     def __init__(
-        self, settings: AgentSettings, topics: Iterable[TopicConfig], state_version: int, **options: Any
+        self,
+        settings: AgentSettings,
+        topics: Iterable[TopicConfig],
+        state_version: int,
+        **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(settings, topics, **options)
         if state_version > self.state_version:
@@ -49,7 +71,9 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     agent that is not started and has none of the parent's connections; the child may start the agent.
     """
 
-    def __init__(self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Any) -> None:
+    def __init__(
+        self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Unpack[AgentOptions]
+    ) -> None:
         """Prepare an agent without starting it. Raises ValueError and TypeError as BrokerAgent does."""
         check_settings(settings)
         self.settings = settings

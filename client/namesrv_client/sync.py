@@ -3,18 +3,35 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypedDict, Unpack
 
 from namesrv_client.client import RouteClient
 from namesrv_client.queues.topic_queues import MessageQueue
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges
 from namesrv_client.routes.status import ClientStatus
 from namesrv_client.settings import ClientSettings
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_runtime.background_loop import StoppedError, Threaded, direct, waited
+from namesrv_runtime.clock import Clock
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of RouteClient."""
+
+    on_connected: Callable[[str], object] | None
+    on_disconnected: Callable[[str, str], object] | None
+    on_ready: Callable[[], object] | None
+    on_servers_changed: Callable[[tuple[str, ...]], object] | None
+    clock: Clock | None
+    protocols: ServerProtocols
+    random_unit: Callable[[], float]
+    shuffle: Callable[[list[str]], None]
 
 
 class _ThreadClient(RouteClient):
-    def __init__(self, settings: ClientSettings, call_soon: Callable[..., None], **options: Any) -> None:
+    def __init__(
+        self, settings: ClientSettings, call_soon: Callable[..., None], **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(settings, **options)
         self._call_soon = call_soon
 
@@ -38,9 +55,12 @@ class SyncRouteClient(Threaded[_ThreadClient]):
     has a client that is not started and has none of the parent's connections. Stopping saves the snapshot.
     """
 
-    def __init__(self, settings: ClientSettings | str | Iterable[str], **options: Any) -> None:
+    def __init__(self, settings: ClientSettings | str | Iterable[str], **options: Unpack[ClientOptions]) -> None:
+        """Prepare a client without starting it. Raises ValueError and TypeError as RouteClient does."""
         self.settings = ClientSettings.of(settings)
         self._options = options
+        # A client is made and dropped, so that wrong arguments raise here and not in start().
+        RouteClient(self.settings, **options)
         super().__init__("namesrv-client", "the client", self.settings.call_timeout_seconds)
 
     def _made(self) -> _ThreadClient:

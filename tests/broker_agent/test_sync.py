@@ -110,7 +110,7 @@ def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path)
     with pytest.raises(ValueError, match=r"^topic orders is listed twice$"):
         SyncBrokerAgent(settings, [ORDERS, ORDERS])
     with pytest.raises(TypeError, match="colour"):
-        SyncBrokerAgent(settings, colour="red")
+        SyncBrokerAgent(settings, colour="red")  # type: ignore[call-arg]  # the type checker refuses it, too
     path.write_text("damaged")
     agent = SyncBrokerAgent(settings, [ORDERS])
     with pytest.raises(TopicStateError, match=f"^state file {path}"):

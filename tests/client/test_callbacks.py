@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_client import RouteChange, RouteClient
+from namesrv_client import RouteChange, RouteClient, SyncRouteClient
 from tests.support.fake_clock import settle, until
 from tests.support.recording_callbacks import RecordingCallbacks
 from tests.support.route_clients import BROKER_A, BROKER_B, registered, route_scene
@@ -65,13 +65,16 @@ async def test_cancelled_error_of_a_callback_ends_no_poll(tmp_path: Path) -> Non
         assert not any(work.done() for work in scene.client._tasks)
 
 
-def test_a_coroutine_function_is_refused() -> None:
-    """A coroutine would never be awaited."""
+@pytest.mark.parametrize("client", [RouteClient, SyncRouteClient])
+def test_a_coroutine_function_is_refused(client: type[RouteClient | SyncRouteClient]) -> None:
+    """A coroutine would never be awaited; the constructor of a client for threads refuses it, too."""
 
     async def ready() -> None: ...
 
     with pytest.raises(TypeError, match=r"^on_ready: a coroutine function would never be awaited"):
-        RouteClient("127.0.0.1:1", on_ready=ready)
+        client("127.0.0.1:1", on_ready=ready)
+    with pytest.raises(TypeError, match="on_redy"):
+        client("127.0.0.1:1", on_redy=print)  # type: ignore[call-arg]  # the type checker refuses it, too
 
     async def changed(_: RouteChange) -> None: ...
 
