@@ -256,13 +256,19 @@ def problems(
         *_of_groups(servers),
         *_of_gone(servers, gone),
         *(
-            Problem("missing_broker", _name(one.key), one.servers, count=one.topics, group=one.key[:2])
+            Problem("missing_broker", subject_of(one.key), one.servers, count=one.topics, group=one.key[:2])
             for one in missing
         ),
         *([Problem("disagreement", "", count=disagreements)] if disagreements else []),
         *_of_permissions(servers),
     ]
     return sorted(unordered, key=lambda one: (KINDS.index(one.kind), one.subject))
+
+
+def subject_of(key: InstanceKey | GroupKey) -> str:
+    """The subject of a problem of a broker or group, different for each: a slash within a name is written as %2F."""
+    # The cluster of a group without brokers may be unknown.
+    return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in key if part != "")
 
 
 def names_to_weigh(problems: Iterable[Problem]) -> set[str]:
@@ -316,7 +322,7 @@ def _of_groups(servers: Iterable[Server]) -> Iterator[Problem]:
             kind = _OF_GROUPS.get(health)
             if kind is None:
                 continue
-            old = by_group.get((kind, group), Problem(kind, _name(group), group=group))
+            old = by_group.get((kind, group), Problem(kind, subject_of(group), group=group))
             by_group[kind, group] = replace(
                 old,
                 servers=(*old.servers, server.address),
@@ -355,11 +361,11 @@ def _of_gone(servers: Iterable[Server], gone: Iterable[Gone]) -> Iterator[Proble
             topics = max(one.topics for one in members)
             affected = next((one.affected for one in members if one.affected is not None), None)
             yield Problem(
-                "group_gone", _name(group), why=members[-1].reason, count=topics, affected=affected, group=group
+                "group_gone", subject_of(group), why=members[-1].reason, count=topics, affected=affected, group=group
             )
             continue
         for one in members:
-            yield Problem("broker_gone", _name(one.key), why=one.reason, count=one.topics, group=group)
+            yield Problem("broker_gone", subject_of(one.key), why=one.reason, count=one.topics, group=group)
 
 
 def _of_permissions(servers: Iterable[Server]) -> Iterator[Problem]:
@@ -367,12 +373,7 @@ def _of_permissions(servers: Iterable[Server]) -> Iterator[Problem]:
     for server in servers:
         for group, brokers in sorted(_groups(server).items()):
             if any(broker.is_write_removed for broker in brokers.values()):
-                old = by_group.get(group, Problem("write_removed", _name(group), group=group))
+                old = by_group.get(group, Problem("write_removed", subject_of(group), group=group))
                 topics = max(old.count, *(broker.topics for broker in brokers.values()))
                 by_group[group] = replace(old, servers=(*old.servers, server.address), count=topics)
     yield from by_group.values()
-
-
-def _name(key: InstanceKey | GroupKey) -> str:
-    # The cluster of a group without brokers may be unknown.
-    return "/".join(str(part) for part in key if part != "")

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import json
 import logging
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -60,7 +61,8 @@ def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozen
 
 def digest_of(texts: Iterable[str]) -> str:
     """A short text that differs for different texts."""
-    return blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    # JSON, since a name may contain any character, also a separator or half a character.
+    return blake2b(json.dumps([*texts]).encode(), digest_size=8).hexdigest()
 
 
 def _digest(disagreement: Disagreement) -> str:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from namesrv_client.health import Problem
+from namesrv_client.health import Problem, subject_of
 from namesrv_console.access.guard import form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import cut
@@ -87,7 +87,7 @@ class AttendingPages:
         key = self._gone(form_of(request))
         if key is not None:
             self._console.health.dismiss(key)
-            change = {"what": "broker_that_left", "key": "/".join(map(str, key)), "before": "listed", "after": None}
+            change = {"what": "broker_that_left", "key": subject_of(key), "before": "listed", "after": None}
             self._record(request, "DISMISS", change)
         return RedirectResponse("/", 303)
 
@@ -116,7 +116,7 @@ class AttendingPages:
         """The broker that has left and that a query or a form names."""
         found = self._console.health.report(self._console.observed.cluster).gone
         name = given.get("broker", "")
-        return next((BrokerKey(*one.key) for one in found if "/".join(map(str, one.key)) == name), None)
+        return next((BrokerKey(*one.key) for one in found if subject_of(one.key) == name), None)
 
     def _record(self, request: Request, name: str, change: Mapping[str, str | None]) -> None:
         """Write a change to the log and to the audit trail."""

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from namesrv_client.health import subject_of
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
 from namesrv_console.style import STYLE
@@ -146,7 +147,7 @@ def _environment(words: Catalogue) -> Environment:
         version=_static_version(),
     )
     environment.filters.update(
-        lasting=lasting, moment=moment, what=what, sentence=sentence, utc=utc, seconds=to_the_second
+        lasting=lasting, moment=moment, what=what, sentence=sentence, subject=subject_of, utc=utc, seconds=to_the_second
     )
     environment.globals["ui"] = environment.get_template("ui.html").module
     return environment

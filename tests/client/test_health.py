@@ -17,6 +17,7 @@ from namesrv_client.health import (
     names_to_weigh,
     problems,
     removals,
+    subject_of,
     weighed,
     write_shares,
 )
@@ -122,6 +123,21 @@ def test_brokers_that_left_are_problems_unless_they_unregistered() -> None:
     assert problems([server()], gone=[last, slave]) == [
         Problem("group_gone", "c1/a", why="disconnected", count=3, affected=Affected(8, 16, 3), group=GROUP)
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "subject"),
+    [
+        (("c1", "broker-a", 0), "c1/broker-a/0"),
+        (("", "broker-a"), "broker-a"),
+        (("a/b", "c"), "a%2Fb/c"),
+        (("a", "b/c"), "a/b%2Fc"),
+        (("a%2Fb", "c"), "a%252Fb/c"),
+    ],
+)
+def test_brokers_and_groups_have_subjects_of_their_own(key: tuple[str, str], subject: str) -> None:
+    """A slash in the name of a cluster or a broker separates nothing."""
+    assert subject_of(key) == subject
 
 
 def test_differences_between_servers_are_problems() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from namesrv_console.access.settings import AccessSettings
-from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, digest_of
 from namesrv_console.health import Report
 from tests.support.console import Shown, console
 from tests.support.console_access import fields, write_users
@@ -153,6 +153,11 @@ async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp
 
             await master.call(104, MASTER.ext)
             await passing(clock, lambda: other.verdict == ("critical", 0))
+
+
+def test_names_with_any_characters_have_digests_of_their_own() -> None:
+    """A name may contain a zero, which separates nothing, and half a character."""
+    assert len({digest_of(texts) for texts in (["a\0", "b"], ["a", "\0b"], ["a", "b"], ["a\ud800", "b"])}) == 4
 
 
 async def test_acknowledgements_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from namesrv_client.health import subject_of
 from namesrv_remoting.bodies.route import ClusterInfo, TopicRouteData
 from namesrv_remoting.codes import Permission
 
@@ -58,7 +59,7 @@ def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
 def broker_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
     """Every instance of every group, as `cluster/name/id`."""
     return {
-        ("broker", f"{group.cluster}/{group.broker_name}/{broker_id}"): {
+        ("broker", subject_of((group.cluster, group.broker_name, broker_id))): {
             "address": address,
             "zone": group.zone_name,
             "acting master": group.enable_acting_master,

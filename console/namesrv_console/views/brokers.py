@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from namesrv_client.health import Problem
+from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.problems import LEVELS, is_known
 from namesrv_remoting.bodies.extensions import Connection, Event
@@ -98,8 +98,8 @@ def broker_list(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuer
 
 def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
     """The worst level of the broker, of its group, and of its reports."""
-    names = "/".join(map(str, row.key)), "/".join(row.key[:2])
-    levels = [worst[name] for name in names if name in worst]
+    subjects = subject_of(row.key), subject_of(row.key[:2])
+    levels = [worst[subject] for subject in subjects if subject in worst]
     return min([*levels, "good" if is_known(row.cells) else "unknown"], key=LEVELS.index)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from namesrv_client.ctl.comparison import PRESENT, Difference
+from namesrv_client.health import subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import TopicReport, TopicTable
 
@@ -158,7 +159,7 @@ _Found = tuple[Difference, Collection[str]]
 
 def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
     for key in sorted(frozenset[BrokerKey]().union(*(view.brokers for view in views.values()))):
-        name, brokers = "/".join(map(str, key)), (key.broker_name,)
+        name, brokers = subject_of(key), (key.broker_name,)
         having = {server: view.brokers[key].live for server, view in views.items() if key in view.brokers}
         if len(having) < len(views):
             yield Difference("broker", name, PRESENT, {server: server in having for server in views}), brokers

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from namesrv_client.health import InstanceKey
+from namesrv_client.health import InstanceKey, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 
@@ -50,7 +50,7 @@ def heat_map(
     for key in sorted(keys):
         groups = clusters.setdefault(key.cluster, {})
         groups.setdefault(key.broker_name, {})[key.broker_id] = [
-            _cell(key, view, now, is_expected=view.address in expected.get("/".join(map(str, key)), ()))
+            _cell(key, view, now, is_expected=view.address in expected.get(subject_of(key), ()))
             for view in cluster.servers
         ]
     return clusters

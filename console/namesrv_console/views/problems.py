@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 
-from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals
+from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 from namesrv_console.views.overview import compared
@@ -102,7 +102,7 @@ def missing_among(disagreements: Iterable[Disagreement], cluster: Cluster) -> tu
         for one in unexpected
         if one.is_about_a_broker
     }
-    keys = {"/".join(map(str, key)): key for key in cluster.broker_keys} if lacking else {}
+    keys = {subject_of(key): key for key in cluster.broker_keys} if lacking else {}
     missing = [Missing(keys[name], servers, topics_of(keys[name], cluster)) for name, servers in lacking.items()]
     return missing, len(unexpected) - len(missing)
 

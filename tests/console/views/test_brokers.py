@@ -45,6 +45,15 @@ def test_brokers_with_problems_come_first() -> None:
     assert listed() == [(A, "critical"), (A_SLAVE, "critical"), (B, "warning"), (C, "good")]
 
 
+def test_broker_without_a_cluster_has_the_level_of_its_problem() -> None:
+    """A broker may register with an empty name of its cluster."""
+    key = BrokerKey("", "broker-a", 0)
+    view = replace(VIEW, brokers={key: BrokerSeen(LiveBroker(*key, ADDRESSES[A]), 0.0, 120.0)})
+
+    [found] = broker_list(Cluster(1, (view,)), [Problem("silent_master", "broker-a", group=key[:2])], BrokerQuery())
+    assert (found.row.key, found.level) == (key, "critical")
+
+
 @pytest.mark.parametrize(
     ("query", "keys"),
     [

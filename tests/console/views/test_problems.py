@@ -38,7 +38,7 @@ def test_brokers_of_a_server_without_responses_are_unknown(failure: ServerState)
 
 def test_unexpected_differences_are_split_into_missing_brokers_and_others() -> None:
     """Expected differences do not count, and the name of a broker may contain a slash."""
-    missing = Disagreement(Difference("broker", "c1/a/b/0", PRESENT, {"s1": True, "s2": False}), 1.0)
+    missing = Disagreement(Difference("broker", "c1/a%2Fb/0", PRESENT, {"s1": True, "s2": False}), 1.0)
     queues = Disagreement(Difference("topic", "t", "queues on a", {"s1": "8", "s2": "4"}), 1.0)
     expected = Disagreement(Difference("topic", "u", "queues on a", {"s1": "8", "s2": "4"}), 1.0, "starting")
 
