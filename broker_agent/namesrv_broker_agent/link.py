@@ -132,12 +132,11 @@ class ServerLink:
 
     async def _run(self) -> None:
         while True:
-            began = self._clock.monotonic()
             try:
                 await self._serve()
             except RemotingError as error:
                 was_registered = self.state.status == "registered"
-                self._retries.failed(error, self._clock.monotonic() - began, was_registered=was_registered)
+                self._retries.failed(error, was_registered=was_registered)
                 self.settled.clear()
                 self._state.failed(str(error) or type(error).__name__, self._connections.protocol)
             except Exception as bug:

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from namesrv_remoting.errors import ConnectionClosedError, RemotingError
+from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
 from namesrv_runtime.backoff import Backoff
 
 _FIRST_BACKOFF_SECONDS: Final = 0.1
-# An attempt that fails after more than `_SLOW_SECONDS`, or whose connection the server accepts and closes, shows an
-# overloaded server or network, not an absent server. Two thousand agents that retried every second with unchanged
-# timeouts would keep such a server overloaded for ever.
-_SLOW_SECONDS: Final = 1.0
+# An attempt that times out, or whose connection the server accepts and closes, shows an overloaded server or network,
+# not an absent server. Two thousand agents that retried every second with unchanged timeouts would keep such a server
+# overloaded for ever.
 _FIRST_SLOW_BACKOFF_SECONDS: Final = 1.0
 _MAX_SLOW_BACKOFF_SECONDS: Final = 15.0
 # Timeouts of attempts on an overloaded server double so often at most, to four times their length.
@@ -35,10 +34,12 @@ class Retries:
         """True while the server seems overloaded: pauses and timeouts are longer."""
         return self._slow_failures > 0
 
-    def failed(self, error: RemotingError, took_seconds: float, *, was_registered: bool) -> None:
-        """Count an attempt that failed after this time, or a connection that ended after a registration."""
+    def failed(self, error: RemotingError, *, was_registered: bool) -> None:
+        """Count an attempt that failed, or a connection that ended after a registration."""
         self._failures = 1 if was_registered else self._failures + 1
-        is_overload = took_seconds >= _SLOW_SECONDS or isinstance(error, ConnectionClosedError)
+        # The cause of a ConnectError is a TimeoutError if the connect timed out.
+        timed_out = isinstance(error, RequestTimeoutError) or isinstance(error.__cause__, TimeoutError)
+        is_overload = timed_out or isinstance(error, ConnectionClosedError)
         self._slow_failures = self._slow_failures + 1 if is_overload and not was_registered else 0
 
     def pause_seconds(self) -> float:

@@ -1,7 +1,34 @@
 """Pauses and timeouts between attempts to register."""
 
+import pytest
+
 from namesrv_broker_agent.retries import Retries
-from namesrv_remoting.errors import ConnectionClosedError
+from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError, RequestTimeoutError
+
+
+def caused_by(cause: OSError) -> ConnectError:
+    """A failed connect with this cause."""
+    error = ConnectError("no connection")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_slow"),
+    [
+        (RequestTimeoutError("no answer within 0.2 s"), True),
+        (ConnectionClosedError("closed by the peer"), True),
+        (caused_by(TimeoutError()), True),
+        (caused_by(ConnectionRefusedError()), False),
+    ],
+    ids=["no-response", "closed", "connect-timeout", "refused"],
+)
+def test_server_that_does_not_respond_seems_overloaded(error: RemotingError, is_slow: bool) -> None:
+    """An attempt that times out makes the next one more patient, however short the timeouts are."""
+    retries = Retries(0.8, 30.0, lambda: 1.0)
+    retries.failed(error, was_registered=False)
+
+    assert (retries.is_slow, retries.timeout_factor()) == (is_slow, 2.0 if is_slow else 1.0)
 
 
 def test_timeouts_stay_bounded_in_a_long_outage() -> None:
@@ -11,6 +38,6 @@ def test_timeouts_stay_bounded_in_a_long_outage() -> None:
     """
     retries = Retries(0.8, 30.0, lambda: 1.0)
     for _ in range(2_000):
-        retries.failed(ConnectionClosedError("closed"), 0.0, was_registered=False)
+        retries.failed(ConnectionClosedError("closed"), was_registered=False)
 
     assert (retries.timeout_factor(), retries.pause_seconds()) == (4.0, 15.0)
