@@ -131,7 +131,7 @@ def _fill(package: Package, tree: Path) -> None:
         _write(tree / _HOME / "bin" / command, "\n".join([*lines, f"sys.exit({function}())", ""]))
         _link(tree / "usr/bin" / command, f"../lib/namesrv/bin/{command}")
         section = man_pages.PAGES[command].section
-        text = man_pages.page(command, man_pages.help_of(command))
+        text = man_pages.page(command)
         _write_gz(tree / f"usr/share/man/man{section}/{command}.{section}.gz", text.encode())
     for unit in package.units:
         _write(tree / "usr/lib/systemd/system" / unit, _packaged((_UNITS / unit).read_text()))

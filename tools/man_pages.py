@@ -1,24 +1,21 @@
-"""Manual pages of our commands, made from the output of `--help`.
-
-    python -m tools.man_pages DIRECTORY
+"""Manual pages of our commands: the output of `--help` as it is, of a program and of each of its commands.
 
 No generator supports all five programs. click-man 0.6 leaves out every option of namesrvctl, because typer 0.29 has its
 own copy of click, and cuts summaries at 45 characters. argparse-manpage 4.8 supports the other four, without the
-commands that have separate parsers (passwd, compare, compact). help2man does not read commands. All our help texts
-have one format, which this module parses.
+commands that have separate parsers (passwd, compare, compact). help2man does not read commands.
 """
 
-import argparse
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from namesrv import version
+from namesrv_client.ctl.app import COMMANDS
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Page:
     section: int
     summary: str
     see_also: str
-    # Commands that the help text does not list below `Commands:`.
+    # Commands whose help the program's own help does not contain.
     commands: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
 
@@ -65,172 +62,46 @@ PAGES: Final = {
         1,
         "inspect and change NameServers",
         "namesrv(8)",
+        commands=tuple(COMMANDS),
         files=(("~/.config/namesrvctl", "saved contexts (namesrvctl context)"),),
     ),
 }
 
 
-@dataclass
-class Help:
-    """The parts of a help text."""
-
-    usage: list[str] = field(default_factory=list)
-    paragraphs: list[str] = field(default_factory=list)
-    sections: dict[str, list[str]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def items(self, title: str) -> list[tuple[str, str]]:
-        """Tag and text of each entry of a section."""
-        return list(_items(self.sections.get(title, [])))
-
-
-def parsed(text: str) -> Help:
-    """The parts of a help text of argparse, click or ours."""
-    found = Help()
-    usage, _, rest = text.strip("\n").partition("\n\n")
-    found.usage = [line.strip() for line in re.sub(r"^usage:", "", usage, flags=re.IGNORECASE).splitlines()]
-    title = None
-    for block in re.split(r"\n\n+", rest):
-        lines = block.splitlines()
-        heading = re.fullmatch(r"(\S.*):", lines[0])
-        if heading and len(lines) > 1 and lines[1].startswith(" "):
-            title = heading[1]
-            found.sections[title] = lines[1:]
-        elif title is not None and lines[0].startswith(" "):
-            found.sections[title] += ["", *lines]
-        else:
-            (found.paragraphs if title is None else found.notes).append(" ".join(line.strip() for line in lines))
-    return found
-
-
-def _items(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
-    tag, text = "", ""
-    for line in lines:
-        first = re.match(r" {1,3}(\S.*?)(?: {2,}(\S.*))?$", line)
-        if first:
-            if tag:
-                yield tag, text
-            tag, text = first[1], first[2] or ""
-        elif line.strip():
-            text = f"{text} {line.strip()}".strip()
-    if tag:
-        yield tag, text
-
-
-def page(program: str, texts: dict[str, str]) -> str:
-    """The page in roff; `texts` has the help of the program, under an empty name, and of its commands."""
-    about, main = PAGES[program], parsed(texts[""])
-    known = {item for title in main.sections for item in main.items(title)}
+def page(program: str) -> str:
+    """The page in roff, of the program as it is installed in this environment."""
+    about = PAGES[program]
     out = [
         f'.TH {program.upper()} {about.section} "" "namesrv {version()}" "namesrv"',
         ".SH NAME",
         f"{_quoted(program)} \\- {_quoted(about.summary)}",
-        ".SH SYNOPSIS",
-        *_synopsis(program, main.usage),
         ".SH DESCRIPTION",
-        *_paragraphs(main.paragraphs),
-        *_sections(main, ".SH"),
+        *_help(program),
     ]
-    if len(texts) > 1:
+    if about.commands:
         out.append(".SH COMMANDS")
-    for command, text in texts.items():
-        if command:
-            of_command = parsed(text)
-            for title in of_command.sections:
-                # Every command has the program's options, too.
-                kept = [item for item in of_command.items(title) if item not in known]
-                if not title.startswith("example"):
-                    of_command.sections[title] = [line for tag, says in kept for line in (f"  {tag}", f"      {says}")]
-            out += [f".SS {_quoted(command)}", *_synopsis(f"{program} {command}", of_command.usage)]
-            out += [*_paragraphs(of_command.paragraphs), *_sections(of_command, ".PP")]
-    if main.notes:
-        out += [".SH NOTES", *_paragraphs(main.notes)]
+    for command in about.commands:
+        out += [f".SS {_quoted(command)}", *_help(program, *command.split())]
     if about.files:
-        out += [".SH FILES", *_tagged(about.files)]
-    return "\n".join([*out, ".SH SEE ALSO", _references(about.see_also), ""])
+        out.append(".SH FILES")
+    for file, text in about.files:
+        out += [".TP", f".B {_quoted(file)}", _quoted(text)]
+    return "\n".join([*out, ".SH SEE ALSO", _quoted(about.see_also), ""])
 
 
-def _sections(text: Help, macro: str) -> Iterable[str]:
-    for title, lines in text.sections.items():
-        if title == "Commands" or not any(lines):
-            continue
-        if macro == ".SH":
-            yield f".SH {_quoted(title.upper())}"
-        elif not title.lower().endswith(("options", "arguments")):
-            yield from (".PP", f"{_quoted(title)}:")
-        if title.startswith("example"):
-            yield from (".nf", *(_quoted(line.strip()) for line in lines if line), ".fi")
-        else:
-            yield from _tagged(text.items(title))
-    if macro != ".SH":
-        yield from _paragraphs(text.notes)
-
-
-def _synopsis(program: str, usage: Sequence[str]) -> Iterable[str]:
-    for number, line in enumerate(usage):
-        if number:
-            yield ".br"
-        yield f".B {_quoted(program)}"
-        yield _quoted(line.removeprefix(program).strip()) or "\\&"
-
-
-def _paragraphs(texts: Iterable[str]) -> Iterable[str]:
-    for text in texts:
-        yield from (".PP", _quoted(text))
-
-
-def _tagged(items: Iterable[tuple[str, str]]) -> Iterable[str]:
-    for tag, text in items:
-        if text:
-            yield from (".TP", f".B {_quoted(tag)}", _quoted(text))
-        else:
-            yield from (".PP", _quoted(tag))
-
-
-def _references(names: str) -> str:
-    return "\n".join(
-        f".BR {name.partition('(')[0]} ({name.partition('(')[2]}" for name in names.replace("-", "\\-").split(" ")
-    )
+def _help(program: str, *words: str) -> Iterator[str]:
+    # No boxes around typer's texts. With the indentation of `man` the lines have 80 columns.
+    environ = {**os.environ, "COLUMNS": "73", "TYPER_USE_RICH": "0", "NO_COLOR": "1", "HOME": "/nonexistent"}
+    command = [str(Path(sys.executable).parent / program), *words, "--help"]
+    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)  # noqa: S603  # our own
+    # The commands follow with their whole help; click cuts their summaries.
+    text = done.stdout.partition("\nCommands:\n")[0]
+    yield ".nf"
+    yield from map(_quoted, text.strip("\n").splitlines())
+    yield ".fi"
 
 
 def _quoted(text: str) -> str:
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
     # In roff a quotation mark begins an argument, and a full stop or an apostrophe begins a request.
     return re.sub(r"^([.'])", r"\\&\1", text.replace('"', "\\(dq"))
-
-
-def help_of(program: str) -> dict[str, str]:
-    """The help texts of a program, its commands and their commands, as installed in this environment."""
-    texts = {"": _help(program)}
-    waiting = [*PAGES[program].commands, *(name for name, _ in parsed(texts[""]).items("Commands"))]
-    while waiting:
-        command = waiting.pop(0)
-        text = _help(program, *command.split())
-        commands = [f"{command} {name}" for name, _ in parsed(text).items("Commands")]
-        waiting[:0] = commands
-        if not commands:
-            texts[command] = text
-    return texts
-
-
-def _help(program: str, *words: str) -> str:
-    # One line for each paragraph, and no boxes around typer's texts.
-    environ = {**os.environ, "COLUMNS": "1000", "TYPER_USE_RICH": "0", "NO_COLOR": "1", "HOME": "/nonexistent"}
-    command = [str(Path(sys.executable).parent / program), *words, "--help"]
-    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout  # noqa: S603  # our own
-
-
-def write(directory: Path) -> Iterable[Path]:
-    """Write all pages, each as NAME.SECTION."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for program, about in PAGES.items():
-        path = directory / f"{program}.{about.section}"
-        path.write_text(page(program, help_of(program)), encoding="utf-8")
-        yield path
-
-
-if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description="Write the manual pages of all commands.")
-    arguments.add_argument("directory", type=Path, metavar="DIRECTORY")
-    for written in write(arguments.parse_args().directory):
-        sys.stdout.write(f"{written}\n")
