@@ -123,7 +123,8 @@ class HttpConnection(H11Protocol):
         if self._deadline is None:
             self._start_deadline(self._open_connections.limits.request_seconds)
         super().data_received(data)
-        if not self.is_idle:
+        # The deadline for reading a response runs on, whatever the peer sends.
+        if not self.is_idle and not self._is_write_paused:
             self._stop_deadline()
 
     def on_response_complete(self) -> None:
@@ -152,6 +153,9 @@ class HttpConnection(H11Protocol):
         """Stop the deadline: the peer has read everything."""
         self._is_write_paused = False
         self._stop_deadline()
+        if self.is_idle and self.conn.trailing_data[0]:
+            # The next request has begun, and has to end in time.
+            self._start_deadline(self._open_connections.limits.request_seconds)
         super().resume_writing()
 
     def _start_deadline(self, seconds: float) -> None:

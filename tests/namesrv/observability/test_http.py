@@ -142,6 +142,30 @@ async def test_peer_that_reads_slowly_gets_its_response() -> None:
         assert len(site.requested) == 1
 
 
+@pytest.mark.parametrize("sent", [b"", b"G"], ids=["quiet", "begins another request"])
+async def test_peer_that_does_not_read_is_closed(sent: bytes) -> None:
+    """The response must be read within its deadline, whatever the peer sends meanwhile."""
+    async with serving(write_seconds=0.1) as site:
+        peer = await site.connect(receive_buffer=4096)
+        peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await peer.reader.readuntil(b"xxxx")
+        peer.send(sent)
+
+        await until(lambda: not site.listener.connections)
+
+
+async def test_request_that_begins_before_the_response_is_read_has_a_deadline() -> None:
+    """A peer that reads its response late, and has begun another request, has to complete that one in time."""
+    async with serving(request_seconds=0.1) as site:
+        peer = await site.connect(receive_buffer=4096)
+        peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await peer.reader.readuntil(b"xxxx")
+        peer.send(b"G")
+
+        await peer.reader.readexactly(8_000_000 - 4)
+        assert await peer.at_end()
+
+
 async def test_connection_beyond_the_limit_replaces_the_idlest() -> None:
     """A connection that waits for a response, and one with a later request, stay open."""
     async with serving(max_connections=3) as site:
