@@ -202,16 +202,15 @@ class ClientTls:
     def __init__(self, files: TlsFiles, *, verify_host: bool) -> None:
         self._files = files
         self._verify_host = verify_host
-        self._context: ssl.SSLContext | None = None
-        self._stamps: tuple[_Stamp, ...] = ()
+        # The last context, and the stamps of its files. Both are one value, because several threads may load the files.
+        self._loaded: tuple[tuple[_Stamp, ...], ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
         """The context for the next connection; it reads files, so call it outside the event loop. Raises TlsError."""
-        stamps = self._files.stamps()
-        if self._context is None or stamps != self._stamps:
-            self._context = client_context(self._files, verify_host=self._verify_host)
-            self._stamps = stamps
-        return self._context
+        loaded, stamps = self._loaded, self._files.stamps()
+        if loaded is None or stamps != loaded[0]:
+            self._loaded = loaded = (stamps, client_context(self._files, verify_host=self._verify_host))
+        return loaded[1]
 
 
 class TlsClientSettings(CheckedSettings):
