@@ -37,6 +37,7 @@ from namesrv_remoting.errors import (
     TlsRequiredError,
     TopicNotExistError,
 )
+from namesrv_remoting.frames import MAX_HEADER_BYTES
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.server_events import ServerEvents
@@ -51,8 +52,8 @@ SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError, TlsRequired
 BATCH_REFUSED: Final = (SystemError_, NoPermissionError)
 # Topics of one full request: with eight broker groups the response takes 0.8 MB, which the loop decodes at once.
 BATCH: Final = 500
-# The names of topics in one request. Our server accepts frames of 4 MiB for PULL_ROUTES; headers are below 64 KiB.
-_MAX_NAMES_BYTES: Final = (4 * 1024 - 64) * 1024
+# The names of topics in one request, whose frame has at most `PullRoutesRequest.max_bytes`, header included.
+_MAX_NAMES_BYTES: Final = PullRoutesRequest.max_bytes - MAX_HEADER_BYTES
 # Refused batches after which the server counts as failed.
 _REFUSALS: Final = 20
 # concurrent GET_ROUTEINFO_BY_TOPIC requests

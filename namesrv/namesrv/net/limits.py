@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from namesrv_remoting.bodies.extensions import PullRoutesRequest
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 
@@ -29,7 +30,7 @@ LARGE_FRAMES: Final[Mapping[int, int]] = {
     # about 77,000 topics, as many as any broker of Apache's can send
     RequestCode.REGISTER_BROKER: MAX_FRAME_BYTES,
     # a client with 10,000 topics sends 400 KiB
-    RequestCode.PULL_ROUTES: 4 * 1024 * 1024,
+    RequestCode.PULL_ROUTES: PullRoutesRequest.max_bytes,
     # the queues of a topic on every broker
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: 1024 * 1024,
 }

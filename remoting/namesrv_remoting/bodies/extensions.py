@@ -56,8 +56,8 @@ class PullRoutesRequest(RequestBody, gc=False):
     """20001: the client's topics; the client has all route changes of the boot `boot_id` up to revision `since`."""
 
     code = RequestCode.PULL_ROUTES
-    # MAX_PULLED_TOPICS topics of 60 bytes fit. Unknown members are skipped, which takes up to 10 ms for each MiB.
-    max_bytes = 6 * 1024 * 1024
+    # MAX_PULLED_TOPICS topics of 36 bytes fit. Unknown members are skipped, which takes up to 10 ms for each MiB.
+    max_bytes = 4 * 1024 * 1024
 
     topics: Annotated[list[TopicName], msgspec.Meta(max_length=MAX_PULLED_TOPICS)]
     boot_id: str | None = None

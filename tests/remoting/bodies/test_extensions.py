@@ -109,7 +109,7 @@ def test_large_pull_is_read_in_chunks() -> None:
                 (b"\x81\xa1x" + large_pull(), "body of PULL_ROUTES cannot be read: value of more than 65536 bytes"),
                 (b"\x81\xa1x\xc4" + bytes(40_000), "body of PULL_ROUTES cannot be read: trailing bytes"),
                 (TOO_MANY, "100001 topics in one request, limit 100000"),
-                (bytes((6 << 20) + 1), "body of PULL_ROUTES: 6291457 bytes, limit 6291456"),
+                (bytes((4 << 20) + 1), "body of PULL_ROUTES: 4194305 bytes, limit 4194304"),
             )
         ),
         # 1 to 1,000 events after a number that is not negative
@@ -143,7 +143,7 @@ def test_invalid_request_is_refused(read: Callable[[bytes], object], body: bytes
 @pytest.mark.parametrize("body_type", REQUEST_BODIES)
 def test_requests_have_a_size_limit(body_type: type[RequestBody]) -> None:
     """The limit is checked before decoding; only a pull may be large."""
-    limit = 6 << 20 if body_type is PullRoutesRequest else 4096
+    limit = 4 << 20 if body_type is PullRoutesRequest else 4096
     with pytest.raises(BadRequestError, match=rf"^body of [A-Z_]+: {limit + 1} bytes, limit {limit}$"):
         body_type.read(bytes(limit + 1))
 
