@@ -106,7 +106,7 @@ def test_invalid_topic_line_is_refused(line: bytes, error: str) -> None:
         (VERSION + NO_TOPICS + b"\x00\x00\x00\x02{}", "body of REGISTER_BROKER (filter servers) cannot be read: "),
         (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x05\x00\x00\x00\x01",
          "compressed body ends before the end of the static-topic mapping"),
-        (VERSION + NO_TOPICS + b"\x00\x01\x00\x01", "compressed body: length of the filter servers 65537, limit 65536"),
+        (VERSION + NO_TOPICS + b"\x00\x00\x10\x01", "compressed body: length of the filter servers 4097, limit 4096"),
         (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x65",
          "compressed body: number of static-topic mappings 101, limit 100"),
         (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01\x00\x01\x00\x01",
