@@ -90,9 +90,9 @@ class _Heartbeat(_Request, frozen=True, gc=False):
     broker_name: str
     broker_id: int | None
     agent_id: str | None
-    # The bytes of a native body with a state, at the end of the frame. The decoded state would take ten times as much
-    # memory, so each heartbeat decodes it.
-    state_bytes: int
+    # Size of a native body with a state, at the end of the frame; 0 without a state. The decoded state would take ten
+    # times as much memory, so each heartbeat decodes it.
+    state_body_bytes: int
     is_native: bool
     is_oneway: bool
 
@@ -334,7 +334,7 @@ class FastPath:
             heartbeat.key, heartbeat.broker_name, heartbeat.broker_id, heartbeat.agent_id, connection.id
         ):
             return None
-        state = heartbeat_state(frame[-heartbeat.state_bytes :]) if heartbeat.state_bytes else None
+        state = heartbeat_state(frame[-heartbeat.state_body_bytes :]) if heartbeat.state_body_bytes else None
         if manager.touch(heartbeat.key, connection.id, state) is None:
             return None
         self._count_heartbeat(connection)

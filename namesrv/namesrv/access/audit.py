@@ -162,7 +162,7 @@ class AuditLog:
         audited, refused = _current(), effect.refused()
         if refused is not None and audited is not None:
             self.refused_request(audited.request, refused.remark, reason=refused.reason, observed=refused.is_observed)
-        elif effect.is_change and effect.is_due_to_time:
+        elif effect.is_change and effect.is_expiry:
             self._record_change(Change(None, _NO_SENDER, (effect,)))
         elif effect.is_change and effect.is_consequence and audited is None:
             self._unexplained.append(effect)

@@ -213,15 +213,15 @@ class HeartbeatLog(LineLog):
 
     def _record(self, connection: ServerConnection) -> ServedRevisions:
         while self._served_pairs >= MAX_SERVED_PAIRS:
-            self._forget_oldest()
+            self._forget_first()
         record: ServedRevisions | None = connection.peer.served
         if record is None:
             record = connection.peer.served = ServedRevisions(client_name(connection))
         # A record that was emptied comes back as the newest.
         return self._served.setdefault(connection.id, record)
 
-    def _forget_oldest(self) -> None:
-        """Empty the oldest record, or remove the first pairs of a very large one."""
+    def _forget_first(self) -> None:
+        """Empty the record that was begun first, in use or not, or remove the first pairs of a very large one."""
         connection_id, record = next(iter(self._served.items()))
         self._served_pairs -= min(len(record), FORGOTTEN_AT_ONCE)
         if len(record) > FORGOTTEN_AT_ONCE:

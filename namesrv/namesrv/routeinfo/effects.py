@@ -114,8 +114,8 @@ class Effect:
         return False
 
     @property
-    def is_due_to_time(self) -> bool:
-        """True for a change that no request has caused, even if it is made while a request is handled."""
+    def is_expiry(self) -> bool:
+        """True for a change that time has made and no request, even if it is made while a request is handled."""
         return False
 
     def changes(self) -> Iterator[dict[str, Any]]:
@@ -504,7 +504,7 @@ class WritePermissionChanged(Effect):
         return True
 
     @property
-    def is_due_to_time(self) -> bool:
+    def is_expiry(self) -> bool:
         """True if the removal has expired."""
         return self.reason == "expired"
 

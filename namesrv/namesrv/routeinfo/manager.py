@@ -316,17 +316,17 @@ class RouteInfoManager:
         """True if the expiry of a broker is over at `now`."""
         return any(live.expires_at() < now for live in self.tables.broker_live_table.values())
 
-    async def evict_silent(self, *, overdue_at: float = NEVER, keeps_disconnected: bool = False) -> int:
+    async def evict_silent(self, *, as_of: float = NEVER, keeps_disconnected: bool = False) -> int:
         """Evict every broker whose expiry is over; return their number.
 
-        With `overdue_at`, brokers whose expiry was not over at that time stay, since the scan may wait for the lock.
+        With `as_of`, brokers whose expiry was not over at that time stay: the scan may have waited for the lock since.
         With `keeps_disconnected`, brokers without an open connection stay.
         """
         async with self._changing() as section:
             now = self.now()
             self.scans += 1
             section.effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
-            due = await run_in_steps(silent_brokers(self.tables, min(now, overdue_at)))
+            due = await run_in_steps(silent_brokers(self.tables, min(now, as_of)))
         evicted = 0
         for some in parts(due.items(), REMOVALS_AT_ONCE):
             await asyncio.sleep(0)

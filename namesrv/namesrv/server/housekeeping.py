@@ -95,13 +95,13 @@ class Housekeeping:
         if now + self._tick_seconds / 2 >= self._next_scan:
             interval = namesrv.settings.current.scan_interval_seconds
             self._next_scan = max(self._next_scan, now - self._tick_seconds) + interval
-            overdue_at = namesrv.manager.now()
-            if namesrv.manager.is_anyone_overdue(overdue_at):
+            as_of = namesrv.manager.now()
+            if namesrv.manager.is_anyone_overdue(as_of):
                 await self._drain_sockets()
             # A server that drains disconnects clients first, and then brokers, which are expected at its next boot.
             # Clients that are still connected get no routes of silent brokers.
             keeps_disconnected = namesrv.boot.is_draining and not self._has_clients()
-            await namesrv.manager.evict_silent(overdue_at=overdue_at, keeps_disconnected=keeps_disconnected)
+            await namesrv.manager.evict_silent(as_of=as_of, keeps_disconnected=keeps_disconnected)
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
 
     def _has_clients(self) -> bool:
