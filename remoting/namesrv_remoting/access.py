@@ -324,6 +324,10 @@ class AccessFile:
         account = self.by_key.get(access_key)
         return () if account is None else account.secrets
 
+    def of_peer(self, certificate_names: Iterable[str], address: Address | None) -> Account | None:
+        """The account of a peer's unsigned requests, by its certificate or else by its address; None if unknown."""
+        return self.of_certificate(certificate_names) or self.of_network(address)
+
     def of_certificate(self, names: Iterable[str]) -> Account | None:
         """The account of a certificate with these names; None if unknown, or if they belong to several accounts."""
         accounts = {each.name: each for name in names if (each := self._by_certificate.get(name)) is not None}

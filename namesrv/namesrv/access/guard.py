@@ -255,7 +255,7 @@ class AccessGuard:
         if known is not None and known.file is self.file:
             return known
         file, address = self.file, address_of(connection.peer.ip)
-        account = file.of_certificate(connection.certificate_names) or file.of_network(address)
+        account = file.of_peer(connection.certificate_names, address)
         classes = _NOTHING
         if account is not None:
             # The account is noted here since the fast path does not note accounts.

@@ -12,7 +12,7 @@ from namesrv.routeinfo.effects import BrokerEffect, address_fields
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.access import AccessFile, Permission
+from namesrv_remoting.access import AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import AccessClass
@@ -55,8 +55,7 @@ async def revoke_registrations(
     async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):
         for key, live in part:
             connection = connections.get(live.connection_id)
-            ip = "" if connection is None else connection.peer.ip
-            reason = _why_revoked(file, key, live, ip, now) or await _refused_topic(file, tables, key, live)
+            reason = _why_revoked(file, key, live, connection, now) or await _refused_topic(file, tables, key, live)
             if reason is not None:
                 revoked.append(Revoked(key, live, reason))
     for each in revoked:
@@ -78,13 +77,15 @@ async def revoke_registrations(
     return revoked
 
 
-def _why_revoked(file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, ip: str, now: float) -> str | None:
+def _why_revoked(
+    file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, connection: ServerConnection | None, now: float
+) -> str | None:
     """Return why the account may not register this broker with any topics; None if it may."""
     account = file.accounts.get(live.account)
     if account is None:
         return f"account {live.account} is not in the access file" if live.account else "registered without an account"
-    if ip and not account.is_admitted_from(address_of(ip)):
-        return f"account {account.name} may not be used from {ip}"
+    if connection is not None and (reason := _why_not_of(file, account, connection)) is not None:
+        return reason
     if account.is_expired(now):
         return f"account {account.name} expired at {account.expires}"
     needed = _registration(key, live, None)
@@ -93,6 +94,17 @@ def _why_revoked(file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, ip
     for address in live.advertised.addresses:
         if not account.may_for_some_topic(needed._replace(address=address)):
             return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for advertised address {address}"
+    return None
+
+
+def _why_not_of(file: AccessFile, account: Account, connection: ServerConnection) -> str | None:
+    """Return why a connection may not register brokers for this account any more; None if it may."""
+    peer, address = connection.peer, address_of(connection.peer.ip)
+    if not account.is_admitted_from(address):
+        return f"account {account.name} may not be used from {peer.ip}"
+    # An account with a key may have signed the registration, over a connection of any other account.
+    if account.access_key is None and file.of_peer(connection.certificate_names, address) is not account:
+        return f"no certificate or network of {peer.address} belongs to account {account.name}"
     return None
 
 

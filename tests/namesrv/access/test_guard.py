@@ -327,6 +327,27 @@ async def test_reload_revokes_registrations(
     ]
 
 
+async def test_reload_revokes_registrations_of_peers_that_the_account_no_longer_has(
+    server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker is removed when its network, like a certificate, has moved to another account; its neighbours stay."""
+    hosts = '[accounts.hosts]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control"]\n'
+    access.write_text(hosts)
+    await server.reloader(f"--access={access}").reload()
+    kept, moved = await server.connect(), await server.connect(source="127.0.0.2")
+    other = Broker("broker-b", 0, "10.0.0.2:10911")
+    await kept.register(BROKER)
+    await moved.register(other)
+
+    access.write_text(hosts + '[accounts.guests]\nnetworks = ["127.0.0.2"]\nmay = ["route-read"]\n')
+    await server.reloader(f"--access={access}").reload()
+
+    assert [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table] == [BROKER.addr]
+    [event] = logged(caplog, "registration_revoked")
+    assert event["reason"] == f"no certificate or network of {moved.address} belongs to account hosts"
+    assert await moved.at_end()
+
+
 async def test_reload_keeps_a_slave_whose_master_has_topics_of_another_account(server: InProcess, access: Path) -> None:
     """The topics of a group are those of its master; a slave's account needs permissions only for what it sends."""
     slaves = NARROWED.format(by='topics = ["S*"]').replace("accounts.brokers", "accounts.slaves")
