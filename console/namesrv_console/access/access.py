@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from namesrv_console.access.guard import Guard, SecurityHeaders
+from namesrv_console.access.guard import Guard, SecurityHeaders, accepts_html
 from namesrv_console.access.identity import Identity, is_public
 from namesrv_console.access.login import Login, Render, login_url
 from namesrv_console.access.sessions import Sessions
@@ -91,6 +91,6 @@ class Access:
         """Redirect browsers to the login page, and send an error to programs."""
         if not self.settings.has_login:
             return PlainTextResponse("come through the proxy in front of this console, and sign in there\n", 403)
-        if conn.scope["method"] in {"GET", "HEAD"} and "text/html" in conn.headers.get("accept", ""):
+        if accepts_html(conn):
             return RedirectResponse(login_url(conn), 303)
         return PlainTextResponse(f"{error}\n", 401)

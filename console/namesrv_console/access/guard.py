@@ -10,16 +10,20 @@ from urllib.parse import parse_qsl
 from starlette.authentication import has_required_scope
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv_console.style import STYLE_SOURCE
 
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "x-csrf-token"
-_SAFE: Final = frozenset({"GET", "HEAD"})
+SAFE: Final = frozenset({"GET", "HEAD"})
+# Name in the query of the login page after a form of an ended session.
+EXPIRED: Final = "expired"
+_LOGIN: Final = "/login"
+_NOT_OF_SESSION: Final = 403, "this form is not of your session: load the page again"
 # Paths to which viewers and users without a session may send a form, too.
-_FOR_ALL: Final = frozenset({"/login", "/logout"})
+_FOR_ALL: Final = frozenset({_LOGIN, "/logout"})
 # A form of the console is small, and arrives at once.
 _MAX_FORM_BYTES: Final = 64 * 1024
 _MAX_FIELDS: Final = 32
@@ -90,7 +94,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        if request.method not in _SAFE:
+        if request.method not in SAFE:
             try:
                 async with asyncio.timeout(_FORM_SECONDS):
                     refusal = await self._refusal(request)
@@ -99,7 +103,11 @@ class Guard:
             if refusal is not None:
                 status, why = refusal
                 self._record_refusal(request, why)
-                await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
+                response: Response = PlainTextResponse(f"{why}\n", status)
+                if refusal == _NOT_OF_SESSION and request.url.path == _LOGIN and accepts_html(request):
+                    # The login page was open for longer than a session lasts, or the console has restarted.
+                    response = RedirectResponse(f"{_LOGIN}?{EXPIRED}=1", 303)
+                await response(scope, receive, send)
                 return
         await self._app(scope, receive, self._while_allowed(request, send))
 
@@ -117,7 +125,7 @@ class Guard:
             or not hmac.compare_digest(sent.encode(), token.encode())
             or _owner(request) != _owner_kept(request)
         ):
-            return 403, "this form is not of your session: load the page again"
+            return _NOT_OF_SESSION
         if request.url.path not in _FOR_ALL and not has_required_scope(request, ["operator"]):
             return 403, "only operators may change something"
         request.state.form = form
@@ -138,6 +146,11 @@ class Guard:
             await send(message)
 
         return send_while_allowed
+
+
+def accepts_html(conn: HTTPConnection) -> bool:
+    """True for a request of a browser for a page, which may be redirected to the login page."""
+    return "text/html" in conn.headers.get("accept", "")
 
 
 def csrf_token(request: HTTPConnection) -> str:

@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from namesrv_console.access.guard import form_of
+from namesrv_console.access.guard import EXPIRED, SAFE, form_of
 from namesrv_console.access.identity import SESSION_KEY, Identity
 from namesrv_console.access.limit import LoginLimit
 from namesrv_console.access.oidc import CALLBACK, Oidc, SignInError
@@ -51,8 +51,9 @@ def safe_next(target: object) -> str:
 
 
 def login_url(conn: HTTPConnection) -> str:
-    """URL of the login page, which leads back to the requested page."""
-    target = conn.url.path + (f"?{conn.url.query}" if conn.url.query else "")
+    """URL of the login page, which leads back to the requested page, or to that of the sent form."""
+    url = conn.url if conn.scope["method"] in SAFE else urlsplit(conn.headers.get("referer", ""))
+    target = url.path + (f"?{url.query}" if url.query else "")
     return f"/login?{urlencode({NEXT: target})}" if safe_next(target) != HOME else "/login"
 
 
@@ -96,7 +97,8 @@ class Login:
         """Show the login page, or redirect a user who has signed in already."""
         if request.user.is_authenticated or not self._settings.has_login:
             return RedirectResponse(safe_next(request.query_params.get(NEXT)), 303)
-        return self._page(request, request.query_params.get(NEXT), 200)
+        error = EXPIRED if EXPIRED in request.query_params else None
+        return self._page(request, request.query_params.get(NEXT), 200, error=error)
 
     async def sign_in(self, request: Request) -> Response:
         """Verify the password of a login form."""

@@ -296,6 +296,7 @@ async function look() {
     return;
   }
   const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "results" })}`);
+  if (answer.status === 401) location.reload();
   const html = answer.ok ? await answer.text() : "";
   if (mine !== lastSearch) return;
   found.innerHTML = html;

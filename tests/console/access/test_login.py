@@ -35,6 +35,27 @@ async def test_pages_require_a_sign_in(tmp_path: Path) -> None:
         assert (who["name"], who["role"], who["source"]) == ("olga", "operator", "password")
 
 
+async def test_form_of_an_ended_session_leads_to_the_login_page(tmp_path: Path) -> None:
+    """The page of the form comes back after the sign-in; so does a login page that was open for too long."""
+    clock, users = FakeClock(), write_users(tmp_path / "users")
+    async with small_console(clock, users=users) as url, browser(url) as client:
+        await sign_in(client, "olga")
+        stale = {"csrf": await csrf(client), "name": "olga", "password": f"{PASSWORD} of olga"}
+        await clock.advance(8 * 3600)
+
+        page = f"{url}/acknowledge?kind=k&subject=a%2Fb"
+        sent = await client.post("/actions/x", data=stale, headers={**HTML, "referer": page})
+        assert (sent.status_code, sent.headers["location"]) == (
+            303,
+            "/login?next=%2Facknowledge%3Fkind%3Dk%26subject%3Da%252Fb",
+        )
+        sent = await client.post("/actions/x", data=stale, headers={**HTML, "referer": "https://evil//evil"})
+        assert sent.headers["location"] == "/login"
+        sent = await client.post("/login", data={**stale, "csrf": "old"}, headers=HTML)
+        assert (sent.status_code, sent.headers["location"]) == (303, "/login?expired=1")
+        assert (await client.get("/login?expired=1")).json()["error"] == "expired"
+
+
 async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
     """Three users sign in, each with their own session; only the operator may make changes."""
     users = write_users(tmp_path / "users")
