@@ -87,7 +87,7 @@ class BrokerAgent:
             self._identity,
             self._events,
             clock=self._clock,
-            on_registered=self._registered,
+            on_registered=self._update_master,
             on_request=self._on_request,
             protocols=protocols,
             random_unit=random_unit,
@@ -159,7 +159,9 @@ class BrokerAgent:
     async def drain(self) -> None:
         """Leave without failed sends: remove the write permission, wait one poll interval of the clients, then stop.
 
-        An agent that has stopped has left already. Raises RuntimeError if the agent was never started.
+        A cancelled drain leaves the broker registered without write permission, since the broker is about to leave:
+        drain again, or stop. An agent that has stopped has left already. Raises RuntimeError if the agent was never
+        started.
         """
         if not self._is_started:
             if self._stopping is None:
@@ -304,7 +306,7 @@ class BrokerAgent:
         await self._keep(lambda: self._table.bump(state_version), take)
         await self._links.register_again()
 
-    def _registered(self) -> None:
+    def _update_master(self) -> None:
         if self._identity.broker_id == MASTER_ID:
             self.master = None
             return
