@@ -132,7 +132,7 @@ class MasterInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegistrationResponse:
     """The response to a registration."""
 
     # the master of a slave; None if the server knows no master
@@ -152,7 +152,9 @@ class Dialect(ABC):
         # seconds to wait for a response
         self._timeout = timeout_seconds
 
-    async def register(self, client: RemotingClient, snapshot: TopicSnapshot, change: TopicChange | None) -> Registered:
+    async def register(
+        self, client: RemotingClient, snapshot: TopicSnapshot, change: TopicChange | None
+    ) -> RegistrationResponse:
         """Register all topics of the snapshot, or only those of the change that led to the snapshot."""
         # The identity is read first, so that it is of the same moment as the topics.
         identity_fields = self._identity.registration_fields()
@@ -162,7 +164,7 @@ class Dialect(ABC):
         response = await self._request(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
         ext = response.ext_fields or {}
         master = MasterInfo(ext["masterAddr"], ext.get("haServerAddr")) if "masterAddr" in ext else None
-        return Registered(master, ext.get("boot_id"))
+        return RegistrationResponse(master, ext.get("boot_id"))
 
     @abstractmethod
     async def heartbeat(self, client: RemotingClient, version: DataVersion, now: float) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from namesrv_broker_agent.accepted import Accepted, Role
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, Registered
+from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, RegistrationResponse
 from namesrv_broker_agent.link_connections import LinkConnections
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
 from namesrv_broker_agent.retries import Retries
@@ -144,15 +144,15 @@ class ServerLink:
                 raise
             await self._clock.sleep(self._retries.pause_seconds())
 
-    async def end(self) -> None:
+    async def end_task(self) -> None:
         """End the task; the connections, and with them the registration, stay."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
 
-    async def leave(self, timeout_seconds: float, *, unregisters: bool) -> None:
+    async def close(self, timeout_seconds: float, *, unregisters: bool) -> None:
         """Close all connections within `timeout_seconds`; first unregister, if wanted, over one that is open."""
-        await self.end()
+        await self.end_task()
         connected = self._connections.connected() if unregisters else None
         with suppress(TimeoutError, RemotingError):
             async with timeout_on(self._clock, timeout_seconds):
@@ -196,7 +196,7 @@ class ServerLink:
         """Send a full registration, or only the changed topics if the server knows the others."""
         change, snapshot, role = self._unsent.take(), self._identity.table.snapshot(), self._identity.role()
         try:
-            registered = await dialect.register(client, snapshot, change)
+            response = await dialect.register(client, snapshot, change)
         except (ResponseError, LocalProtocolError) as error:
             self._unsent.needs_full = True
             self._refused(error)
@@ -212,7 +212,7 @@ class ServerLink:
         else:
             self._accepted.add(change, snapshot[1], role)
         self._refusal = None
-        await self._registered(registered)
+        await self._registration_accepted(response)
 
     async def _register_accepted(
         self, client: RemotingClient, dialect: Dialect, refused: TopicSnapshot, role: Role
@@ -227,12 +227,12 @@ class ServerLink:
         if accepted is None or snapshot is None or (self._has_registration and accepted.has(snapshot, role)):
             return
         try:
-            registered = await dialect.register(client, snapshot, None)
+            response = await dialect.register(client, snapshot, None)
         except (ResponseError, LocalProtocolError) as error:
             self._refused(error)
             return
         self._accepted, self._refusal = Accepted(snapshot, role), refusal
-        await self._registered(registered)
+        await self._registration_accepted(response)
 
     def _refused(self, error: ResponseError | LocalProtocolError) -> None:
         """Note that the server has refused the topics, or that they do not fit into a frame."""
@@ -250,13 +250,13 @@ class ServerLink:
             # The connection works, and the next heartbeat tries again.
             self._becomes("connecting", error=self._refusal)
 
-    async def _registered(self, registered: Registered) -> None:
+    async def _registration_accepted(self, response: RegistrationResponse) -> None:
         self._has_registration = True
-        self._state.registration_accepted(registered.boot_id)
+        self._state.registration_accepted(response.boot_id)
         self._becomes("registered", error=self._refusal)
         if self._unsent.is_complete and self._connections.is_useful:
             self.settled.set()
-        self.master = registered.master
+        self.master = response.master
         self._on_registered()
         await self._connections.close_earlier()
 

@@ -44,7 +44,7 @@ class LinkConnections:
         self._client: RemotingClient | None = None
         self._former: RemotingClient | None = None
         # the connection over which the server has accepted the last registration: the current one or an earlier one
-        self._registered: RemotingClient | None = None
+        self._registered_client: RemotingClient | None = None
         # the reason to stop using the current connection
         self._useless: str | None = None
         # the dialect that was chosen last
@@ -86,7 +86,7 @@ class LinkConnections:
         return next((client for client in self._clients() if client.connected), None)
 
     def _clients(self) -> list[RemotingClient]:
-        clients = dict.fromkeys((self._client, self._former, self._registered))
+        clients = dict.fromkeys((self._client, self._former, self._registered_client))
         return [client for client in clients if client is not None]
 
     async def replace(self, timeout_factor: float) -> RemotingClient:
@@ -94,7 +94,7 @@ class LinkConnections:
 
         The connection that was the former one until now is closed, unless it has the broker's registration.
         """
-        if self._former is not None and self._former is not self._registered:
+        if self._former is not None and self._former is not self._registered_client:
             await _shut_down(self._former)
         client = self._new_client(timeout_factor)
         self._former, self._client = self._client, client
@@ -142,7 +142,7 @@ class LinkConnections:
         for client in earlier:
             await _shut_down(client)
         # Not before, so that `close` finds all connections if this task is cancelled meanwhile.
-        self._former, self._registered = None, self._client
+        self._former, self._registered_client = None, self._client
 
     async def close(self) -> None:
         """Close all connections."""

@@ -41,7 +41,7 @@ class ServerLinks:
         # links that are unregistering, with their tasks
         self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
         # set when a link may have become settled, or has another status
-        self._progress = asyncio.Event()
+        self._link_changed = asyncio.Event()
         # True while the broker is registered with all servers
         self.is_ready = False
 
@@ -72,8 +72,8 @@ class ServerLinks:
     def open(self, addresses: tuple[str, ...]) -> None:
         """Start with the servers of the last list, in the running event loop."""
         # Tasks that wait since before a restart go on to wait for the new event.
-        self._progress.set()
-        self._progress = asyncio.Event()
+        self._link_changed.set()
+        self._link_changed = asyncio.Event()
         self.follow(addresses)
 
     def follow(self, addresses: tuple[str, ...]) -> None:
@@ -85,7 +85,7 @@ class ServerLinks:
         for link in [self._links.pop(address) for address in tuple(self._links) if address not in addresses]:
             leaving = self._leaving[link] = asyncio.ensure_future(self._leave(link))
             leaving.add_done_callback(partial(self._left, link))
-        self._progress.set()
+        self._link_changed.set()
         if is_another:
             self._events.servers_changed(addresses)
         self._update_readiness()
@@ -95,7 +95,7 @@ class ServerLinks:
             address,
             self._identity,
             clock=self._clock,
-            on_registered=self._registered,
+            on_registered=self._link_registered,
             on_status=self._status_changed,
             on_request=self._on_request,
             protocols=self._protocols,
@@ -106,16 +106,16 @@ class ServerLinks:
     async def _leave(self, link: ServerLink) -> None:
         """Leave a server, unless another link is registered with the same server by another address."""
         settings = self._identity.settings
-        await link.end()
+        await link.end_task()
         # A server may have got another name in the list, or have returned to it: its new link has to register first.
         with suppress(TimeoutError):
             async with timeout_on(self._clock, settings.connect_timeout_seconds + settings.response_timeout_seconds):
                 while any((other.state.status, other.state.last_error) == ("connecting", None) for other in self):
-                    self._progress.clear()
-                    await self._progress.wait()
+                    self._link_changed.clear()
+                    await self._link_changed.wait()
         # If the list had two addresses of one server, as with IPv4 and IPv6, the broker stays there.
         boot_ids = {other.state.boot_id for other in self.registered()} - {None}
-        await link.leave(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
+        await link.close(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
         if link.state.boot_id is None:
             # Apache's servers have no boot id. If another link is to the same server, the server has just removed the
             # broker, over whichever connection the broker had registered.
@@ -165,8 +165,8 @@ class ServerLinks:
         """
         self._check_count(count)
         while self.settled_count() < (max(1, len(self)) if count is None else count):
-            self._progress.clear()
-            await self._progress.wait()
+            self._link_changed.clear()
+            await self._link_changed.wait()
             # The list of servers may have changed.
             self._check_count(count)
 
@@ -183,8 +183,8 @@ class ServerLinks:
         missing = (link for link in self if not link.settled.is_set())
         return [f"{link.address} ({link.state.last_error or 'no answer yet'})" for link in missing]
 
-    def _registered(self) -> None:
-        self._progress.set()
+    def _link_registered(self) -> None:
+        self._link_changed.set()
         self._on_registered()
 
     def _status_changed(self, link: ServerLink, before: Status) -> None:
@@ -193,7 +193,7 @@ class ServerLinks:
             self._events.connected(link.address)
         elif before == "registered":
             self._events.disconnected(link.address, state.last_error or "no longer in the list of name servers")
-        self._progress.set()
+        self._link_changed.set()
         self._update_readiness()
 
     def _update_readiness(self) -> None:
