@@ -38,21 +38,6 @@ def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect:
 
 
 @pytest.mark.slow
-def test_disconnect_evicts_no_broker_when_disabled(start: Start, connect: Connect) -> None:
-    """With --no-evict-on-disconnect a closed connection evicts no broker; the expiry does."""
-    daemon = start(*EXPIRY, "--no-evict-on-disconnect", "--log-level", "debug")
-    broker, client = connect(daemon), connect(daemon)
-    BROKER_A.register(broker)
-
-    address = broker.address
-    broker.close()
-    daemon.wait_for("connection_closed", peer=address)
-
-    assert daemon.wait_for("broker_evicted")["reason"] == "silent"
-    assert client.ask(ROUTE, ORDERS).code == TOPIC_NOT_EXIST
-
-
-@pytest.mark.slow
 def test_stopped_server_evicts_no_live_broker(start: Start, connect: Connect) -> None:
     """After a stop longer than the expiry, the server extends the deadlines of brokers by that time."""
     daemon = start(*EXPIRY)

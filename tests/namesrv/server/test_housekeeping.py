@@ -245,6 +245,20 @@ async def test_closed_connection_counts_at_once_without_a_stop(server: InProcess
     await until(lambda: not alive(server))
 
 
+@pytest.mark.settings(evict_on_disconnect=False)
+async def test_closed_connection_evicts_no_broker_without_eviction_on_disconnect(
+    server: InProcess, peer: NamesrvPeer
+) -> None:
+    """The broker stays until its expiry."""
+    await peer.register(A)
+    await server.hang_up(peer)
+    await server.clock.advance(120)
+    assert alive(server) == ["broker-a"]
+
+    await server.clock.advance(10)
+    assert server.events("evict")[0]["reason"] == "silent"
+
+
 async def test_queued_registration_precedes_a_later_disconnect(server: InProcess) -> None:
     """A registration that waits in a long queue counts before the disconnect of an older connection."""
     with socket.create_connection(server.address) as own, socket.create_connection(server.address) as newer:
