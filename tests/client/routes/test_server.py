@@ -140,15 +140,16 @@ async def test_restart_behind_an_open_connection_is_noticed() -> None:
         assert server.identity.is_complete
 
         answers = []
-        for boot_id in ("b1", "b2"):
+        for boot_id, is_ready in (("b1", True), ("b1", False), ("b2", True)):
             pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
             request = await peer.receive()
             assert msgpack.unpackb(request.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
-            peer.send(native_response(request, {**PULLED, "boot_id": boot_id}))
+            peer.send(native_response(request, {**PULLED, "boot_id": boot_id, "ready": is_ready}))
             answers.append(await pulling)
 
-        before, after = answers
+        before, lacking, after = answers
         assert (before.is_complete, before.was_complete) == (True, True)
+        assert (lacking.is_complete, lacking.was_complete, lacking.connection) == (False, True, before.connection)
         assert (after.boot_id, after.revision, after.is_conditional) == ("b2", 3, False)
         assert (after.is_complete, after.was_complete, after.connection) == (False, False, before.connection)
         assert (server.identity.boot_id, server.identity.is_complete) == ("b2", False)

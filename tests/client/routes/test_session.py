@@ -19,7 +19,7 @@ from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemotingError, RequestT
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, topic_config
+from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
@@ -307,70 +307,6 @@ async def test_server_that_was_cut_off_removes_no_broker(
             await scene.clock.advance(kept_seconds)
         await scene.changes("orders")
         assert (scene.session.chosen, set(all_brokers) - set(brokers())) == (two.where, {"broker-b"})
-
-
-@pytest.mark.parametrize("is_cut", [True, False])
-async def test_server_removes_no_broker_after_the_same_cut_as_the_clients(tmp_path: Path, *, is_cut: bool) -> None:
-    """The client connects again before a broker does; over a connection that stayed open, the broker is removed.
-
-    After the first complete response over the new connection, a broker that leaves is removed at once again.
-    """
-    async with native(tmp_path, 1, warm_up_seconds=0.0) as (scene, (server,), proxy):
-
-        async def brokers() -> list[str]:
-            await scene.changes("orders")
-            route = scene.cache.get("orders")
-            assert route is not None
-            return sorted(route.brokers)
-
-        async def loses(peer: NamesrvPeer) -> None:
-            peer.close()
-            await until(lambda: len(server.namesrv.manager.tables.broker_live_table) == 1)
-
-        broker_b = await registered(server, BROKER_B)
-        assert await brokers() == ["broker-a", "broker-b"]
-        if is_cut:
-            proxy.cut()
-        await loses(broker_b)
-        if is_cut:
-            await until(lambda: not scene.session.socket_descriptors())
-            await proxy.heal()
-            await scene.clock.advance(1.0)
-
-        assert await brokers() == (["broker-a", "broker-b"] if is_cut else ["broker-a"])
-        broker_b = await registered(server, BROKER_B)
-        assert await brokers() == ["broker-a", "broker-b"]
-        await loses(broker_b)
-        assert await brokers() == ["broker-a"]
-
-
-async def test_server_that_was_cut_off_for_minutes_removes_no_broker(tmp_path: Path) -> None:
-    """All brokers became silent there; a client that changes to it keeps its route until 35 s after the first is back.
-
-    Connections that a network drops without a word are not closed: the brokers leave the tables by their expiry.
-    """
-    async with native(tmp_path, warm_up_seconds=0.0) as (scene, (one, two), proxy):
-        await registered(two, BROKER_B)
-        await scene.clock.advance(100.0)
-        await registered(one, BROKER_A, BROKER_B)
-        await scene.clock.advance(31.0)
-        assert two.namesrv.manager.tables.broker_live_table == {}
-        await scene.changes("orders")
-        proxy.cut()
-
-        async def brokers() -> list[str]:
-            await scene.changes("orders")
-            route = scene.cache.get("orders")
-            assert route is not None
-            assert scene.session.chosen == two.where
-            return sorted(route.brokers)
-
-        await registered(two, BROKER_A)
-        found = [await brokers()]
-        for seconds in (34.9, 0.1):
-            await scene.clock.advance(seconds)
-            found.append(await brokers())
-        assert found == [["broker-a", "broker-b"], ["broker-a", "broker-b"], ["broker-a"]]
 
 
 async def test_request_continues_with_a_list_that_replaces_all_servers(tmp_path: Path) -> None:

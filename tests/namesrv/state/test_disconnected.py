@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.routeinfo.effects import Evicted, Registered
+from namesrv.routeinfo.effects import Effect, Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason
 from namesrv.routeinfo.rules import TableLimits
 from namesrv.state.disconnected import DisconnectedBrokers
@@ -15,6 +15,12 @@ def evicted(name: str, reason: Reason = "disconnected") -> Evicted:
     """The eviction of a broker."""
     live = BrokerLiveInfo(name, 0, 0.0, 120.0, None, 1, None, 1)
     return Evicted(BrokerAddrInfo("c", "10.0.0.1:10911"), live, reason, 1.0)
+
+
+def registered(name: str) -> Registered:
+    """The registration of a new broker."""
+    broker = evicted(name)
+    return Registered(broker.key, broker.live, "full", 1, is_new=True, silent_seconds=0.0)
 
 
 @pytest.mark.parametrize("reason", ["silent", "unregistered", "superseded"])
@@ -34,9 +40,8 @@ async def test_registration_or_35_seconds_end_the_wait() -> None:
     brokers.observe(evicted("a"))
     brokers.observe(evicted("b"))
     await clock.advance(34.9)
-    first = evicted("a")
-    brokers.observe(Registered(first.key, first.live, "full", 1, is_new=True, silent_seconds=0.0))
-    brokers.observe(first)
+    brokers.observe(registered("a"))
+    brokers.observe(evicted("a"))
     assert [broker.broker_name for broker in brokers.expected()] == ["b", "a"]
 
     await clock.advance(0.1)
@@ -63,8 +68,7 @@ async def test_server_that_lost_most_brokers_may_lack_live_ones() -> None:
             brokers.observe(evicted(name))
         for name in back:
             live.add(name)
-            effect = evicted(name)
-            brokers.observe(Registered(effect.key, effect.live, "full", 1, is_new=True, silent_seconds=0.0))
+            brokers.observe(registered(name))
         return brokers.may_lack_live_brokers
 
     assert not after(lost="a")
@@ -77,3 +81,21 @@ async def test_server_that_lost_most_brokers_may_lack_live_ones() -> None:
     assert after()
     await clock.advance(0.1)
     assert not after()
+
+
+def test_server_whose_last_broker_became_silent_may_lack_live_ones() -> None:
+    """A network that drops packets closes no connection: brokers may be missing until 35 s after the first is back."""
+    clock, live = FakeClock(), set("b")
+    brokers = DisconnectedBrokers(clock, LIMITS, live)
+
+    def after(effect: Effect, seconds: float) -> bool:
+        brokers.observe(effect)
+        clock.stall(seconds)
+        return brokers.may_lack_live_brokers
+
+    assert not after(evicted("a", "silent"), 0.0)
+    live.clear()
+    assert after(evicted("b", "silent"), 1_000.0)
+    assert after(registered("a"), 0.0)
+    assert after(registered("a"), 34.9)
+    assert not after(registered("a"), 0.1)
