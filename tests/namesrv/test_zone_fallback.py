@@ -8,10 +8,8 @@ from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import load
 from tests.support.ctl import at, ctl
-from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, Spelling, native, registration
-from tests.support.route_clients import broker_names, route_client
 
 EAST, WEST = Broker("broker-a", 0, "10.0.0.1:10911"), Broker("broker-b", 0, "10.0.0.2:10911")
 
@@ -67,31 +65,6 @@ async def test_reload_changes_the_rules(tmp_path: Path) -> None:
             found.append(await names(client, "json"))
 
     assert found == [[], ["broker-b"], ["broker-b"], []]
-
-
-@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
-async def test_no_send_fails_one_poll_after_a_zone_has_died(tmp_path: Path, protocol: str) -> None:
-    """Our client chooses queues of the neighbour zone with its next poll, and its own when the zone is back."""
-    clock = FakeClock()
-    async with namesrv_in_process(
-        tmp_path, clock=clock, zone_fallback="east>west", wait_for_service_seconds=0
-    ) as server:
-        own = await broker(server, EAST, "east")
-        await broker(server, WEST, "west")
-        clock.stall(60.0)
-        async with route_client(clock, server, protocol=protocol, zone_name="east", warm_up_seconds=0) as client:
-            await client.route("orders")
-            used = []
-            for is_alive in (True, False, True):
-                if is_alive:
-                    await own.register(EAST, registration("orders", "bills"), __ZONE_NAME="east")
-                else:
-                    await own.call(104, EAST.ext)
-                await client.refresh()
-                used.append({(await client.select_queue("orders")).broker_name for _ in range(20)})
-                assert broker_names(client) == sorted(used[-1])
-
-    assert used == [{"broker-a"}, {"broker-b"}, {"broker-a"}]
 
 
 async def test_ctl_explains_the_zones_of_a_route(tmp_path: Path) -> None:
