@@ -102,13 +102,6 @@ async def test_a_tab_that_does_not_read_is_dropped(tmp_path: Path) -> None:
         other.leave()
 
 
-async def test_unknown_page_has_no_stream() -> None:
-    """A stream of an unknown page or of a file is refused."""
-    async with console(FakeClock(), "127.0.0.1:1") as shown:
-        for path in ("/nowhere", "/diff.json", "/strip.svg"):
-            assert (await shown.http.get("/live", params={"of": path})).status_code == 404
-
-
 async def test_event_id_without_a_revision_is_an_unknown_one() -> None:
     """Whatever a client sends as the last event id, its tab receives the whole page."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
@@ -135,8 +128,8 @@ async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> No
         tab.leave()
 
 
-async def test_stream_of_an_unknown_page_is_not_found(tmp_path: Path) -> None:
-    """Also of a page whose name is not a URL."""
-    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
-        for page in ("/nowhere", "//[", "/diff.json"):
+async def test_stream_of_an_unknown_page_is_not_found() -> None:
+    """Also of a file, and of a page whose name is not a URL."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        for page in ("/nowhere", "//[", "/diff.json", "/strip.svg"):
             assert (await shown.http.get("/live", params={"of": page})).status_code == 404
