@@ -2,7 +2,7 @@
 
 The clock of console and servers stands still unless the test moves it, so that the time has every interval of the
 console (polls, judgements, pauses of a stream) and does not depend on the load of the machine.
-tests/console/browser/test_failures.py shows a failure of each level in a real browser.
+tests/console/browser/test_failures.py shows the same failures in a real browser.
 """
 
 import html
