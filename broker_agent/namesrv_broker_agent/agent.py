@@ -99,6 +99,7 @@ class BrokerAgent:
             settings.name_servers,
             clock=self._clock,
             on_change=self._links.follow,
+            logger=logging.getLogger("namesrv_agent.connection"),
             refresh_seconds=settings.refresh_seconds,
             is_urgent=self._links.has_unreachable,
         )

@@ -84,6 +84,7 @@ class RouteClient:
             settings.name_servers,
             clock=clock,
             on_change=self._session.use,
+            logger=logging.getLogger("namesrv_client.connection"),
             refresh_seconds=settings.refresh_seconds,
             is_urgent=lambda: not self._session.is_ready and self._session.unanswered > 0,
         )

@@ -11,6 +11,7 @@ and an empty source means env:NAMESRV_ADDR, which is where RocketMQ's own client
 
 import asyncio
 import http.client
+import logging
 import os
 import urllib.error
 import urllib.request
@@ -131,6 +132,8 @@ class NameServerList:
     _: KW_ONLY
     clock: Clock
     on_change: Callable[[tuple[str, ...]], None]
+    # gets a warning for each new error of the source
+    logger: logging.Logger
     refresh_seconds: float = REFRESH_SECONDS
     # True while the list is read every 15 s, because a server is unreachable and may be in the list at another address
     is_urgent: Callable[[], bool] = lambda: False
@@ -153,6 +156,8 @@ class NameServerList:
         try:
             resolved = await resolve(self.source)
         except NameServerSourceError as error:
+            if str(error) != self.last_error:
+                self.logger.warning("%s%s", error, "; the last list stays in use" if self.addresses else "")
             self.last_error = str(error)
         else:
             self.last_error, before, self.addresses = None, self.addresses, resolved

@@ -1,6 +1,7 @@
 """Lists of NameServers from an environment, a file, a name or a URL, kept when their source fails."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -65,7 +66,7 @@ def test_invalid_address_is_refused(address: str) -> None:
 def test_invalid_source(source: str, message: str) -> None:
     """The error names the source and the reason, also when the list is created."""
     with pytest.raises(ValueError, match=message) as caught:
-        NameServerList(source, clock=FakeClock(), on_change=lambda _: None)
+        NameServerList(source, clock=FakeClock(), on_change=lambda _: None, logger=logging.getLogger("test"))
     assert str(caught.value).startswith(f"name servers {source!r}: ")
 
 
@@ -214,7 +215,9 @@ class Watched:
     def __init__(self) -> None:
         self.changes: list[tuple[str, ...]] = []
         self.clock = FakeClock()
-        self.list = NameServerList("env:SERVERS", clock=self.clock, on_change=self.changes.append)
+        self.list = NameServerList(
+            "env:SERVERS", clock=self.clock, on_change=self.changes.append, logger=logging.getLogger("test")
+        )
 
     async def look(self, servers: str) -> None:
         os.environ["SERVERS"] = servers
@@ -248,10 +251,12 @@ async def test_only_a_different_set_is_a_change(watched: Watched) -> None:
     assert watched.changes == [("a:1", "b:2"), ("b:2",), ("b:2", "c:3")]
 
 
-async def test_failing_source_keeps_the_list(watched: Watched) -> None:
-    """A failing source changes nothing, and its error is visible until it works again."""
+async def test_failing_source_keeps_the_list(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    """A failing source changes nothing, its error is visible until it works again, and each error is logged once."""
     shown = []
+    await watched.look("")
     for servers in ("a:1;b:2", "", "c:3;b", "a:1;b:2"):
+        await watched.look(servers)
         await watched.look(servers)
         shown.append(repr(watched.list))
         assert watched.list.addresses == ("a:1", "b:2")
@@ -259,6 +264,8 @@ async def test_failing_source_keeps_the_list(watched: Watched) -> None:
     errors = ("ok", "no addresses", "address 'b' is not host:port or [ipv6]:port", "ok")
     words = [error if error == "ok" else f"name servers from env:SERVERS: {error}" for error in errors]
     assert [f"<NameServerList [env:SERVERS | 2 addresses | {each}]>" for each in words] == shown
+    kept = [f"{each}; the last list stays in use" for each in words[1:3]]
+    assert [record.getMessage() for record in caplog.records] == [words[1], *kept]
     assert watched.changes == [("a:1", "b:2")]
 
 
