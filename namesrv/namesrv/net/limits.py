@@ -3,13 +3,14 @@
 Fields without a default come from the daemon's settings; the other fields are constants that operators need not change.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from namesrv_remoting.bodies.extensions import PullRoutesRequest
 from namesrv_remoting.codes import RequestCode
-from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
+from namesrv_remoting.frames import MAX_HEADER_BYTES
 
 # Requests of brokers, which are allowed over a reserved connection slot before a registration.
 BROKER_CODES: Final = frozenset(
@@ -25,10 +26,11 @@ BROKER_CODES: Final = frozenset(
 PROBING_CODES: Final = frozenset({RequestCode.SERVER_INFO})
 
 
-# Request code -> largest frame that is received for it; `small_frame_bytes` is the limit for all other requests.
+# Request code -> largest frame that is received for it, up to `max_frame_bytes`; `small_frame_bytes` is the limit for
+# all other requests.
 LARGE_FRAMES: Final[Mapping[int, int]] = {
-    # about 77,000 topics, as many as any broker of Apache's can send
-    RequestCode.REGISTER_BROKER: MAX_FRAME_BYTES,
+    # 77,000 topics take 16 MiB; only `max_frame_bytes` limits how many a broker has
+    RequestCode.REGISTER_BROKER: sys.maxsize,
     # a client with 10,000 topics sends 400 KiB
     RequestCode.PULL_ROUTES: PullRoutesRequest.max_bytes,
     # the queues of a topic on every broker

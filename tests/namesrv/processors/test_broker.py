@@ -126,6 +126,14 @@ async def test_crc_has_31_bits(peer: NamesrvPeer, topics: int) -> None:
     assert (await peer.register(MASTER, body, bodyCrc32=str(crc))).code == 0
 
 
+@pytest.mark.settings(max_frame_bytes=32 * 1024 * 1024)
+async def test_registration_is_as_large_as_the_setting_allows(peer: NamesrvPeer) -> None:
+    """With a larger `max_frame_bytes`, a frame beyond RocketMQ's 16 MiB is received whole; here its CRC is wrong."""
+    body = bytes(17 * 1024 * 1024)
+
+    assert (await peer.register(MASTER, body, bodyCrc32="1")).remark == "crc32 not match"
+
+
 async def test_requests_are_answered_while_large_registrations_are_decoded(server: InProcess) -> None:
     """Other requests are answered while large registrations are decoded in chunks, two at a time."""
     body = compressed(20_000)
