@@ -1,4 +1,4 @@
-"""The release check: two builds of a commit, the signature, and the provenance."""
+"""The release check: two builds of a commit, the signature, the provenance, and Scorecard's results."""
 
 import json
 import shutil
@@ -7,10 +7,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tools import dist, provenance, release_check
+from tools import dist, provenance, release_check, scorecard
 
 BUILD = """
 import os, pathlib, time
@@ -136,3 +137,21 @@ def test_provenance_names_files_commit_and_locks(tmp_path: Path) -> None:
     before = path.read_bytes()
     provenance.main([str(tmp_path)])
     assert path.read_bytes() == before
+
+
+def checks(**scores: int) -> list[dict[str, Any]]:
+    """Results of Scorecard with the expected scores, but for these."""
+    expected = {**scorecard.SCORES, **scores}
+    return [
+        {"name": name, "score": score, "reason": "a reason", "details": ["Info: fine", "Warn: a line"]}
+        for name, score in expected.items()
+    ]
+
+
+def test_unexpected_score_is_a_problem() -> None:
+    """The problem has Scorecard's reason and warnings; a check without a result is a problem, too."""
+    assert scorecard.score_problems(checks()) == []
+    assert scorecard.score_problems(checks(License=0)) == [
+        "scorecard: License: 0 of 10, a reason Warn: a line; expected 9 of 10"
+    ]
+    assert scorecard.score_problems(checks()[:-1]) == ["scorecard: Security-Policy: no result; expected 4 of 10"]

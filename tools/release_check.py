@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tools import scorecard
 from tools.dist import ROOT, read_project
 from tools.provenance import SUMS
 
@@ -59,8 +60,10 @@ def main() -> int:
     problems += [f"{' '.join(words)}: failed" for words in commands if not _succeeds(*words)]
     with tempfile.TemporaryDirectory() as clone:
         problems += rebuild_problems(ROOT, Path(clone), build)
+    if "go" not in missing:
+        problems += scorecard.score_problems(scorecard.results(ROOT))
     problems += [] if problems else signing_problems(_DIST, os.environ.get("SIGNING_KEY", ""))
-    for tool, skipped in (("go", "make chart-check"), ("dpkg-deb", "the Debian packages")):
+    for tool, skipped in (("go", "make chart-check and Scorecard"), ("dpkg-deb", "the Debian packages")):
         if tool in missing:
             _say(f"not checked, as {tool} is not installed: {skipped}")
     for problem in problems:
