@@ -1,13 +1,13 @@
 """Brokers: a line for each with its age on each server, problems first, and the details of one broker group."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import choice
+from namesrv_console.pages.query import choice, number
 from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.brokers import (
     SHOWS,
     SORTS,
     BrokerQuery,
-    broker_list,
+    broker_page,
     broker_rows,
     connections_of,
     events_of,
@@ -28,16 +28,17 @@ async def show_all(visit: Visit) -> Content:
         text=query.get("q", ""),
         show=choice(query, "show", SHOWS),
         sort=choice(query, "sort", SORTS),
+        page=number(query, "page"),
     )
     return {
         "wanted": wanted,
-        "found": broker_list(visit.cluster, visit.console.health.report(visit.cluster).problems, wanted),
+        "found": broker_page(visit.cluster, visit.console.health.report(visit.cluster).problems, wanted),
         # The chosen cluster may have lost its last broker.
         "clusters": sorted({key.cluster for key in visit.cluster.broker_keys} | {wanted.cluster} - {""}),
         "count": len(visit.cluster.broker_keys),
         "shows": SHOWS,
         "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
-        "kept": {name: value for name, value in query.items() if value},
+        "kept": {name: value for name, value in query.items() if name != "page" and value},
     }
 
 
@@ -68,7 +69,7 @@ PAGE = Page(
     "brokers.title",
     show_all,
     parts=("tree",),
-    fields=("cluster", "q", "show", "sort"),
+    fields=("cluster", "q", "show", "sort", "page"),
     group="brokers",
     key="b",
 )

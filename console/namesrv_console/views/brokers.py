@@ -55,6 +55,19 @@ class ListedBroker:
     level: Level
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerPage:
+    """One page of the brokers that a query selects."""
+
+    rows: Sequence[ListedBroker]
+    # Number of brokers on all pages.
+    count: int
+    page: int
+    pages: int
+
+
+# As many as of topics: the list of 10,000 brokers would have 11 MB.
+PAGE_ROWS: Final = 100
 _SORTS: Final[Mapping[str, Callable[[ListedBroker], Any]]] = {
     # Problems first.
     "health": lambda one: (LEVELS.index(one.level), one.row.key),
@@ -70,15 +83,16 @@ SHOWS: Final = ("all", "problems")
 
 @dataclass(frozen=True, slots=True)
 class BrokerQuery:
-    """Filter and order of the brokers: a cluster, a text in name or address."""
+    """Filter, order and page of the brokers: a cluster, a text in name or address."""
 
     cluster: str = ""
     text: str = ""
     show: str = "all"
     sort: str = "health"
+    page: int = 1
 
 
-def broker_list(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuery) -> list[ListedBroker]:
+def broker_page(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuery) -> BrokerPage:
     """The brokers that match a query. Raises KeyError for an unknown sort."""
     worst: dict[str, Level] = {}
     for one in problems:
@@ -93,7 +107,10 @@ def broker_list(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuer
         if (query.show == "all" or one.level != "good")
         and wanted in f"{one.row.key.broker_name} {' '.join(one.row.addresses)}".casefold()
     ]
-    return sorted(found, key=_SORTS[query.sort])
+    found.sort(key=_SORTS[query.sort])
+    pages = max(1, -(-len(found) // PAGE_ROWS))
+    page = min(max(1, query.page), pages)
+    return BrokerPage(found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(found), page, pages)
 
 
 def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:

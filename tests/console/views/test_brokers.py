@@ -1,12 +1,13 @@
 """The list of brokers: problems first, filter and order."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.brokers import BrokerQuery, broker_list, broker_rows
+from namesrv_console.views.brokers import PAGE_ROWS, BrokerQuery, broker_page, broker_rows
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.topic import DataVersion
 
@@ -36,8 +37,8 @@ PROBLEMS = (
 
 def listed(query: BrokerQuery = BrokerQuery(), view: ServerView = VIEW) -> list[tuple[BrokerKey, str]]:  # noqa: B008 - frozen
     """Key and level of the brokers of the list."""
-    found = broker_list(Cluster(1, (view,)), PROBLEMS, query)
-    return [(one.row.key, one.level) for one in found]
+    found = broker_page(Cluster(1, (view,)), PROBLEMS, query)
+    return [(one.row.key, one.level) for one in found.rows]
 
 
 def test_brokers_with_problems_come_first() -> None:
@@ -50,7 +51,9 @@ def test_broker_without_a_cluster_has_the_level_of_its_problem() -> None:
     key = BrokerKey("", "broker-a", 0)
     view = replace(VIEW, brokers={key: BrokerSeen(LiveBroker(*key, ADDRESSES[A]), 0.0, 120.0)})
 
-    [found] = broker_list(Cluster(1, (view,)), [Problem("silent_master", "broker-a", group=key[:2])], BrokerQuery())
+    [found] = broker_page(
+        Cluster(1, (view,)), [Problem("silent_master", "broker-a", group=key[:2])], BrokerQuery()
+    ).rows
     assert (found.row.key, found.level) == (key, "critical")
 
 
@@ -68,9 +71,18 @@ def test_broker_without_a_cluster_has_the_level_of_its_problem() -> None:
         ({"text": "none"}, []),
     ],
 )
-def test_brokers_are_filtered_and_sorted(query: dict[str, str], keys: list[BrokerKey]) -> None:
+def test_brokers_are_filtered_and_sorted(query: dict[str, Any], keys: list[BrokerKey]) -> None:
     """By cluster, name, address, version and health."""
     assert [key for key, _ in listed(BrokerQuery(**query))] == keys
+
+
+def test_brokers_are_paged() -> None:
+    """A page has a hundred brokers; a page beyond the last one is the last one."""
+    keys = [BrokerKey("c1", f"broker-{number:03}", 0) for number in range(PAGE_ROWS + 2)]
+    view = replace(VIEW, brokers={key: BrokerSeen(LiveBroker(*key, ADDRESSES[A]), 0.0, 120.0) for key in keys})
+
+    found = broker_page(Cluster(1, (view,)), (), BrokerQuery(page=7))
+    assert ([one.row.key for one in found.rows], found.count, found.page, found.pages) == (keys[-2:], 102, 2, 2)
 
 
 def test_broker_of_an_unreachable_server_is_not_good() -> None:
@@ -82,7 +94,7 @@ def test_broker_that_only_an_unreachable_server_had_is_not_good() -> None:
     """Servers agree about nothing while one of them responds: the other one's broker may be dead."""
     other = ServerView("s2", is_reachable=True, info=ServerInfo("b2", ready=True))
 
-    [found] = broker_list(Cluster(1, (VIEW.lost("timeout", 1.0), other)), (), BrokerQuery(cluster="c0"))
+    [found] = broker_page(Cluster(1, (VIEW.lost("timeout", 1.0), other)), (), BrokerQuery(cluster="c0")).rows
     assert (found.row.key, found.level) == (C, "unknown")
 
 
