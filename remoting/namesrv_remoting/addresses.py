@@ -22,6 +22,12 @@ def address_of(text: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def is_loopback(text: str) -> bool:
+    """Whether a text is an address that only this machine can connect to."""
+    address = address_of(text)
+    return address is not None and address.is_loopback
+
+
 def is_host(text: str) -> bool:
     """Whether a text is an IP address, without brackets, or a host name."""
     try:

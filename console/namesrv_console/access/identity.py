@@ -1,7 +1,6 @@
 """The user of a request: from a session, from the proxy's header, or anonymous on an open console."""
 
 from collections.abc import Iterable
-from ipaddress import ip_address
 from typing import Final
 
 from starlette.authentication import AuthCredentials, AuthenticationBackend, AuthenticationError
@@ -10,6 +9,7 @@ from starlette.requests import HTTPConnection
 from namesrv_console.access.sessions import Sessions
 from namesrv_console.access.settings import AccessSettings, Networks
 from namesrv_console.access.users import MAX_NAME, SCOPES, User, UsersFile
+from namesrv_remoting.addresses import address_of
 
 # Paths that a user needs before signing in.
 _PUBLIC: Final = ("/login", "/preferences", "/static")
@@ -78,14 +78,8 @@ class Identity(AuthenticationBackend):
 
 def _is_from(conn: HTTPConnection, networks: Networks) -> bool:
     """True if the peer of the connection is in one of these networks."""
-    peer = None if conn.client is None else conn.client.host
-    try:
-        address = ip_address(peer or "")
-    except ValueError:
-        return False
-    # A socket for both IP versions shows an IPv4 address as an IPv4-mapped IPv6 address.
-    address = getattr(address, "ipv4_mapped", None) or address
-    return any(address in network for network in networks)
+    address = None if conn.client is None else address_of(conn.client.host)
+    return address is not None and any(address in network for network in networks)
 
 
 def is_public(path: str) -> bool:

@@ -5,11 +5,10 @@ thread after each attempt, and cannot take one attempt of a moving window back.
 """
 
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-# Length of the IPv6 prefix that one customer usually has.
-_IPV6_PREFIX: Final = 64
+from namesrv_remoting.addresses import network_of
+
 # Beyond this number, the keys whose attempts expire first are removed.
 _MAX_KEYS: Final = 10_000
 
@@ -66,15 +65,3 @@ class LoginLimit:
 
 def _keys(address: str, name: str) -> tuple[tuple[tuple[str, str], Rate], ...]:
     return (("address", network_of(address)), PER_ADDRESS), (("name", name), PER_NAME)
-
-
-def network_of(address: str) -> str:
-    """The key under which the attempts of an address are counted: the address, or its IPv6 network."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return address
-    if not isinstance(found, IPv6Address):
-        return address
-    mapped = found.ipv4_mapped
-    return str(ip_network((int(found), _IPV6_PREFIX), strict=False)) if mapped is None else str(mapped)

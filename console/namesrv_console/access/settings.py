@@ -3,7 +3,7 @@
 import os
 import ssl
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from namesrv_console.access.users import Role, UsersFile
+from namesrv_remoting.addresses import address_of, is_loopback
 from namesrv_remoting.aio.tls import TlsError, TlsFiles, server_context
 from namesrv_runtime.settings import CheckedSettings
 
@@ -134,9 +135,7 @@ class AccessSettings(CheckedSettings):
     @property
     def is_loopback(self) -> bool:
         """True if only this machine can connect to the console."""
-        return self.listen_host == "localhost" or (
-            _is_address(self.listen_host) and ip_address(self.listen_host).is_loopback
-        )
+        return _is_here(self.listen_host)
 
     @property
     def is_https(self) -> bool:
@@ -173,7 +172,8 @@ class AccessSettings(CheckedSettings):
             name = urlsplit(self.public_url).hostname or ""
             hosts.append(f"[{name}]" if ":" in name else name)
         host = self.listen_host
-        if not (_is_address(host) and ip_address(host).is_unspecified):
+        address = address_of(host)
+        if address is None or not address.is_unspecified:
             hosts.append(f"[{host}]" if ":" in host else host)
         return hosts
 
@@ -194,14 +194,9 @@ _ASK: Final = "set --users (namesrv-console passwd makes the file), --trusted-pr
 def _is_plain_http(url: str) -> bool:
     """True if a URL is plain HTTP and its host is another machine."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    is_here = host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
-    return parts.scheme == "http" and not is_here
+    return parts.scheme == "http" and not _is_here(parts.hostname or "")
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+def _is_here(host: str) -> bool:
+    """True if only this machine can connect to a host."""
+    return host == "localhost" or is_loopback(host)

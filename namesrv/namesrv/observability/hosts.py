@@ -1,17 +1,17 @@
 """Checks of Host headers: a name that is not this server's may be a web page's own, resolved to this address."""
 
-import ipaddress
 import socket
 from collections.abc import Iterable
 
 from namesrv.settings.model import Settings
+from namesrv_remoting.addresses import address_of
 
 
 def is_own_host(header: str, settings: Settings) -> bool:
     """True for addresses, for names without a dot, which belong to no web page, and for names of this server."""
     name = header.rpartition(":")[0] if header.rpartition("]")[2].rpartition(":")[1] else header
     name = name.removeprefix("[").removesuffix("]").removesuffix(".").lower()
-    return "." not in name or _is_address(name) or _is_among(name, _own_names(settings))
+    return "." not in name or address_of(name) is not None or _is_among(name, _own_names(settings))
 
 
 def _own_names(settings: Settings) -> Iterable[str]:
@@ -24,11 +24,3 @@ def _is_among(name: str, patterns: Iterable[str]) -> bool:
         name == pattern.lower() or (pattern.startswith("*") and name.endswith(pattern[1:].lower()))
         for pattern in patterns
     )
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

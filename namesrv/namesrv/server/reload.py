@@ -23,7 +23,7 @@ from namesrv.settings.running import LIVE
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.address_views import AddressViews
-from namesrv_remoting.addresses import address_of
+from namesrv_remoting.addresses import is_loopback
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import log
@@ -142,7 +142,7 @@ class Reloader:
 
 def warn_if_open(namesrv: Namesrv) -> None:
     """Warn if peers on other machines may send any request without authentication."""
-    addresses = [address_text(address) for address in namesrv.boot.addresses if not _is_loopback(address[0])]
+    addresses = [address_text(address) for address in namesrv.boot.addresses if not is_loopback(address[0])]
     if addresses and namesrv.is_open_to_everybody():
         hint = "anyone who reaches them may register and remove brokers; see --access"
         event(logger, logging.WARNING, "open_to_the_network", addresses=addresses, hint=hint)
@@ -155,11 +155,6 @@ def warn_if_files_are_few(max_connections: int) -> None:
     if limit != resource.RLIM_INFINITY and limit < needed:
         hint = f"raise the limit (ulimit -Hn; LimitNOFILE= of systemd) to {needed}, or lower --max-connections"
         event(logger, logging.WARNING, "open_files_limit_too_low", limit=limit, needed=needed, hint=hint)
-
-
-def _is_loopback(host: str) -> bool:
-    address = address_of(host)
-    return address is not None and address.is_loopback
 
 
 def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
