@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_client.ctl.servers import Responses
+from namesrv_client.ctl.servers import Responses, responses_of
 from namesrv_console.poller import Observed
-from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
 T = TypeVar("T")
@@ -60,17 +59,9 @@ class SharedResponses:
         kept = self._kept.setdefault(what, _Kept())
         async with kept.lock:
             if self._clock.monotonic() - kept.requested_at >= KEPT_SECONDS or kept.servers != servers:
-                outcomes = await asyncio.gather(*(_response(self._servers[server], request) for server in servers))
-                kept.responses = Responses(dict(zip(servers, outcomes, strict=True)))
+                kept.responses = await responses_of([self._servers[server] for server in servers], request)
                 kept.servers, kept.requested_at = servers, self._clock.monotonic()
         # The oldest requests are removed first.
         while len(self._kept) > _MAX_KEPT:
             del self._kept[next(iter(self._kept))]
         return kept.responses
-
-
-async def _response(server: NameServer, request: Callable[[NameServer], Awaitable[T]]) -> T | RemotingError:
-    try:
-        return await request(server)
-    except RemotingError as error:
-        return error

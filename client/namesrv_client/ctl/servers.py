@@ -1,7 +1,7 @@
 """Several NameServers that get the same request at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -72,22 +72,26 @@ class Servers:
         ]
 
     async def ask(self, request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
-        """Send a request to all servers at once; an error of one server does not hide the responses of others."""
-
-        async def ask_one(server: NameServer) -> T | RemotingError:
-            try:
-                return await request(server)
-            except RemotingError as error:
-                return error
-
-        outcomes = await asyncio.gather(*map(ask_one, self.all))
-        return Responses({server.address: outcome for server, outcome in zip(self.all, outcomes, strict=True)})
+        """Send a request to all servers at once."""
+        return await responses_of(self.all, request)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(server.close() for server in self.all))
+
+
+async def responses_of(servers: Iterable[NameServer], request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
+    """Send a request to servers at once; an error of one server does not hide the responses of others."""
+
+    async def outcome_of(server: NameServer) -> tuple[str, T | RemotingError]:
+        try:
+            return server.address, await request(server)
+        except RemotingError as error:
+            return server.address, error
+
+    return Responses(dict(await asyncio.gather(*map(outcome_of, servers))))
 
 
 def reason(error: RemotingError) -> str:

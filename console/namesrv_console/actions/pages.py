@@ -1,6 +1,5 @@
 """The pages of the actions: the list, the preview of one on each server, and its results."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_client.ctl.servers import Responses, reason
+from namesrv_client.ctl.servers import Responses, reason, responses_of
 from namesrv_console.access.guard import form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import Trail, cut
@@ -108,7 +107,9 @@ class ActionPages:
             # A name with control characters cannot be typed; its printable form counts, too.
             if typed not in {name, printable(name)}:
                 return await self._preview(request, action, given, status=400, error="not_confirmed")
-            outcomes = await self._outcomes_of(lambda server: _perform(action, server, fields, request.user.name))
+            outcomes = await responses_of(
+                self._servers.values(), lambda server: _perform(action, server, fields, request.user.name)
+            )
             self._write_down(request, action, fields, outcomes)
             self._acted()
             return self._render(request, "action_done", self._values(action, fields) | {"outcomes": outcomes}, 200)
@@ -125,7 +126,7 @@ class ActionPages:
         outcomes = None
         if fields is not None:
             wanted = fields
-            outcomes = await self._outcomes_of(lambda server: action.differences(server, wanted))
+            outcomes = await responses_of(self._servers.values(), lambda server: action.differences(server, wanted))
         values = self._values(action, shown) | {"outcomes": outcomes, "error": error}
         return self._render(request, "action", values, status)
 
@@ -141,16 +142,6 @@ class ActionPages:
             "is_error": _is_error,
             "is_unanswered": _is_unanswered,
         }
-
-    async def _outcomes_of(self, request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
-        async def ask(server: NameServer) -> T | RemotingError:
-            try:
-                return await request(server)
-            except RemotingError as error:
-                return error
-
-        outcomes = await asyncio.gather(*map(ask, self._servers.values()))
-        return Responses(dict(zip(self._servers, outcomes, strict=True)))
 
     def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Responses[Done]) -> None:
         user: User = request.user
