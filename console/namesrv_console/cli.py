@@ -15,7 +15,7 @@ from namesrv_console import PROGRAM
 from namesrv_runtime import loops
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.log import configure, printable
-from namesrv_runtime.name_servers import parse_list
+from namesrv_runtime.name_servers import parse_servers
 from namesrv_runtime.program import not_installed, version
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ BUG: Final = 70
 _REQUIRED: Final = frozenset(
     {"argon2", "authlib", "httpx2", "itsdangerous", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"}
 )
-_DEFAULT_PORT: Final = 9876
 # Options whose names differ from those of their settings.
 _FLAGS: Final = {"trusted_proxies": "--trusted-proxy", "viewers": "--viewer", "operators": "--operator"}
 # The setting, with the number of the value, at which a message of pydantic begins.
@@ -210,7 +209,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         listen = _listen(options.listen)
         settings = ConsoleSettings(
-            servers=_addresses(options.servers),
+            servers=parse_servers(options.servers or [os.environ.get("NAMESRV_ADDR") or "127.0.0.1"]),
             listen=listen,
             logs=tuple(options.logs),
             audit=tuple(options.audit),
@@ -243,16 +242,6 @@ def _missing(options: argparse.Namespace) -> list[str]:
 def _complain(text: str) -> None:
     sys.stderr.write(f"{PROGRAM}: {printable(text)}\n")
     sys.stderr.flush()
-    sys.stderr.flush()
-
-
-def _addresses(servers: Sequence[str]) -> tuple[str, ...]:
-    text = ";".join(servers) or os.environ.get("NAMESRV_ADDR") or "127.0.0.1"
-    parts = [part.strip() for part in text.replace(",", ";").split(";")]
-    # The default port is added after a name, an IPv4 address and a bracketed IPv6 address.
-    return parse_list(
-        ";".join(f"{it}:{_DEFAULT_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts)
-    )
 
 
 def _listen(text: str) -> tuple[str, int]:

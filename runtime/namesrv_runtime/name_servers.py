@@ -15,7 +15,7 @@ import logging
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,8 @@ from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import Clock, timeout_on
 from namesrv_runtime.threads import addresses_of, in_thread
 
+# RocketMQ's port of NameServers
+USUAL_PORT: Final = 9876
 DEFAULT_SOURCE: Final = "env:NAMESRV_ADDR"
 # the refresh interval of RocketMQ's clients
 REFRESH_SECONDS: Final = 120.0
@@ -51,6 +53,21 @@ def parse_list(text: str) -> tuple[str, ...]:
     if not addresses:
         raise ValueError("no addresses")
     return addresses
+
+
+def parse_servers(servers: Iterable[str]) -> tuple[str, ...]:
+    """The addresses of servers on a command line, separated like a list; each may lack the usual port.
+
+    Raises ValueError.
+    """
+    parts = [part.strip() for part in ";".join(servers).replace(",", ";").split(";")]
+    # The port is added after a name, an IPv4 address and a bracketed IPv6 address.
+    parts = [f"{it}:{USUAL_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts]
+    for part in parts:
+        if part.count(":") > 1 and "[" not in part:
+            # `::1:9876` may be an address with or without a port.
+            raise ValueError(f"an IPv6 address needs brackets: [{part}], or with a port [{part}]:{USUAL_PORT}")
+    return parse_list(";".join(parts))
 
 
 def check_source(source: str) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="CheckedSettings")
 OutputFormat = Literal["table", "json", "yaml"]
 
-DEFAULT_PORT: Final = 9876
 _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 # A repaint takes longer than a shorter interval.
 _MIN_WATCH_SECONDS: Final = 0.1
@@ -219,18 +218,10 @@ def _checked(kind: type[S], given: Mapping[str, object]) -> S:
 
 def addresses_of(servers: Sequence[str], where: str) -> tuple[str, ...]:
     """The servers that an option or variable names, each with its port. Raises BadParameter."""
-    from namesrv_runtime.name_servers import parse_list  # noqa: PLC0415  # see TYPE_CHECKING above
+    from namesrv_runtime.name_servers import parse_servers  # noqa: PLC0415  # see TYPE_CHECKING above
 
-    parts = [part.strip() for part in ";".join(servers).replace(",", ";").split(";")]
-    # The default port is added after a name, an IPv4 address and a bracketed IPv6 address.
-    parts = [f"{it}:{DEFAULT_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts]
-    for part in parts:
-        if part.count(":") > 1 and "[" not in part:
-            # `::1:9876` may be an address with or without a port.
-            message = f"an IPv6 address needs brackets: [{part}], or with a port [{part}]:{DEFAULT_PORT}"
-            raise typer.BadParameter(message, param_hint=where)
     try:
-        return parse_list(";".join(parts))
+        return parse_servers(servers)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=where) from error
 
