@@ -20,6 +20,7 @@ import msgspec
 from namesrv_runtime.line_archive import LineArchive, Report
 from namesrv_runtime.line_files import LineFiles, Retention, moments_of_hour
 from namesrv_runtime.line_queue import DEFAULT_MAX_QUEUED, Dropped, Item, Light, LineQueue
+from namesrv_runtime.threads import thread_starts
 from namesrv_runtime.write_state import WriteState
 
 T = TypeVar("T")
@@ -127,10 +128,11 @@ class LineLog:
     # -- the loop's side ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the threads; `run` raises their unexpected errors on the running loop."""
+        """Start the threads; `run` raises their unexpected errors on the running loop. Raises NoThreadError."""
         self._ended = asyncio.get_running_loop().create_future()
         for name, work in (("write_lines", self._write_all), ("archive_lines", self._archive.run)):
-            threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
+            with thread_starts():
+                threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
 
     async def run(self) -> None:
         """Return when the log is closed, or raise the error that ended a thread."""

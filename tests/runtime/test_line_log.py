@@ -11,7 +11,9 @@ import pytest
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Encoder, LineLog
 from namesrv_runtime.line_queue import Item
+from namesrv_runtime.threads import NoThreadError
 from tests.support.fake_clock import GUARD_SECONDS, until
+from tests.support.threads import without_new_threads
 
 WALL = 1_772_351_990.0
 
@@ -78,6 +80,12 @@ async def written(tmp_path: Path) -> AsyncIterator[Written]:
     yield made
     made.encoder.gate.set()
     await made.log.close(GUARD_SECONDS)
+
+
+async def test_log_without_a_thread_does_not_start(tmp_path: Path) -> None:
+    """The error at the limit of threads is the one that callers know, and no bug."""
+    with without_new_threads(), pytest.raises(NoThreadError):
+        Written(tmp_path).log.start()
 
 
 async def test_every_file_begins_with_its_own_first_line(written: Written) -> None:

@@ -413,7 +413,8 @@ class NamesrvController:
         namesrv.boot.addresses.extend(addresses)
         for line_log in (namesrv.access.audit, namesrv.heartbeat_log):
             if line_log is not None:
-                line_log.start()
+                with _needed("cannot write the audit trail or the heartbeat log"):
+                    line_log.start()
                 spawn(line_log.run())
         housekeeping.check_readiness()
         spawn(housekeeping.run())
