@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from stat import S_ISDIR
 from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
@@ -30,9 +29,10 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
     sizes: dict[str, int] = {}
     for folder in folders:
         try:
-            if not _is_directory(Path(folder)):
-                raise LogsError(f"{folder}: no such directory")
+            os.scandir(folder).close()
             sizes |= _below(Path(folder), span)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise LogsError(f"{folder}: no such directory") from error
         except OSError as error:
             # Without the lines in this place, a page would show the past as if a server had not run.
             raise LogsError(f"{error.filename}: {str(error.strerror).lower()}") from error
@@ -42,15 +42,6 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
         limit = f"limit {MOST_BYTES >> 20} MiB; choose a shorter time, or run namesrv-staleness"
         raise LogsError(f"the logs {moments} are {size >> 20} MiB, {limit}")
     return sorted(sizes)
-
-
-def _is_directory(path: Path) -> bool:
-    """True if there is a directory at a path. Raises OSError if this user may not see that."""
-    # Path.is_dir of Python 3.14 returns False for a path below a directory without permission.
-    try:
-        return S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _below(folder: Path, span: Span) -> dict[str, int]:
