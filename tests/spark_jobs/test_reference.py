@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.registration_periods import RegistrationPeriod
@@ -148,9 +149,12 @@ def test_exposed_pulls() -> None:
         assert expected == [pulls for _, pulls in of(lines).exposed_pulls]
 
 
-def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200), ahead: int = 0) -> HeartbeatLines:
-    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead."""
-    lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000).start((up.start + ahead) * 1000)
+def _server(
+    name: str, *heartbeats: int, evict: int = 0, up: range = range(200), ahead: int = 0, started: int | None = None
+) -> HeartbeatLines:
+    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead, its start before the log."""
+    lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000)
+    lines.start((up.start + ahead if started is None else started) * 1000).scan((up.start + ahead) * 1000, 1)
     lines.heartbeats(*((heartbeat + ahead) * 1000 for heartbeat in heartbeats))
     if evict:
         lines.evict((evict + ahead) * 1000)
@@ -176,6 +180,11 @@ def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200),
         ([_server("1", 10, evict=140), _server("2", 10, evict=150), _server("3")], [(10, 150)]),
         # a registration period without heartbeats has no beginning
         ([_server("1", evict=10), _server("2")], []),
+        # a broker that registered before the log begins sends its next heartbeat to each server at another time
+        ([_server("1", 3, started=-1), _server("2", 28, started=-1)], []),
+        # its expiry is 120 s
+        ([_server("1", 3, started=-1), _server("2", 121, started=-1)], [(0, 121)]),
+        ([_server("1", 3, started=-1), _server("2", 28)], [(0, 28)]),
         # a slave is not its master: who has only one of them lacks the other, to its last line
         (
             [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],
@@ -184,8 +193,9 @@ def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200),
     ],
 )
 def test_divergence(servers: list[HeartbeatLines], expected: list[tuple[int, int]]) -> None:
-    """From, to, in seconds since midnight."""
-    spans = [span for found in of(*servers).episodes.values() for span in found]
+    """From, to, in seconds since midnight, where the selected time begins."""
+    analysis = Analysis(files_of(*servers), Options(since_ms=MIDNIGHT_MS))
+    spans = [span for found in analysis.episodes.values() for span in found]
 
     assert expected == [(began // S - MIDNIGHT_MS // 1000, ended // S - MIDNIGHT_MS // 1000) for began, ended in spans]
 
@@ -260,3 +270,10 @@ def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, 
     found = of(lines.evict(140_001, scan=scan)).as_logged
 
     assert (is_exact, 1, 1) == (found["exact"], found["replayed"], found["logged"])
+
+
+def test_eviction_whose_heartbeat_is_before_the_log_is_not_replayed() -> None:
+    """A replay needs the last heartbeat: without it, nothing is missing."""
+    found = of(HeartbeatLines().scan(5_000, 1).evict(5_000, scan=1, silent_ms=125_000)).as_logged
+
+    assert (found["exact"], found["replayed"], found["logged"]) == (True, 0, 0)

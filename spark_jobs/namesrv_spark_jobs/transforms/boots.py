@@ -128,6 +128,8 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame
         *(settings.getField(name).alias(name) for name in ("scan_interval", "broker_expiry", "version")),
         # the scans of a replay begin at `start_live`, and end with the last line of the boot
         F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _head_live()).alias("start_live"),
+        # true if the log, or the selected time, begins after the start of the server
+        F.coalesce(F.col("start_line.mono") < F.col("first"), F.expr("true")).alias("is_cut"),
         (F.col("last") - F.coalesce("late", F.lit(0))).alias("end_live"),
     )
 

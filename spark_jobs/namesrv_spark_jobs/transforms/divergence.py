@@ -13,10 +13,20 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
     """
     known = periods.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
-    had = _merged(known, F.col("first_ok"), F.coalesce("removed", F.col("last")), _BROKER)
+    had = _merged(known, _since(), F.coalesce("removed", F.col("last")), _BROKER)
     up = _merged(boots, F.col("first"), F.col("last"), [])
     up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
     return _joined(_segments(_edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))))
+
+
+def _since() -> Column:
+    """The moment from which a server has a broker, which may have registered before the log begins.
+
+    Such a broker sends its next heartbeat within its expiry, to each server at another time.
+    """
+    is_within = F.col("first_ok") - F.col("first") <= F.col("expiry")
+    is_older = F.col("is_cut") & (F.col("period") == 0) & F.coalesce(is_within, F.expr("false"))
+    return F.when(is_older, F.col("first")).otherwise(F.col("first_ok"))
 
 
 def _merged(table: DataFrame, began: Column, ended: Column, of: list[str]) -> DataFrame:

@@ -182,7 +182,9 @@ def compared(periods: DataFrame, replayed: DataFrame) -> DataFrame:
     """One row: how many evictions are logged, and replayed, and how many are missing, extra, or at another scan."""
     place = ["key", "period", "scan_number"]
     scan_number = F.coalesce("scan", F.lit(-1)).alias("scan_number")
-    logged = periods.filter(F.col("reason") == "silent").select("key", "period", scan_number, F.lit(1).alias("logged"))
+    # a replay needs the last heartbeat, which is not in the log if the log begins later
+    evicts = periods.filter((F.col("reason") == "silent") & F.col("first_ok").isNotNull())
+    logged = evicts.select("key", "period", scan_number, F.lit(1).alias("logged"))
     evicted = replayed.select("key", "period", scan_number, F.lit(1).alias("replayed"))
     pairs = logged.join(evicted, on=place, how="full_outer").na.fill(0, ["logged", "replayed"])
     of_period = pairs.groupBy("key", "period").agg(

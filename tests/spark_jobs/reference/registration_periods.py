@@ -42,8 +42,12 @@ class Broker(NamedTuple):
 class RegistrationPeriod:
     """One broker on one boot, from its first heartbeat to its eviction; `back` is the next heartbeat of the broker."""
 
-    def __init__(self, boot: Boot, heartbeats: Sequence[Line], evict: Line | None, back: Line | None) -> None:
+    def __init__(
+        self, boot: Boot, heartbeats: Sequence[Line], evict: Line | None, back: Line | None, *, is_first: bool
+    ) -> None:
         self.boot, self.heartbeats, self.evict, self.back = boot, heartbeats, evict, back
+        # of its address on this boot
+        self.is_first = is_first
         self.last_line = self.evict or self.heartbeats[-1]
         self.broker = Broker.of(self.last_line)
         self.expiry = self.last_line.time("expiry_ms")
@@ -91,7 +95,8 @@ def periods(boot: Boot) -> list[RegistrationPeriod]:
         for begin, end in pairwise(dict.fromkeys([0, *ends, len(lines)])):
             evict = lines[end - 1] if lines[end - 1].event == "evict" else None
             back = next_of_same(lines, end - 1)
-            found.append(RegistrationPeriod(boot, lines[begin : end - (evict is not None)], evict, back))
+            heartbeats = lines[begin : end - (evict is not None)]
+            found.append(RegistrationPeriod(boot, heartbeats, evict, back, is_first=begin == 0))
     return found
 
 
@@ -140,10 +145,17 @@ def episodes(boots: Iterable[Boot], periods: Iterable[RegistrationPeriod]) -> di
     for period in periods:
         if period.first_ok is not None:
             end = period.boot.last.at if period.removed is None else period.removed
-            had[period.broker][period.boot.nameserver].append(
-                (period.boot.wall(period.first_ok), period.boot.wall(end))
-            )
+            had[period.broker][period.boot.nameserver].append((period.boot.wall(_since(period)), period.boot.wall(end)))
     return {broker: _disagreements(up, had[broker]) for broker in sorted(had, key=repr)}
+
+
+def _since(period: RegistrationPeriod) -> int:
+    """The time from which the server had the broker, which may have registered before the log begins."""
+    assert period.first_ok is not None
+    began, starts = period.boot.first.at, period.boot.of("start")
+    is_cut = not starts or starts[0].at < began
+    is_within = period.expiry is not None and period.first_ok - began <= period.expiry
+    return began if is_cut and is_within and period.is_first else period.first_ok
 
 
 def _disagreements(up: Mapping[str | None, list[Span]], has: Mapping[str | None, list[Span]]) -> list[Span]:

@@ -147,8 +147,11 @@ def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str,
         ((boot.boot, *key, period), evict.get("scan"))
         for boot in boots
         for key, lines in lines_of_brokers(boot).items()
-        for period, evict in enumerate(line for line in lines if line.event == "evict")
-        if evict.get("reason") == "silent"
+        for period, (before, evict) in enumerate(
+            (before, line) for before, line in zip([None, *lines], lines, strict=False) if line.event == "evict"
+        )
+        # the last heartbeat of any other eviction is not in the log
+        if evict.get("reason") == "silent" and before is not None and before.event != "evict"
     )
     replayed = Counter(((one.boot.boot, *one.key, one.period), one.scan) for one in evictions)
     missing = Counter(period for period, _ in (logged - replayed).elements())
