@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from namesrv.encoded_routes import EncodedRoutes, RoutesInView
 from namesrv.net.protocol import ServerConnection
-from namesrv_remoting.address_views import AddressView, AddressViews, Viewer
+from namesrv_remoting.address_views import AddressViews, Viewer
 from namesrv_remoting.addresses import host_of
 
 
@@ -31,7 +31,7 @@ class PeerViews:
             connection.peer.routes = None
 
     def routes_of(self, connection: ServerConnection, account: str = "") -> RoutesInView:
-        """The encoded routes in the view of a connection, or of a request with an account if views need accounts."""
+        """The encoded routes in the view of a connection; if views need accounts, for this account."""
         known: RoutesInView | None = connection.peer.routes
         if known is not None:
             return known
@@ -39,10 +39,6 @@ class PeerViews:
         if not self.file.need_accounts:
             connection.peer.routes = routes
         return routes
-
-    def of_connection(self, connection: ServerConnection) -> AddressView | None:
-        """The view of a connection, for notifications of the server; None for registered addresses."""
-        return self.routes_of(connection).view
 
 
 def _viewer(connection: ServerConnection, account: str) -> Viewer:

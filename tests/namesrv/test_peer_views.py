@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -191,14 +192,16 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("account", "shown"), [("inner", INSIDE), ("outer-1", OUTSIDE)])
 async def test_view_of_an_account(tmp_path: Path, account: str, shown: dict[str, str]) -> None:
-    """A view by account holds for the requests of that account, whatever connection they come over."""
+    """A view by account is for the requests of that account, and for notices to its brokers, over any connection."""
     access = tmp_path / "access.toml"
     access.write_text(f'[accounts.{account}]\nnetworks = ["127.0.0.0/8"]\nmay = ["route-read", "broker-control"]\n')
     path = views_file(tmp_path, VIEWS.replace('networks = ["127.0.0.2"]', 'accounts = ["outer-*"]'))
-    async with namesrv_in_process(tmp_path, address_views=str(path), access=str(access)) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.register(SLAVE)
+    settings: dict[str, Any] = {"address_views": str(path), "access": str(access), "notify_min_broker_id_changed": True}
+    async with namesrv_in_process(tmp_path, **settings) as server:
+        peer, slave = await server.connect(), await server.connect()
+        await slave.register(SLAVE, spelling="native", enableActingMaster="true")
+        await peer.register(MASTER, enableActingMaster="true")
+        assert ((await slave.receive()).ext_fields or {})["minBrokerAddr"] == shown["0"]
         for _ in range(3):
             seen = await peer.call(105, {"topic": "T"})
             assert addresses(seen.body, "json") == {"broker-a": shown}

@@ -113,7 +113,10 @@ class EffectSink:
         for addr in effect.recipients[:MAX_NOTIFIED]:
             live = group.get(addr)
             connection = None if live is None else self.connections.get(live.connection_id)
-            ext_fields = self._notice(effect, None if connection is None else self.views.of_connection(connection))
+            view = None
+            if live is not None and connection is not None:
+                view = self.views.routes_of(connection, live.account).view
+            ext_fields = self._notice(effect, view)
             # A native member is notified over the connection of its registration; a Java broker listens on a port of
             # its own.
             if connection is None or live is None or not live.is_native:
