@@ -28,7 +28,7 @@ class MemoryBudget:
         total_bytes: int,
         tables_bytes: Callable[[], int] = lambda: 0,
         *,
-        least_share_bytes: int = 0,
+        least_share_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self.total_bytes = total_bytes
         # The share of an address is at least this, the size of the largest frame, as long as the budget has room: with
@@ -75,7 +75,7 @@ class MemoryBudget:
         self.release(address, size)
 
     def _take(self, address: str, size: int, room: int, shared: int) -> bool:
-        share = max(shared // _SHARE, self._least_share_bytes)
+        share = max(shared // _SHARE, self._least_share_bytes())
         if self.used_bytes + size > room or self._used_by[address] + size > share:
             return False
         self.charge(address, size)

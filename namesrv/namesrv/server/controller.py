@@ -288,7 +288,7 @@ class NamesrvController:
             settings.max_memory_bytes,
             tables.estimated_bytes,
             # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
-            least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
+            least_share_bytes=lambda: min(2 * limits.server.max_frame_bytes, settings.max_memory_bytes // 8),
         )
         readiness = Readiness(
             last.brokers if last else (),

@@ -73,7 +73,7 @@ def test_large_frames_leave_room_for_connections() -> None:
 
 def test_largest_frame_is_received_beside_large_tables() -> None:
     """The smallest share fits the largest frame, so a server with large tables still receives a large registration."""
-    budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=32 * MEBIBYTE)
+    budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=lambda: 32 * MEBIBYTE)
 
     assert [budget.reserve(address, 16 * MEBIBYTE) for address in "aaabc"] == [True, True, False, True, False]
 

@@ -102,6 +102,17 @@ async def test_reloaded_settings_apply_to_the_next_request(server: InProcess, pe
     assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
 
 
+@pytest.mark.settings(max_memory_bytes=64 << 20, max_frame_bytes=65_536)
+async def test_reloaded_frame_size_gives_each_address_room_for_a_frame(server: InProcess, peer: NamesrvPeer) -> None:
+    """An address may hold a frame of the new size with its decoded form, though that exceeds its usual share."""
+    connection = server.connection_of(peer)
+    assert not connection.reserve(7 << 20)
+
+    apply(server.namesrv, {"max_frame_bytes": 4 << 20})
+
+    assert connection.reserve(7 << 20)
+
+
 async def test_reload_reverts_changes_by_request(
     server: InProcess, file: File, caplog: pytest.LogCaptureFixture
 ) -> None:
