@@ -81,7 +81,7 @@ class LinkState:
             self._is_counted = True
             self._connections += 1
         self._accepted(
-            boot_id=boot_id or self.current.boot_id,
+            boot_id=boot_id,
             registrations=self.current.registrations + 1,
             reconnects=self._connections - 1,
         )

@@ -10,10 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent, TopicConfig
+from namesrv_broker_agent.link_state import LinkState
 from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
 from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_response, played, real
 from tests.support.exported import OpenTelemetry, scraped
-from tests.support.fake_clock import until
+from tests.support.fake_clock import FakeClock, until
 from tests.support.recording_callbacks import RecordingCallbacks
 
 MANUAL = Path(__file__).parents[2] / "broker_agent" / "README.md"
@@ -142,3 +143,13 @@ def test_agent_that_is_not_started_has_a_status() -> None:
 
     assert agent.status() == STOPPED
     assert 'namesrv_agent_ready{broker="mine"} 0.0' in scraped(registry)
+
+
+def test_boot_id_is_that_of_the_last_response() -> None:
+    """Apache's server, which has no boot id, may replace namesrv at an address."""
+    state = LinkState("ns:9876", 30.0, FakeClock(), lambda _: None)
+    state.registration_accepted("b1")
+    state.connection_replaced()
+    state.registration_accepted(None)
+
+    assert state.current.boot_id is None
