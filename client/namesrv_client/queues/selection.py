@@ -14,6 +14,7 @@ from namesrv_client.settings import ClientSettings
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import Clock, timeout_on
+from namesrv_runtime.threads import thread_starts
 
 # How long queues of the default topic's brokers are used before the topic itself is requested again.
 _DEFAULT_SECONDS: Final = 1.0
@@ -196,10 +197,12 @@ async def connects(address: str, clock: Clock) -> bool:
     """True if a connection to the address succeeds in time."""
     try:
         host, port = parse_address(address)
-        async with timeout_on(clock, _PROBE_TIMEOUT_SECONDS):
-            _, writer = await asyncio.open_connection(host, port)
+        with thread_starts():
+            async with timeout_on(clock, _PROBE_TIMEOUT_SECONDS):
+                _, writer = await asyncio.open_connection(host, port)
     except (OSError, ValueError):
-        # A timeout is an OSError; an invalid host name is a UnicodeError, which is a ValueError.
+        # A timeout is an OSError, and so is the lack of a thread to resolve a host name; an invalid host name is a
+        # UnicodeError, which is a ValueError.
         return False
     writer.transport.abort()
     return True

@@ -24,6 +24,7 @@ from tests.support.fake_clock import FakeClock, until
 from tests.support.route_clients import group, route_client, topic_route
 from tests.support.scripted_server import ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
+from tests.support.threads import without_new_threads
 
 ME = 1
 UNAVAILABLE = RouteUnavailableError("no NameServer could answer")
@@ -359,3 +360,13 @@ async def test_probe_gives_up_after_200_ms() -> None:
             assert not await connects(wrong, clock), wrong
         await clock.advance(0.01)
         assert not await probing
+
+
+def test_probe_without_a_thread_has_not_reached_the_broker() -> None:
+    """On asyncio's own loop a host name is resolved in a thread; later probes try again."""
+
+    async def probed() -> bool:
+        with without_new_threads():
+            return await connects("broker-a.example:10911", FakeClock())
+
+    assert not asyncio.run(probed())
