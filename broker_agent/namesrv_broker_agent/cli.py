@@ -17,6 +17,7 @@ from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import SystemClock
 from namesrv_runtime.deadline import ExitDeadline
+from namesrv_runtime.durable_file import FileStamp, file_stamp
 from namesrv_runtime.log import event
 from namesrv_runtime.threads import NoThreadError, in_thread
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     # The stamp is taken before the file is read, so that a change in between is noticed later.
-    stamp = _stamp(options.config)
+    stamp = file_stamp(options.config)
     try:
         config = read_config(options.config)
     except ConfigFileError as error:
@@ -92,7 +93,7 @@ def _check(path: Path, settings: AgentSettings) -> int:
 class SideCar:
     """The running side-car: an agent, its configuration file and its signals."""
 
-    def __init__(self, path: Path, config: AgentConfig, stamp: "_Stamp | None") -> None:
+    def __init__(self, path: Path, config: AgentConfig, stamp: FileStamp | None) -> None:
         self._path = path
         self._config = config
         self._clock = SystemClock()
@@ -157,7 +158,7 @@ class SideCar:
         self._shown_source_error = agent.name_servers_error
 
     async def _reload_changed(self, agent: BrokerAgent) -> None:
-        stamp = _stamp(self._path)
+        stamp = file_stamp(self._path)
         if self._reload.is_set():
             self._reload.clear()
             self._problem = None
@@ -203,12 +204,3 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 # modification time, size and inode of a file
-_Stamp = tuple[int, int, int]
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -24,6 +24,10 @@ _ENCODED_AT_ONCE: Final = 100
 CANNOT_SYNC_DIRECTORY: Final = frozenset({errno.EBADF, errno.EINVAL})
 
 
+# modification time, size and inode of a file
+FileStamp = tuple[int, int, int]
+
+
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace the file: after a return the new file survives a power cut, after an error the old file is still there.
 
@@ -43,7 +47,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             raise
 
 
-def file_stamp(path: Path) -> tuple[int, int, int] | None:
+def file_stamp(path: Path) -> FileStamp | None:
     """A value that changes when the file is changed or replaced; None without a file."""
     try:
         stat = path.stat()

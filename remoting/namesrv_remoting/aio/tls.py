@@ -15,6 +15,7 @@ from pydantic import SecretStr, model_validator
 
 from namesrv_remoting.aio.claimed_names import watch_handshakes
 from namesrv_remoting.x509 import next_update, not_after
+from namesrv_runtime.durable_file import FileStamp, file_stamp
 from namesrv_runtime.settings import CheckedSettings, PathArgument
 
 ClientAuth = Literal["none", "optional", "require"]
@@ -36,8 +37,6 @@ _CLIENT_FAILURES: Final = {
 }
 _PEM_END: Final = "-----END CERTIFICATE-----"
 _CRL_BEGIN, _CRL_END = "-----BEGIN X509 CRL-----", "-----END X509 CRL-----"
-# modification time, size and inode of a file
-_Stamp = tuple[int, int, int] | None
 
 
 class TlsError(Exception):
@@ -58,17 +57,10 @@ class TlsFiles:
     # the revocation lists of these CAs, one for each CA; None if no certificate is revoked
     crl_file: Path | None = None
 
-    def stamps(self) -> tuple[_Stamp, ...]:
+    def stamps(self) -> tuple[FileStamp | None, ...]:
         """A value that changes when one of the files changes."""
-        return tuple(map(_stamp, (self.cert_file, self.key_file, self.ca_file, self.crl_file)))
-
-
-def _stamp(path: Path | None) -> _Stamp:
-    try:
-        stat = None if path is None else os.stat(path)  # noqa: PTH116 - called every second
-    except OSError:
-        return None
-    return stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        files = (self.cert_file, self.key_file, self.ca_file, self.crl_file)
+        return tuple(None if file is None else file_stamp(file) for file in files)
 
 
 def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
@@ -203,7 +195,7 @@ class ClientTls:
         self._files = files
         self._verify_host = verify_host
         # The last context, and the stamps of its files. Both are one value, because several threads may load the files.
-        self._loaded: tuple[tuple[_Stamp, ...], ssl.SSLContext] | None = None
+        self._loaded: tuple[tuple[FileStamp | None, ...], ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
         """The context for the next connection; it reads files, so call it outside the event loop. Raises TlsError."""
