@@ -5,7 +5,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final
@@ -32,6 +31,7 @@ from namesrv_client.ctl.running import print_once, run
 from namesrv_client.ctl.servers import Servers
 from namesrv_runtime.log import printable
 from namesrv_runtime.suggestions import did_you_mean
+from namesrv_spark_jobs.history.spans import moment_ms
 
 _FOLLOW_SECONDS: Final = 0.5
 _NAME_IT: Final = "name the server's data directory, which the server logs as data_dir when it starts"
@@ -141,10 +141,8 @@ def _since(text: str | None) -> float:
     if ago := re.fullmatch(r"([0-9]+)([smhd])(?: ago)?", text.strip()):
         return (time.time() - int(ago[1]) * _SECONDS[ago[2]]) * 1000
     try:
-        begin = datetime.fromisoformat(text)
-        # Without the rounding, a printed time might be after the line that has it.
-        return round((begin if begin.tzinfo else begin.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
+        return moment_ms(text)
+    except ValueError:
         raise typer.BadParameter(
             f"not a time: {text!r} (for example 30m, 2h, 7d, 2026-03-01T08:00)", param_hint="--since"
         ) from None

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,6 +16,7 @@ from namesrv_client.ctl.output import ABSENT, Report, moment, table
 from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.program import not_installed
+from namesrv_spark_jobs.history.spans import moment_ms
 from namesrv_spark_jobs.history.topic import topic_past
 
 # Number of events that a server remembers.
@@ -128,11 +128,9 @@ def _causes_of(route: Event, following: Sequence[Event]) -> list[Event]:
 
 def _moment_ms(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        example = "for example 2026-03-01T03:01:52"
-        raise typer.BadParameter(f"not a valid time: {text!r} ({example})", param_hint="--at") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return moment_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--at") from None
 
 
 def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:
