@@ -5,7 +5,6 @@ appear as escapes, since every client of a NameServer can register any name.
 """
 
 import hashlib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from namesrv_client.ctl import output
 from namesrv_client.health import subject_of
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
@@ -93,14 +93,8 @@ def link(path: str, /, **query: object) -> str:
 
 def lasting(seconds: float) -> str:
     """A duration as pages show it: 14.9 s, 1 m 45 s, 2 h 5 m, 4 d 1 h. static/console.js does the same."""
-    if not math.isfinite(seconds):
-        # A server may send any number.
-        return str(seconds)
-    whole = int(abs(seconds))
-    for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= unit:
-            return f"{whole // unit} {name} {whole % unit // smaller} {smaller_name}"
-    return f"{abs(seconds):.1f} s"
+    # A server may send any number, also none that can be shown as a duration.
+    return output.lasting(abs(seconds)) or str(seconds)
 
 
 def moment(ts_ms: float) -> str:
