@@ -308,7 +308,11 @@ class RouteMachine(RuleBasedStateMachine):
                 # Another operation has removed it.
                 del operation.leaving[key]
             elif key not in self.manager.tables.broker_live_table:
-                assert operation.may_remove(self, key), f"late removal of {key}"
+                if not operation.may_remove(self, key):
+                    # Another operation may have removed it, between two brokers that a scan removes.
+                    others = [other for other in self.operations.values() if key in other.leaving]
+                    assert any(other.may_remove(self, key) for other in others), f"late removal of {key}"
+                    continue
                 self.model.remove(key, unregistered=isinstance(operation, Unregister))
                 del operation.leaving[key]
 
