@@ -15,6 +15,8 @@ _HIDDEN: Final = re.compile("secret|password")
 
 
 def _path(value: object) -> Path:
+    if value == "":
+        raise ValueError("empty path")
     try:
         # Path refuses bytes.
         return Path(value)  # type: ignore[arg-type]  # checked by Path

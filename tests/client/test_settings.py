@@ -20,6 +20,8 @@ from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
         ({"probe": "ping"}, "probe"),
         ({"default_topic_queue_nums": 0}, "default_topic_queue_nums"),
         ({"poll_second": 30}, "poll_second"),
+        # of an unset variable; Path("") is the current directory
+        ({"snapshot_file": ""}, "snapshot_file: '': empty path"),
         # part of file names
         *(({"client_name": name}, "client_name") for name in ("", "a/b", ".hidden", "x" * 65)),
     ],
