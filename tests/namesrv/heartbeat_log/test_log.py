@@ -138,6 +138,17 @@ async def test_size_of_route_lines_is_linear_in_brokers(tmp_path: Path) -> None:
     assert 400 * 400 < size < 400 * 800
 
 
+async def test_files_are_small_beside_their_bound(tmp_path: Path) -> None:
+    """The open file is never deleted, so that it holds a sixteenth of `heartbeat_log_max_bytes` at most."""
+    async with namesrv_in_process(tmp_path, heartbeat_log_max_bytes=1 << 20) as server:
+        peer = await server.connect()
+        for half in ("a", "b"):
+            await peer.register(BROKER, registration(*(f"{half * 100}-{number}" for number in range(1000))))
+            await server.lines()
+
+    assert len(list((tmp_path / "heartbeats").glob("dt=*/hour=*/*"))) > 1
+
+
 @pytest.mark.parametrize("spelling", ["json", "native", "binary"])
 async def test_served_route_has_one_line_per_client_and_revision(tmp_path: Path, spelling: str) -> None:
     """Repeated pulls of one revision write one line on either path, with the revision of the route line."""
