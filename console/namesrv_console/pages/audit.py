@@ -7,7 +7,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.ctl.audit_trail import KINDS, NO_DIRECTORY, Filters, Line, Trail, directory_error
+from namesrv_client.ctl.audit_trail import KINDS, NO_DIRECTORY, Filters, Line, Trail, directory_error, sentence
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
 from namesrv_console.views.audit import acts
@@ -36,6 +36,7 @@ async def show(visit: Visit) -> Content:
     return {
         "directories": directories,
         "acts": acts(lines),
+        "sentence": sentence,
         "problems": problems,
         "since": since,
         "sinces": tuple(_HOURS),

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from namesrv_client.health import instance_of
 from namesrv_console.state import ServerView
 from namesrv_remoting.bodies.extensions import Event
 
-# Servers notice one act within this time of each other: they scan for silent brokers every ten seconds.
+T = TypeVar("T")
+
+# Servers notice one act within this time of each other: they scan for silent brokers every ten seconds, and an
+# operator's program sends a request to all of them.
 _TOGETHER_MS: Final = 15_000
 # Fields with a value of each server's own.
 _OWN_FIELDS: Final = frozenset({"revision", "silent_ms", "age_ms"})
@@ -18,31 +21,44 @@ _REASONS: Final = ("silent", "disconnected", "unregistered", "superseded")
 
 
 @dataclass(slots=True)
-class Happening:
+class Happening(Generic[T]):
     """One act, as one or several servers noticed it."""
 
-    event: Event
+    # The event, or the audit line, of the server that noticed it last.
+    event: T
     # Names of the servers.
     servers: list[str]
+    ts_ms: int | None
 
 
-def happenings(found: Iterable[tuple[ServerView, Event]]) -> list[Happening]:
+def happenings(found: Iterable[tuple[ServerView, Event]]) -> list[Happening[Event]]:
     """Events, newest first, with equal events of several servers merged into the newest of them."""
-    merged: list[Happening] = []
-    last: dict[object, Happening] = {}
-    for view, event in found:
-        key = event.event, *((name, str(value)) for name, value in event.fields.items() if name not in _OWN_FIELDS)
+    return merged((view.name, event, _about(event), event.ts_ms) for view, event in found)
+
+
+def _about(event: Event) -> object:
+    return event.event, *((name, str(value)) for name, value in event.fields.items() if name not in _OWN_FIELDS)
+
+
+def merged(found: Iterable[tuple[str, T, object, int | None]]) -> list[Happening[T]]:
+    """Events or lines, newest first, with those of several servers merged that have one key at about one time.
+
+    Each is given as server, event, key and time.
+    """
+    acts: list[Happening[T]] = []
+    last: dict[object, Happening[T]] = {}
+    for server, event, key, ts_ms in found:
         known = last.get(key)
-        if known and view.name not in known.servers and _is_near(known.event, event):
-            known.servers.append(view.name)
+        if known and server not in known.servers and _is_near(known.ts_ms, ts_ms):
+            known.servers.append(server)
         else:
-            last[key] = Happening(event, [view.name])
-            merged.append(last[key])
-    return merged
+            last[key] = Happening(event, [server], ts_ms)
+            acts.append(last[key])
+    return acts
 
 
-def _is_near(newer: Event, older: Event) -> bool:
-    return newer.ts_ms is not None and older.ts_ms is not None and newer.ts_ms - older.ts_ms <= _TOGETHER_MS
+def _is_near(newer_ms: int | None, older_ms: int | None) -> bool:
+    return newer_ms is not None and older_ms is not None and newer_ms - older_ms <= _TOGETHER_MS
 
 
 def sentence(event: Event) -> tuple[str, Mapping[str, Any]] | None:

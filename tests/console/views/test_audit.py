@@ -24,7 +24,7 @@ def test_equal_lines_of_several_servers_are_one_act() -> None:
         line(84_000, "ns1"),
     ]
 
-    assert [(act.line["ts_ms"], act.where) for act in acts(lines)] == [
+    assert [(act.event["ts_ms"], act.servers) for act in acts(lines)] == [
         (100_000, ["ns1", "ns2", "ns3"]),
         (99_800, ["ns3"]),
         (99_700, ["ns3"]),
@@ -34,4 +34,4 @@ def test_equal_lines_of_several_servers_are_one_act() -> None:
 
 def test_equal_lines_of_one_server_stay_two_acts() -> None:
     """A repeated change is another act."""
-    assert [act.where for act in acts([line(2_000, "ns1"), line(1_000, "ns1")])] == [["ns1"], ["ns1"]]
+    assert [act.servers for act in acts([line(2_000, "ns1"), line(1_000, "ns1")])] == [["ns1"], ["ns1"]]
