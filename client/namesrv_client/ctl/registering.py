@@ -118,13 +118,15 @@ def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Options:
 
 
 def _check_text(values: Mapping[str, Any]) -> None:
-    """Refuse arguments that cannot be sent to a server: invalid UTF-8, empty topic names. Raises BadParameter."""
+    """Refuse arguments that cannot be sent to a server: invalid UTF-8, empty names. Raises BadParameter."""
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
                 raise typer.BadParameter(f"{text!a} is not valid UTF-8", param_hint=name.upper())
-            if text == "" and name in {"topic", "topics"}:
-                raise typer.BadParameter("the name of a topic is empty", param_hint="TOPIC")
+            noun = name.removesuffix("s")
+            # A server deletes a topic from all clusters if the name of the cluster is empty.
+            if text == "" and noun in {"topic", "cluster", "broker"}:
+                raise typer.BadParameter(f"the name of a {noun} is empty", param_hint=noun.upper())
 
 
 def _with_signature(

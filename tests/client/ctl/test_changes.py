@@ -230,6 +230,9 @@ async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
         *[((name, "T", ""), "the name of a topic is empty") for name in ("route", "watch")],
         *[((name, ""), "the name of a topic is empty") for name in ("explain", "history", "delete-topic")],
         (("topicRoute", "-t", ""), "the name of a topic is empty"),
+        # a server would delete the topic from all clusters
+        (("delete-topic", "T", "--cluster", "", "--yes"), "the name of a cluster is empty"),
+        (("wipe-write-perm", "", "--yes"), "the name of a broker is empty"),
         (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
         # -s is the namespace in some mqadmin commands, which leaves --server
         (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),
