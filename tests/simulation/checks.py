@@ -203,6 +203,9 @@ class Checks:
             connection = server.controller.namesrv.slots.connections.get(effect.live.connection_id)
             if connection is not None and connection.is_open:
                 self._fail("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
+            if effect.silent_seconds > effect.live.expiry_seconds:
+                # The next scan would have evicted the broker. A connection that is silent as long only looks open.
+                return
             for end, at in self._registered[broker.name, server.name].items():
                 if end.is_open and end.loop is server.machine.loop and at < self._world.now - _UNREAD_SECONDS:
                     silent = self._world.now - at
