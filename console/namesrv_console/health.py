@@ -183,7 +183,8 @@ class Health:
         since: dict[tuple[Kind, str], float] = {
             one.key: known_since.get(one.key, now - (one.seconds or 0.0)) for one in found
         }
-        judged = verdict(cluster, found, disagreements, acknowledged)
+        topics = len(self._compared.topics(cluster).rows)
+        judged = verdict(cluster, found, disagreements, acknowledged, topics=topics)
         return Report(judged, found, since, gone, acknowledged)
 
     def _shares(self, views: Sequence[ServerView], names: Collection[str]) -> dict[str, Affected]:

@@ -227,11 +227,6 @@ class Cluster:
         """Every broker on any of the servers, sorted."""
         return sorted({key for view in self.servers for key in view.brokers})
 
-    @property
-    def topics(self) -> list[str]:
-        """Every topic on any of the servers, sorted."""
-        return sorted(frozenset[str]().union(*(view.topics for view in self.servers)))
-
 
 def _named(views: Sequence[ServerView]) -> tuple[ServerView, ...]:
     """The views, each with the knowledge whether another server has the same name."""

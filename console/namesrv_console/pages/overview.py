@@ -3,12 +3,14 @@
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.differences import grouped
-from namesrv_console.views.heat import heat_map
+from namesrv_console.views.heat import fewer_groups, heat_map
 from namesrv_console.views.overview import compared, last_events
 
 _SHOWN_GROUPS = 8
 # Heat maps of more cells than this have small cells, so that they fit the screen.
 _MOST_LARGE_CELLS = 300
+# The heat map of so many groups on three servers is 300 KB of HTML; the list of brokers has the others.
+_MOST_GROUPS = 1000
 
 
 async def show(visit: Visit) -> Content:
@@ -18,6 +20,7 @@ async def show(visit: Visit) -> Content:
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
     # A broker that unregistered itself is not missing.
     left = [one.key for one in visit.console.health.report(cluster).gone if not one.is_planned]
+    heat, more_heat = fewer_groups(heat_map(cluster, left, found, visit.now), _MOST_GROUPS)
     return {
         "signs_in": visit.console.settings.access.requires_sign_in,
         "since_ms": visit.console.compared.moment_ms,
@@ -27,7 +30,8 @@ async def show(visit: Visit) -> Content:
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "reporting": sum(view.reports_brokers for view in cluster.servers),
-        "heat": heat_map(cluster, left, found, visit.now),
+        "heat": heat,
+        "more_heat": more_heat,
         "recent": recent_picture(visit),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
         "events": last_events(cluster, visit.console.compared.moment_ms),

@@ -56,6 +56,21 @@ def heat_map(
     return clusters
 
 
+def fewer_groups(heat: HeatMap, most: int) -> tuple[HeatMap, int]:
+    """At most so many groups of a heat map, those with missing or unknown brokers first; and the number left out."""
+    ranked = sorted(
+        (all(cell.is_timed for cells in instances.values() for cell in cells), cluster, name)
+        for cluster, groups in heat.items()
+        for name, instances in groups.items()
+    )
+    kept = {(cluster, name) for _, cluster, name in ranked[:most]}
+    fewer = {
+        cluster: {name: instances for name, instances in groups.items() if (cluster, name) in kept}
+        for cluster, groups in heat.items()
+    }
+    return {cluster: groups for cluster, groups in fewer.items() if groups}, len(ranked) - len(kept)
+
+
 def _cell(key: BrokerKey, view: ServerView, now: float | None, *, is_expected: bool) -> HeatCell:
     seen = view.brokers.get(key)
     if seen is None:

@@ -42,8 +42,10 @@ def verdict(
     found: Sequence[Problem],
     disagreements: Sequence[Disagreement],
     acknowledged: Collection[tuple[Kind, str]] = (),
+    *,
+    topics: int = 0,
 ) -> Verdict:
-    """The verdict on a cluster with these problems; acknowledged ones are no alarm."""
+    """The verdict on a cluster with these problems and so many topics; acknowledged problems are no alarm."""
     new = [one for one in found if one.key not in acknowledged]
     levels = {one.level for one in new}
     level: VerdictLevel = next((level for level in LEVELS if level in levels), "acknowledged" if found else "good")
@@ -52,7 +54,7 @@ def verdict(
         level,
         tuple((kind, counts[kind]) for kind in KINDS if kind in counts),
         len(cluster.broker_keys),
-        len(cluster.topics),
+        topics,
         len(cluster.servers),
         not disagreements,
         compared(cluster) == len(cluster.servers) > 1,

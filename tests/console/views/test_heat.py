@@ -8,7 +8,7 @@ import pytest
 from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement, Reason
-from namesrv_console.views.heat import Heat, heat_map
+from namesrv_console.views.heat import Heat, fewer_groups, heat_map
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 
 KEY = BrokerKey("c1", "broker-a", 0)
@@ -97,3 +97,15 @@ def test_broker_is_awaited_on_the_starting_server_only() -> None:
 
     cells = found[KEY.cluster][KEY.broker_name][KEY.broker_id]
     assert [cell.heat for cell in cells] == ["in_time", "missing", "awaited"]
+
+
+def test_large_heat_map_keeps_the_groups_with_problems() -> None:
+    """Missing and unknown brokers are kept before those with heartbeats, in the order of their names."""
+    names = ("a", "b", "c", "d")
+    brokers: dict[BrokerKey, tuple[float, float] | None] = {BrokerKey("c1", name, 0): (0.0, 120.0) for name in names}
+    lacking = {key: times for key, times in brokers.items() if key.broker_name != "d"}
+    heat = heat_map(Cluster(1, (view("s1", brokers), view("s2", lacking))), [], [], 0.0)
+
+    fewer, left_out = fewer_groups(heat, 2)
+    assert ([*fewer["c1"]], left_out) == (["a", "d"], 2)
+    assert fewer_groups(heat, 4) == (heat, 0)
