@@ -214,6 +214,7 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
     assert "Unknown: no server reports its topics." in topic
     assert "The topic has no queues" not in topic
     assert "Unknown: no server reports its brokers." in broker
+    assert "Topics unknown Connections unknown" in broker
     for page in (topic, broker):
         assert "none has this" not in page
 

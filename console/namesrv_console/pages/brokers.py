@@ -46,7 +46,7 @@ async def show_one(visit: Visit) -> Content:
     """The group that `cluster` and `name` name; the events of a removed group are still shown."""
     cluster_name, name = visit.query.get("cluster", ""), visit.query.get("name", "")
     rows = broker_rows(visit.cluster, cluster_name, name)
-    topics = topics_of(visit.cluster, name)
+    topics, knows_topics = topics_of(visit.cluster, name)
     moment_ms = visit.console.compared.moment_ms
     events = events_of(visit.cluster, cluster_name, name, moment_ms)
     return {
@@ -57,7 +57,9 @@ async def show_one(visit: Visit) -> Content:
         "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name, events)),
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),
+        "knows_topics": knows_topics,
         "connections": connections_of(rows),
+        "knows_connections": all(view.is_reachable and view.connections is not None for view in visit.cluster.servers),
         "moment_ms": moment_ms,
         "events": happenings(events)[:_SHOWN_EVENTS],
     }

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.problems import LEVELS, is_known
+from namesrv_console.views.topics import topic_reports
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.health import Level
@@ -151,16 +152,18 @@ def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerC
     return BrokerCell(view, "live", seen, is_drained)
 
 
-def topics_of(cluster: Cluster, broker_name: str) -> list[str]:
-    """The topics with queues on a group, on any server."""
-    return sorted(
-        {
-            topic
-            for view in cluster.servers
-            for topic, route in view.routes.items()
-            if any(queues.broker_name == broker_name for queues in route.queue_datas)
-        }
-    )
+def topics_of(cluster: Cluster, broker_name: str) -> tuple[list[str], bool]:
+    """The topics that servers report with queues on a group, and whether these are all."""
+    reports = topic_reports(cluster).values()
+    topics = {
+        topic
+        for each in reports
+        for topic, route in each.routes.items()
+        if any(queues.broker_name == broker_name for queues in route.queue_datas)
+    }
+    # Apache's server reports no routes of very many topics.
+    is_known = len(reports) == len(cluster.servers) and all(each.routes or not each.topics for each in reports)
+    return sorted(topics), is_known
 
 
 def events_of(

@@ -7,8 +7,9 @@ import pytest
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.brokers import PAGE_ROWS, BrokerQuery, broker_page, broker_rows
+from namesrv_console.views.brokers import PAGE_ROWS, BrokerQuery, broker_page, broker_rows, topics_of
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
 
 A, A_SLAVE, B, C = (
@@ -104,3 +105,13 @@ def test_broker_is_unknown_on_a_server_that_refuses_its_brokers() -> None:
 
     [row] = broker_rows(Cluster(1, (VIEW, refusing)), "c0", "broker-c")
     assert [cell.state for cell in row.cells] == ["live", "unknown"]
+
+
+def test_denied_topics_are_unknown() -> None:
+    """The last routes of a server that now denies them are not those of the broker; nor are there none."""
+    route = TopicRouteData([], [QueueData("broker-a", 8, 8, 6)])
+    view = replace(VIEW, topics=frozenset("T"), routes={"T": route}, routes_revision=1)
+
+    assert topics_of(Cluster(1, (view,)), "broker-a") == (["T"], True)
+    assert topics_of(Cluster(1, (replace(view, refused={"routes": "access denied"}),)), "broker-a") == ([], False)
+    assert topics_of(Cluster(1, (replace(view, routes={}),)), "broker-a") == ([], False)
