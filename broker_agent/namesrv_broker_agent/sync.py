@@ -145,6 +145,18 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return None if agent is None else agent.master
 
     @property
+    def broker_id(self) -> int:
+        """The current broker id; 0 is a master."""
+        agent = self._inner
+        return self._broker_id if agent is None else agent.broker_id
+
+    @property
+    def name_servers_error(self) -> str | None:
+        """The error of the last read of the list of NameServers; None if it succeeded, or while not started."""
+        agent = self._inner
+        return None if agent is None else agent.name_servers_error
+
+    @property
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
         return self._started().topics

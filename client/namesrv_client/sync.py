@@ -101,6 +101,8 @@ class SyncRouteClient(Threaded[_ThreadClient]):
     refresh = waited(RouteClient.refresh)
     publish_info = waited(RouteClient.publish_info)
     subscribe_queues = waited(RouteClient.subscribe_queues)
+    known_publish_info = direct(RouteClient.known_publish_info)
+    next_queue = direct(RouteClient.next_queue)
     cached = direct(RouteClient.cached)
     is_in_use = direct(RouteClient.is_in_use)
     on_change = direct(RouteClient.on_change)

@@ -63,7 +63,7 @@ def test_start_register_stop(namesrv: Daemon, name: str) -> None:
     agent.start()
     agent.start()
     assert (agent.registered(), len(agent_threads())) == (1, 1)
-    assert (agent.status().is_ready, agent.master) == (True, None)
+    assert (agent.status().is_ready, agent.master, agent.broker_id, agent.name_servers_error) == (True, None, 0, None)
     (state,) = agent.servers.values()
     assert (namesrv.where, "registered", "native") == (state.address, state.status, state.protocol)
     assert state.last_error is None
@@ -100,7 +100,7 @@ def test_methods_of_an_agent_that_is_not_started(namesrv: Daemon, *, is_stopped:
     for verb in VERBS:
         with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
             verb(agent)
-    assert (agent.servers, agent.master) == ({}, None)
+    assert (agent.servers, agent.master, agent.broker_id, agent.name_servers_error) == ({}, None, 0, None)
 
 
 def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:

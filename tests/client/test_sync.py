@@ -52,6 +52,8 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
     (lambda client: client.cached("bills"), None),
     (lambda client: client.refresh(), True),
     (lambda client: client.publish_info("orders").count, 16),
+    (lambda client: client.known_publish_info("orders") == client.publish_info("orders"), True),
+    (lambda client: client.next_queue(client.publish_info("orders"), 7, "broker-a").broker_name, "broker-b"),
     (lambda client: client.select_queue("orders", "broker-a").broker_name, "broker-b"),
     (lambda client: len(client.subscribe_queues("orders")), 16),
     (lambda client: client.report("broker-a", 0.1, failed=True), None),
