@@ -201,6 +201,3 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
         await asyncio.wait(others)
     for task in done:
         task.result()
-
-
-# modification time, size and inode of a file
