@@ -55,12 +55,10 @@ def heartbeat_tail(broker: Broker, process: Process, kind: str) -> str:
     return tail(event, **broker_fields(broker, process), kind=kind, silent_ms=0)[: -len("0}")]
 
 
-def numbered(  # noqa: PLR0913 - called millions of times, too often to make a value of them
-    boot: Boot, nameserver: str, events: Sequence[Event], first_seq: int, wall_step_ms: int, *, version: int
-) -> list[str]:
+def numbered(boot: Boot, nameserver: str, events: Sequence[Event], first_seq: int, wall_step_ms: int) -> list[str]:
     """The numbered lines of events, in the order of the events."""
     origin = boot.origin
-    head = f'{{"v":{version},"seq":'
+    head = '{"v":2,"seq":'
     middle = f'"nameserver":"{nameserver}","boot_id":"{boot.boot_id}",'
     return [
         f'{head}{seq},"ts_ms":{at // 1000 + wall_step_ms},"mono_ms":{(at - origin) / 1000},{middle}{rest}\n'

@@ -160,14 +160,9 @@ class Routes:
         self._alive += 1 if change.is_there else -1
         if change.eviction is not None:
             self._remove(change.eviction, member)
-        if self._settings.log_version > 1:
-            self._revision += 1
+        self._revision += 1
         for topic in broker.topics:
             (set.add if change.is_there else set.discard)(self._members[topic], member)
-            if self._settings.log_version == 1:
-                self._revision += 1
-                line = tail("route", topic=topic_name(topic), revision=self._revision, brokers=self._route(topic))
-                events.append((change.at + 1, line))
             self._revisions[topic] = [*self._revisions[topic][-1:], (change.at, self._revision)]
             for index in self._clients_of.get(topic, ()):
                 connection = self._connections[index]
@@ -175,9 +170,8 @@ class Routes:
                     if not connection.due:
                         self._put(self._next_poll(connection, change.at + 1), POLL, connection)
                     connection.due.add(topic)
-        if self._settings.log_version > 1:
-            line = tail("route", revision=self._revision, changes=self._differences(broker, change.at + 1))
-            events.append((change.at + 1, line))
+        line = tail("route", revision=self._revision, changes=self._differences(broker, change.at + 1))
+        events.append((change.at + 1, line))
 
     def _differences(self, broker: Broker, at: int) -> list[dict[str, object]]:
         """The differences of a broker's change in the routes of its topics, merged where they are equal."""
@@ -224,10 +218,8 @@ class Routes:
         self._rows(at + 1, "pulls", pulls, events)
 
     def _rows(self, at: int, event: str, rows: list[dict[str, object]], events: list[Event], **fields: object) -> None:
-        """Add a line for each topic in version 1, one line with lists in version 2."""
-        if self._settings.log_version == 1:
-            events += [(at, tail(event, **fields, **row)) for row in rows]
-        elif rows:
+        """Add one line with a list for each name in the rows."""
+        if rows:
             lists = {f"{name}s": [row[name] for row in rows] for name in rows[0]}
             events.append((at, tail(event, **fields, **lists)))
 

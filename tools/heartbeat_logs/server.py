@@ -144,15 +144,12 @@ class _BootLog:
         """The numbered lines, with the wall clock as of each line."""
         lines: list[str] = []
         step, begin = 0, 0
-        version = self._settings.log_version
         for at, length in self._boot.clock_steps:
             end = max(begin, next((number for number, event in enumerate(events) if event[0] >= at), len(events)))
-            lines += numbered(
-                self._boot, self._name, events[begin:end], self._seq + 1 + begin, step // 1000, version=version
-            )
+            lines += numbered(self._boot, self._name, events[begin:end], self._seq + 1 + begin, step // 1000)
             begin, step = end, step + length
         rest = events[begin:]
-        return lines + numbered(self._boot, self._name, rest, self._seq + 1 + begin, step // 1000, version=version)
+        return lines + numbered(self._boot, self._name, rest, self._seq + 1 + begin, step // 1000)
 
     def _with_duplicates(self, lines: list[str], opening: int) -> list[str]:
         if not self._settings.duplicates:

@@ -54,8 +54,6 @@ class Settings:
     duplicates: float = 0.0
     # Share of the lines that are written after a later event.
     out_of_order: float = 0.0
-    # Version of the heartbeat log: 1 or 2.
-    log_version: int = 2
 
     def __post_init__(self) -> None:
         """Validate the values. Raises ValueError."""
