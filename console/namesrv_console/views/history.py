@@ -28,11 +28,8 @@ def topic_history(
                 if event.fields.get("broker_name") in brokers:
                     found.append(TopicEvent(view.name, event))
                 continue
-            named, count = event.fields.get("topics"), event.fields.get("count")
-            names = named if isinstance(named, list) else []
-            if topic in names:
-                found.append(TopicEvent(view.name, event))
-            elif not isinstance(count, int) or count > len(names):
-                found.append(TopicEvent(view.name, event, is_uncertain=True))
+            touches = event.touches(topic)
+            if touches is not False:
+                found.append(TopicEvent(view.name, event, is_uncertain=touches is None))
     found.sort(key=lambda one: (-(one.event.ts_ms or 0), one.server, -one.event.seq))
     return found[:most]

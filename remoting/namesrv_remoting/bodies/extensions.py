@@ -257,6 +257,14 @@ class Event:
         """All members of the event, under the names that the server sent."""
         return {"seq": self.seq, "event": self.event, "ts_ms": self.ts_ms, **self.fields}
 
+    def touches(self, topic: str) -> bool | None:
+        """Whether a route change touched a topic; None if it names only the first of many topics, and not this one."""
+        named, count = self.fields.get("topics"), self.fields.get("count")
+        names = named if isinstance(named, list) else []
+        if topic in names:
+            return True
+        return None if not isinstance(count, int) or count > len(names) else False
+
 
 class EventsResponse(msgspec.Struct):
     """20003 on the wire: each event is a flat map of its members."""

@@ -105,18 +105,11 @@ def history(
 
 def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list[Change]:
     """The changes that touched a topic, or may have: a server names the first few topics of a large change."""
-
-    def touches(event: Event) -> bool:
-        named, count = event.fields.get("topics"), event.fields.get("count")
-        if not isinstance(named, list):
-            return True
-        return topic in named or (isinstance(count, int) and count > len(named))
-
     past = [event for event in events if until_ms is None or (event.ts_ms is not None and event.ts_ms <= until_ms)]
     return [
         Change(event, _causes_of(event, past[number + 1 : number + 2]))
         for number, event in enumerate(past)
-        if event.event == "route" and touches(event)
+        if event.event == "route" and event.touches(topic) is not False
     ]
 
 
