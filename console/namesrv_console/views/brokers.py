@@ -155,12 +155,14 @@ def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerC
 def topics_of(cluster: Cluster, broker_name: str) -> tuple[list[str], bool]:
     """The topics that servers report with queues on a group, and whether these are all."""
     reports = topic_reports(cluster).values()
-    topics = {
-        topic
-        for each in reports
-        for topic, route in each.routes.items()
+    # Equal routes are one object, so each is looked at once.
+    distinct = {id(route): route for each in reports for route in each.routes.values()}
+    having = {
+        number
+        for number, route in distinct.items()
         if any(queues.broker_name == broker_name for queues in route.queue_datas)
     }
+    topics = {topic for each in reports for topic, route in each.routes.items() if id(route) in having}
     # Apache's server reports no routes of very many topics.
     is_known = len(reports) == len(cluster.servers) and all(each.routes or not each.topics for each in reports)
     return sorted(topics), is_known
