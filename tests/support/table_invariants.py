@@ -32,6 +32,11 @@ def _index_violations(tables: RouteTables) -> Iterator[str]:
         ),
         "topics.names": {topic: topic for topic in tables.topics.names},
         "topics.route_count": len(every),
+        "topics.mapped_count": sum(
+            len(mapping.curr_id_map or ())
+            for by_broker in tables.topics.mappings.values()
+            for mapping in by_broker.values()
+        ),
         "topics.queue_count": sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in every),
     }.items():
         if (found := attrgetter(name)(tables)) != expected:

@@ -20,6 +20,7 @@ from namesrv.routeinfo.shares import check_shares, is_new_broker, over_quota, to
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.topic import logical_queues
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import (
     BadRequestError,
@@ -158,6 +159,22 @@ def check_topics_of(tables: RouteTables, registration: Registration, rules: Rule
         named = (topic.topic_name for topic in configs)
         dropped = topics_dropped(tables, registration, rules.options)
         yield from check_topics(tables, rules.limits, name, named, len(configs), dropped)
+        yield from check_mappings(tables, registration, rules.limits)
+
+
+def check_mappings(tables: RouteTables, registration: Registration, limits: TableLimits) -> Steps[None]:
+    """Refuse too many logical queues of static topics, of which the tables may have as many as topics.
+
+    Raises LimitExceededError.
+    """
+    more = 0
+    for number, (topic, mapping) in enumerate(registration.body.mappings.items(), start=1):
+        known = tables.topics.mappings.get(topic, {}).get(registration.broker_name)
+        more += logical_queues(mapping) - logical_queues(known)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    if more > 0:
+        _check(tables.topics.mapped_count + more, limits.max_topics, "logical queues")
 
 
 def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics

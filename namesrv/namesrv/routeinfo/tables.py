@@ -14,9 +14,11 @@ from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAdd
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
 
-# Approximate memory of a topic with a broker or two, with names and indexes, and of a live broker.
+# Approximate memory of a topic with a broker or two, with names and indexes, of a live broker, and of a logical queue
+# of a static topic.
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
+_MAPPED_BYTES: Final = 120
 # The end of a removal of the write permission while a master is registered.
 NEVER: Final = float("inf")
 
@@ -94,7 +96,8 @@ class RouteTables:
 
     def estimated_bytes(self) -> int:
         """Return the approximate memory of the tables, without a loop over their entries."""
-        return _TOPIC_BYTES * len(self.topic_queue_table) + _BROKER_BYTES * len(self.broker_live_table)
+        topics, brokers, mapped = len(self.topic_queue_table), len(self.broker_live_table), self.topics.mapped_count
+        return _TOPIC_BYTES * topics + _BROKER_BYTES * brokers + _MAPPED_BYTES * mapped
 
     def name_of_broker(self, name: str) -> str:
         """Return the tables' own string of a broker's name, which the rows of all its topics share."""

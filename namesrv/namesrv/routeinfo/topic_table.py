@@ -41,7 +41,7 @@ from namesrv.routeinfo.rows import (
     steps_to_queues,
 )
 from namesrv_remoting.bodies.base import Steps, parts
-from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo
+from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo, logical_queues
 
 # Names of removed topics up to this number are left, since clearing them away is not worth it.
 SPARE_NAMES: Final = 10_000
@@ -69,6 +69,7 @@ class PreparedTopics:
     # Differences of the table's counts.
     queue_count: int = 0
     route_count: int = 0
+    mapped_count: int = 0
     # Topic -> all its mappings by broker name.
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)
 
@@ -89,6 +90,8 @@ class TopicTable:
         # Numbers of routes (a topic on a broker name is one) and of queues in all rows.
         self.route_count = 0
         self.queue_count = 0
+        # Number of logical queues in all mappings.
+        self.mapped_count = 0
 
     def __repr__(self) -> str:
         return f"<TopicTable [{len(self.rows)} topics | {self.route_count} routes | {self.queue_count} queues]>"
@@ -237,6 +240,7 @@ class TopicTable:
         by_broker = prepared.mappings.get(topic)
         if by_broker is None:
             by_broker = prepared.mappings[topic] = dict(self.mappings.get(topic, {}))
+        prepared.mapped_count += logical_queues(mapping) - logical_queues(by_broker.get(broker_name))
         if mapping is None:
             by_broker.pop(broker_name, None)
         else:
@@ -276,6 +280,7 @@ class TopicTable:
         """Apply a change in one step, of which no other task sees a part."""
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
+        self.mapped_count += prepared.mapped_count
         # Only built-in functions run per topic in this method, since it must not yield.
         self.rows.update(cast("Mapping[str, TopicRow]", prepared.rows))
         deque(map(self.rows.pop, prepared.row_changes.gone, repeat(None)), maxlen=0)

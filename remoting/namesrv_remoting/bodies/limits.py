@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv_remoting.bodies.base import FREE_INFLATED_BYTES
-from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+from namesrv_remoting.bodies.topic import TopicQueueMappingInfo, logical_queues
 from namesrv_remoting.errors import BadRequestError
 
 # Logical queues of static topics on one broker, per allowed topic; real brokers have a few static topics.
@@ -52,7 +52,7 @@ class Tally:
 
     def count(self, mapping: TopicQueueMappingInfo) -> None:
         """Count the queues of one more mapping."""
-        self._queues += len(mapping.curr_id_map or ())
+        self._queues += logical_queues(mapping)
         limit = _QUEUES_PER_TOPIC * self.max_topics
         if self._queues > limit:
             raise BadRequestError(f"{self._queues} queues of static topics in one registration, limit {limit}")

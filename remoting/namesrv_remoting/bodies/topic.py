@@ -56,3 +56,8 @@ class TopicQueueMappingInfo(msgspec.Struct, frozen=True, gc=False):
     total_queues: Int32 = 0
     dirty: bool = False
     curr_id_map: dict[Int32, Int32] | None = None
+
+
+def logical_queues(mapping: TopicQueueMappingInfo | None) -> int:
+    """The number of a static topic's logical queues on one broker."""
+    return 0 if mapping is None else len(mapping.curr_id_map or ())

@@ -25,7 +25,7 @@ from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoMa
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemBusyError
 from namesrv_remoting.requests import AccessClass
@@ -495,6 +495,21 @@ async def test_broker_that_changes_its_cluster_brings_its_topics() -> None:
     with pytest.raises(SystemBusyError, match="4 topics of cluster c1, limit 3"):
         await scene.register(MASTER)
     await scene.register(replace(SLAVE, cluster_name="c2"), replace(MASTER, cluster_name="c3"))
+
+
+async def test_logical_queues_of_static_topics_are_limited() -> None:
+    """The tables hold as many logical queues as topics; a broker may register its own again and again."""
+    scene = RouteScene(limits=replace(ROOMY, max_topics=5))
+    mapping = TopicQueueMappingInfo(curr_id_map={0: 0, 1: 1, 2: 2})
+    static = [
+        registration(name, 0, f"{name}:1", body=body("t1", "t2", mappings={"t1": mapping})) for name in ("b1", "b2")
+    ]
+    await scene.register(static[0], static[0])
+
+    with pytest.raises(BadRequestError, match="6 logical queues, limit 5"):
+        await scene.register(static[1])
+    await scene.close(1)
+    await scene.register(replace(static[1], connection_id=2))
 
 
 async def test_broker_of_a_closed_connection_counts_for_the_address_that_registered_it() -> None:

@@ -66,7 +66,8 @@ bodies = st.builds(
     ),
     data_version=st.none() | st.builds(DataVersion, st.integers(0, 1), st.integers(0, 1)),
     mappings=st.dictionaries(
-        st.sampled_from(TOPICS), st.sampled_from([TopicQueueMappingInfo(epoch=1), TopicQueueMappingInfo(epoch=2)])
+        st.sampled_from(TOPICS),
+        st.sampled_from([TopicQueueMappingInfo(epoch=1), TopicQueueMappingInfo(epoch=2, curr_id_map={0: 0, 1: 1})]),
     )
     | st.just({}),
     filter_servers=st.sampled_from([None, None, (), ("f1",)]),
