@@ -65,14 +65,13 @@ _NO_SENDER: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxie
 
 @dataclass(slots=True)
 class _AuditedRequest:
-    request: Request
+    # None once the line of the request is written: later changes by tasks and timers that inherited the context have
+    # another cause, and must not keep the request in memory.
+    request: Request | None
     # Effects of the request so far.
     changes: list[Effect] = field(default_factory=list)
     # True once a line for the refusal of the request exists.
     is_refused: bool = False
-    # True once the line of the request is written: later changes by tasks that inherited the context have another
-    # cause.
-    is_over: bool = False
 
 
 class AuditLog:
@@ -151,7 +150,7 @@ class AuditLog:
                 raise
             finally:
                 _request.reset(before)
-                audited.is_over = True
+                audited.request = None
                 if audited.changes:
                     self._record_change(_change_of(request, audited.changes))
 
@@ -160,7 +159,7 @@ class AuditLog:
     def __call__(self, effect: Effect) -> None:
         """Queue the change of an effect, or the request that the effect refused."""
         audited, refused = _current(), effect.refused()
-        if refused is not None and audited is not None:
+        if refused is not None and audited is not None and audited.request is not None:
             self.refused_request(audited.request, refused.remark, reason=refused.reason, observed=refused.is_observed)
         elif effect.is_change and effect.is_expiry:
             self._record_change(Change(None, _NO_SENDER, (effect,)))
@@ -276,7 +275,7 @@ def _change_of(request: Request, changes: Sequence[Effect]) -> Change:
 
 def _current() -> _AuditedRequest | None:
     audited = _request.get()
-    return None if audited is None or audited.is_over else audited
+    return None if audited is None or audited.request is None else audited
 
 
 def sender_of(connection: ServerConnection, account: str) -> dict[str, Any]:

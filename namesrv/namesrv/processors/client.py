@@ -115,8 +115,9 @@ class ClientProcessor:
         namesrv, connection, command = self._namesrv, request.connection, request.command
         if not connection.reserve(len(pull.topics) * WATCHED_BYTES):
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
-        # The watch keeps the decoded pull only; `_decoding` releases the memory of the body.
-        watch = RouteWatch(self, replace(request, command=replace(command, body=b"")), pull, rules, revision)
+        # The watch keeps the decoded pull only: the memory of header and body is no longer charged.
+        command = replace(command, ext_fields=None, body=b"")
+        watch = RouteWatch(self, replace(request, command=command, check_topics=None), pull, rules, revision)
         seconds = min(pull.wait_ms / 1000, namesrv.access.seconds_left(request), connection.seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
         namesrv.routes.watchers.add(watch)
@@ -238,7 +239,7 @@ class RouteWatch:
     """A pull that waits for a change of its topics, or for the end of its time."""
 
     processor: ClientProcessor
-    # the pull as it was received, but without its body
+    # the pull as it was received, but without its ext fields and body
     request: Request
     pull: Pull
     # value of `AccessControl.rules_of`, and revision of the routes, when the watch began

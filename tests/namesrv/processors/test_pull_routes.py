@@ -32,12 +32,14 @@ async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any
     return found
 
 
-async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int, **members: Any) -> int:
+async def watch(
+    server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int, ext: dict[str, str] | None = None, **members: Any
+) -> int:
     """Send a watch, wait until the server has it, and return its opaque."""
     before = len(server.namesrv.routes.watchers)
     known = {"boot_id": server.namesrv.boot.id, "since": server.namesrv.manager.revisions.revision}
     body = native({"topics": topics, "wait_ms": wait_ms, **known, **members})
-    opaque = peer.send_request(PULL, None, body, spelling="native")
+    opaque = peer.send_request(PULL, ext, body, spelling="native")
     await until(lambda: len(server.namesrv.routes.watchers) > before)
     return opaque
 
@@ -143,6 +145,22 @@ async def test_watches_of_a_topic_share_an_encoded_response(server: InProcess, p
         assert (response.opaque, response.value["routes"], response.value["revision"]) == (opaque, {"T": None}, 3)
     assert [(await watchers[0].receive()).opaque for _ in order] == order
     assert server.namesrv.counters.requests["watch"].count == before + 203
+
+
+async def test_watch_keeps_no_header(server: InProcess, peer: NamesrvPeer) -> None:
+    """A watch takes a few KiB at most, however large the header of the request was."""
+    await peer.register(MASTER)
+    watcher = await server.connect()
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            await watch(server, watcher, "T", wait_ms=60_000, ext={"field": "x" * 30_000})
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 100 * 4096
 
 
 async def test_watch_that_ends_with_its_connection_leaves_nothing(server: InProcess, peer: NamesrvPeer) -> None:
