@@ -82,13 +82,17 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         return client.next_queue(info, threading.get_ident(), last_broker)
 
     def changes(self) -> Iterator[RouteChange]:
-        """Wait for and yield every change until the client stops; a reader 10,000 changes behind loses the oldest."""
+        """Wait for and yield every change until the client stops; a reader 10,000 changes behind loses the oldest.
+
+        Threads that share an iterator get each change once.
+        """
         changes = self._read(RouteClient.changes)
         return iter(lambda: self._next(changes), None)
 
     def _next(self, changes: RouteChanges) -> RouteChange | None:
-        with contextlib.suppress(StoppedError):
-            self._wait_for(changes.arrival(), None)
+        # A change is taken on the loop: of several threads that wait for the same change, only one gets it.
+        with contextlib.suppress(StoppedError, StopAsyncIteration):
+            return self._wait_for(anext(changes), None)
         return changes.take()
 
     def status(self) -> ClientStatus:

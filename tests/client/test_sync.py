@@ -108,6 +108,21 @@ def test_iterator_of_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert topics.result(GUARD_SECONDS) == ["orders", "orders"]
 
 
+def test_threads_may_share_an_iterator_of_changes(namesrv: Daemon) -> None:
+    """Each change goes to one of the threads, and all of them wait until the client ends."""
+    client = SyncRouteClient(settings_of(namesrv))
+    client.start()
+    with ThreadPoolExecutor(2) as pool:
+        changes = client.changes()
+        topics = [pool.submit(lambda: [change.topic for change in changes]) for _ in range(2)]
+        for _ in range(20):
+            client.route("orders")
+            client.forget("orders")
+        client.stop()
+
+        assert [topic for each in topics for topic in each.result(GUARD_SECONDS)] == ["orders"] * 20
+
+
 def test_cached_routes_need_no_thread(client: SyncRouteClient) -> None:
     """Cached routes are returned while the client's thread is busy, unless they are too old."""
     client.route("orders")

@@ -136,21 +136,18 @@ class RouteChanges:
         return self
 
     async def __anext__(self) -> RouteChange:
-        await self.arrival()
-        change = self.take()
-        if change is None:
-            raise StopAsyncIteration
-        return change
-
-    async def arrival(self) -> None:
-        """Return once there is a change to take, or the iterator has ended."""
-        while not self._changes and not self._is_ended:
+        while not self._changes:
+            if self._is_ended:
+                raise StopAsyncIteration
             self._has_news.clear()
             await self._has_news.wait()
+        return self._changes.popleft()
 
     def take(self) -> RouteChange | None:
-        """The next change, if there is one; any thread may call this, even after the client has ended."""
-        return self._changes.popleft() if self._changes else None
+        """The next change, if there is one; any thread may call this once the client has ended."""
+        with suppress(IndexError):
+            return self._changes.popleft()
+        return None
 
 
 class RouteListeners:
