@@ -75,10 +75,13 @@ class ClientSettings(SigningSettings, TlsClientSettings):
         if isinstance(settings, str):
             return cls(name_servers=settings)
         try:
-            return cls(name_servers=";".join(settings))
+            addresses = ";".join(settings)
         except TypeError:
             problem = f"{settings!r} is neither ClientSettings nor an address or a list of addresses"
             raise TypeError(problem) from None
+        if not addresses:
+            raise ValueError("empty list of name servers")
+        return cls(name_servers=addresses)
 
     @model_validator(mode="after")
     def _attempts_fit(self) -> Self:

@@ -38,3 +38,9 @@ def test_value_in_place_of_settings_is_refused(client: Any, settings: object) ->
     """The error says what the client takes."""
     with pytest.raises(TypeError, match=r"^.* is neither ClientSettings nor an address or a list of addresses$"):
         client(settings)
+
+
+def test_empty_list_of_servers_is_refused() -> None:
+    """Only an empty string stands for the environment's list; an empty list is a mistake."""
+    with pytest.raises(ValueError, match=r"^empty list of name servers$"):
+        RouteClient([])
