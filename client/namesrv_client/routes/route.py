@@ -19,7 +19,7 @@ logger: Final = logging.getLogger("namesrv_client.callback")
 # changes that an iterator keeps for a slow reader
 _KEPT: Final = 10_000
 
-Source = Literal["pull", "watch", "disk", "default"]
+Source = Literal["pull", "watch", "disk"]
 
 
 class RouteError(RemotingError):
