@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from namesrv.certificates import Certificates
+from namesrv.observability.metrics import exposition
+from namesrv.observability.pages import readiness
 from namesrv.server.reload import Reloader
 from namesrv.settings.model import Settings
 from tests.support.certificates import Authority
@@ -48,11 +50,18 @@ def test_expired_certificate_is_an_error_at_the_start(ca: Authority, caplog: pyt
     assert certificates.tls.context is not None
 
 
-async def test_expired_certificate_replaces_no_valid_one(ca: Authority, caplog: pytest.LogCaptureFixture) -> None:
-    """A running server keeps its valid certificate; the next valid one replaces it."""
+async def test_unusable_certificate_replaces_no_valid_one(ca: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    """A running server keeps its valid certificate; the next valid one replaces it for new connections."""
     caplog.set_level(logging.INFO)
     certificates = Certificates(settings(ca, VALID), FakeClock())
     before = certificates.current
+    key_file = ca.ca_file.parent / "server.key"
+
+    key_file.write_text("not a key")
+    await look_twice(certificates)
+    assert (certificates.current, certificates.tls.context) == (before, before.context)
+    assert str(certificates.problem) == f"{key_file}: no private key"
+    assert [name for _, name, _ in logged_by(caplog, LOGGER)] == ["tls_certificate_refused"]
 
     ca.issue("server", expires=EXPIRED)
     await look_twice(certificates)
@@ -64,6 +73,7 @@ async def test_expired_certificate_replaces_no_valid_one(ca: Authority, caplog: 
     ca.issue("server", expires=LATER)
     await look_twice(certificates)
     assert LATER.timestamp() == certificates.current.expires_at
+    assert certificates.tls.context not in {None, before.context}
     assert certificates.problem is None
     assert [name for _, name, _ in logged_by(caplog, LOGGER)] == ["tls_certificate_changed"]
 
@@ -83,7 +93,7 @@ async def test_expired_certificate_may_replace_an_expired_one(ca: Authority) -> 
 async def test_reload_with_an_expired_certificate_is_refused(
     ca: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A reload is all or nothing, so that the other settings stay, too."""
+    """A reload is all or nothing, so that the other settings stay, too; health and metrics show the problem."""
     issued = ca.issue("server", expires=VALID)
     tls: dict[str, Any] = {"tls_mode": "permissive", **issued.server_settings}
     async with namesrv_in_process(tmp_path / "data", **tls) as server:
@@ -98,7 +108,13 @@ async def test_reload_with_an_expired_certificate_is_refused(
         assert certificates.current is before
         assert server.namesrv.settings.current.max_topics != 19
         [refused] = logged(caplog, "reload_refused")
-        assert "certificate expired at 2023-01-01" in refused["problems"][0]
+        problem = "certificate expired at 2023-01-01"
+        assert problem in refused["problems"][0]
+
+        await look_twice(certificates)
+        assert problem in str(readiness(server.namesrv))
+        metrics = await exposition(server.namesrv, server.controller.server)
+        assert b"\nnameserver_tls_certificate_refused 1.0\n" in metrics
 
 
 async def test_files_are_read_as_soon_as_there_is_a_thread(ca: Authority) -> None:
