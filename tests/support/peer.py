@@ -144,8 +144,6 @@ class Broker:
     cluster: str = "cluster-a"
     # a first registration with exactly one topic would be refused
     topics: tuple[str, ...] = ("orders", "bills")
-    # sent by brokers from 5.x on
-    enable_acting_master: bool = False
 
     def register(self, peer: Peer) -> RemotingCommand:
         opaque = self.send_registration(peer)
@@ -161,7 +159,6 @@ class Broker:
         ext_fields = {
             **self._identity(),
             "haServerAddr": f"{self.addr}0",
-            "enableActingMaster": str(self.enable_acting_master).lower(),
         }
         encoded = encode_native_body(body) if peer.native else encode_json_body(body)
         return peer.send(RequestCode.REGISTER_BROKER, ext_fields, encoded)

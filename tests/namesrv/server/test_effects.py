@@ -12,12 +12,14 @@ import pytest
 from namesrv.routeinfo.effects import BrokerEffect, Effect, Level, Measured, MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.server.effects import MAX_NOTICES, MAX_NOTIFIED, NOTICE_SECONDS, EffectSink
+from namesrv_remoting.codes import FLAG_ONEWAY
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess
 from tests.support.logged import logged, logged_by
 from tests.support.namesrv_peer import SLAVE, Broker, NamesrvPeer, native_registration
+from tests.support.scripted_server import ScriptedServer
 
 BROKER = Broker()
 SINK = "namesrv.server.effects"
@@ -215,6 +217,28 @@ async def test_new_effect_reaches_every_observer(
     changes = [change for line in of(read_log(server.data_dir / "audit"), "change") for change in line["changes"]]
     assert {"what": "name", "before": "broker-a", "after": "broker-z"} in changes
     assert namesrv.counters.takeovers["renamed"] == 1
+
+
+@pytest.mark.settings(notify_min_broker_id_changed=True)
+async def test_members_are_notified_of_a_new_and_a_lost_master(server: InProcess) -> None:
+    """A RocketMQ member is notified at its own address, a native one over the connection that it registered on."""
+    master, slave, native = [await server.connect() for _ in range(3)]
+    acting: dict[str, Any] = {"enableActingMaster": "true"}
+    async with ScriptedServer() as listening:
+
+        async def check_notices(**fields: str) -> None:
+            dialled = await listening.accept()
+            for notice in ((await dialled.receive()).header, (await native.receive()).header):
+                assert (notice["code"], notice["flag"]) == (905, FLAG_ONEWAY)
+                assert notice["extFields"] == {"brokerName": "broker-a", **fields}
+            await dialled.gone()
+
+        await slave.register(Broker(id=1, addr=listening.address), **acting)
+        await native.register(Broker(id=2, addr="10.0.0.3:10911"), spelling="native", **acting)
+        await master.register(BROKER, haServerAddr="10.0.0.1:10912", **acting)
+        await check_notices(minBrokerId="0", minBrokerAddr=BROKER.addr, haBrokerAddr="10.0.0.1:10912")
+        await server.hang_up(master)
+        await check_notices(minBrokerId="1", minBrokerAddr=listening.address, offlineBrokerAddr=BROKER.addr)
 
 
 @contextmanager
