@@ -10,11 +10,8 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX, is_audit_trail, is_compacted, is_report
+from namesrv_spark_jobs.log_folders import PARQUET_SUFFIX, SUFFIXES, logs_below
 
-# suffixes of the daemon's and the client's logs: closed, plain, and open (also after a crash)
-LOG_SUFFIXES: Final = (CLOSED_SUFFIX, ".jsonl", ".jsonl.open", ".open")
-SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
 # characters that Spark would take as parts of a pattern
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # at least two letters before the colon: one letter would be a drive
@@ -70,35 +67,18 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
 
 
 def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """The logs below a directory. As in Spark, names that begin with `_` or `.` are skipped."""
+    """The logs below a directory."""
     paths: list[Path] = []
-    for root, folders, names in os.walk(folder.resolve(), onerror=_refuse):
-        whole = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
-        folders[:] = [
-            name
-            for name in folders
-            # a report contains Parquet, too, and is not input
-            if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
-            if not is_audit_trail(Path(root, name))
-        ]
-        for name in (*names, *whole):
-            path = Path(root, name)
-            if not name.endswith(SUFFIXES) or name.startswith(("_", ".")):
-                continue
-            if is_compacted(path, names):
-                continue
-            if path.exists():
-                paths.append(path)
-            elif path.is_symlink():
-                # Retention may have removed the target. A plain file that does not exist was renamed just now.
-                warn(f"skipped {path}: a link to nothing")
+    for path in logs_below(folder.resolve(), _refuse):
+        if path.exists():
+            paths.append(path)
+        elif path.is_symlink():
+            # Retention may have removed the target. A plain file that does not exist was renamed just now.
+            warn(f"skipped {path}: a link to nothing")
     return paths
 
 
 def _refuse(error: OSError) -> None:
-    if isinstance(error, FileNotFoundError):
-        # The retention of a running server removes the folders of old hours.
-        return
     raise UsageError(f"{error.filename}: {error.strerror}") from error
 
 

@@ -4,7 +4,8 @@ Both the history and the report search folders of logs; the wheel of the history
 """
 
 import json
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from namesrv_spark_jobs.errors import PROGRAM
 
 CLOSED_SUFFIX: Final = ".jsonl.gz"
 PARQUET_SUFFIX: Final = ".parquet"
+# suffixes of the daemon's and the client's logs: closed, plain, open (also after a crash), and compacted
+SUFFIXES: Final = (CLOSED_SUFFIX, ".jsonl", ".jsonl.open", ".open", PARQUET_SUFFIX)
 # The directories of a daemon's heartbeat log and, beside it, of its audit trail, whose files have the same suffixes.
 HEARTBEATS: Final = "heartbeats"
 _AUDIT: Final = "audit"
@@ -41,3 +44,34 @@ def is_report(directory: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(run, dict) and run.get("program") == PROGRAM
+
+
+def logs_below(
+    folder: Path, refuse: Callable[[OSError], None], is_wanted: Callable[[str, str], bool] = lambda _root, _name: True
+) -> Iterator[Path]:
+    """The paths below a directory that have the name of a log. As in Spark, names with `_` or `.` first are skipped.
+
+    `refuse` gets the error for each folder that cannot be read; `is_wanted` decides by path and name whether a folder
+    is searched.
+    """
+
+    def refuse_unless_removed(error: OSError) -> None:
+        # The retention of a running server removes the folders of old hours.
+        if not isinstance(error, FileNotFoundError):
+            refuse(error)
+
+    def is_searched(root: str, name: str) -> bool:
+        if name.startswith(("_", ".")) or not is_wanted(root, name):
+            return False
+        path = Path(root, name)
+        # a report contains Parquet, too, and is not input
+        return not (is_audit_trail(path) or is_report(path))
+
+    for root, folders, names in os.walk(folder, onerror=refuse_unless_removed):
+        # a table of Spark's is a folder
+        tables = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
+        folders[:] = [name for name in folders if name not in tables and is_searched(root, name)]
+        for name in (*names, *tables):
+            path = Path(root, name)
+            if name.endswith(SUFFIXES) and not name.startswith(("_", ".")) and not is_compacted(path, names):
+                yield path

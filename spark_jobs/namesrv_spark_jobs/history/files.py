@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
-from namesrv_spark_jobs.log_folders import HEARTBEATS, is_audit_trail, is_compacted, is_report
+from namesrv_spark_jobs.log_folders import HEARTBEATS, PARQUET_SUFFIX, logs_below
 
-# suffixes of log files: closed, plain, being written, and compacted
-SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".open", ".parquet")
 # An hour's folder may have lines of the hour before: a line is written a little after its event, and a file is closed
 # only by the next line.
 _LATE_MS: Final = HOUR_MS
@@ -47,19 +45,8 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
 def _below(folder: Path, span: Span) -> dict[str, int]:
     """The sizes of the files by path. Raises OSError for a folder or file that cannot be read."""
     sizes: dict[str, int] = {}
-    for root, folders, names in os.walk(folder, onerror=_raise_unless_removed):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(("_", "."))
-            and _is_near(root, name, span)
-            and not is_audit_trail(Path(root, name))
-            and not is_report(Path(root, name))
-        )
-        for name in names:
-            path = Path(root, name)
-            if not name.endswith(SUFFIXES) or name.startswith(("_", ".")) or is_compacted(path, names):
-                continue
+    for found in logs_below(folder, _raise, lambda root, name: _is_near(root, name, span)):
+        for path in sorted(found.glob(f"*{PARQUET_SUFFIX}")) if found.is_dir() else [found]:
             try:
                 with path.open("rb") as file:
                     sizes[str(path.resolve())] = os.fstat(file.fileno()).st_size
@@ -69,10 +56,8 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
     return sizes
 
 
-def _raise_unless_removed(error: OSError) -> None:
-    # The retention of a running server removes the folders of old hours.
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _is_near(root: str, name: str, span: Span) -> bool:
