@@ -303,7 +303,7 @@ class Server:
     async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
         """Request the full routes of topics, with a timeout for each request; True if some topic was refused.
 
-        Raises RemotingError, in the native protocol also if all topics were refused.
+        Raises RemotingError, also if all topics were refused.
         """
         pull = self._pull_batches if self.identity.is_native else self._pull_each
         return await pull(topics, receive, timeout_seconds)
@@ -379,7 +379,7 @@ class Server:
         """Request each topic in RocketMQ's protocol, several at a time."""
         waiting = iter(topics)
         failures: list[RemotingError] = []
-        refused: list[str] = []
+        refused: list[RemotingError] = []
 
         async def work() -> None:
             for topic in waiting:
@@ -394,13 +394,16 @@ class Server:
                     if isinstance(error, SERVER_FAILED) or is_silent:
                         failures.append(error)
                     else:
-                        refused.append(self.record.note_failure(f"topic {topic}: {error}"))
+                        self.record.note_failure(f"topic {topic}: {error}")
+                        refused.append(error)
                 except RemotingError as error:
                     failures.append(error)
 
         await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
         if failures:
             raise failures[0]
+        if refused and len(refused) == len(topics) and isinstance(refused[-1], ResponseError):
+            raise refused[-1]
         return bool(refused)
 
 

@@ -442,6 +442,16 @@ async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplo
         assert scene.refused == [["orders"]]
 
 
+async def test_poll_that_a_rocketmq_server_refuses_goes_to_the_next() -> None:
+    """A server that refuses the request for each topic has not answered the poll."""
+    async with ApacheServer() as one, ApacheServer() as two, session_of(one, two, protocol="rocketmq") as scene:
+        one.routes["orders"] = 1
+        two.routes["orders"] = apache_route("broker-a")
+
+        assert await scene.changes("orders") == ["orders"]
+        assert [status.pulls for status in scene.session.statuses()] == [{"refused": 1}, {"answered": 1}]
+
+
 async def test_halving_of_refused_batches_ends() -> None:
     """600 refused topics cause 24 requests."""
     refused = 0
