@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -31,8 +31,9 @@ _CHUNK: Final = 500
 # Topics checked for changes between two yields; checking is quicker than encoding, and one line of the heartbeat log
 # names as many topics.
 _PART: Final = 1000
-# Bytes charged for a watch of one topic: its name, its entry, and the entry of the waiting request.
-WATCHED_BYTES: Final = 512
+# Bytes charged for a watch: its request, timer and entries; and for each of its topics: the name and the entry.
+_WATCH_BYTES: Final = 2048
+_WATCHED_TOPIC_BYTES: Final = 512
 # Memory of a decoded request as a multiple of its size, and the size up to which that memory is not accounted for.
 _DECODED: Final = 3
 _SMALL_BYTES: Final = 16 * 1024
@@ -113,7 +114,7 @@ class ClientProcessor:
     def _watch(self, request: Request, pull: Pull, rules: tuple[int, bool], revision: int) -> None:
         """Hold a request until one of its topics changes."""
         namesrv, connection, command = self._namesrv, request.connection, request.command
-        if not connection.reserve(len(pull.topics) * WATCHED_BYTES):
+        if not connection.reserve(_watch_bytes(pull.topics)):
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
         # The watch keeps the decoded pull only: the memory of header and body is no longer charged.
         command = replace(command, ext_fields=None, body=b"")
@@ -281,4 +282,8 @@ class RouteWatch:
             self.timer.cancel()
             # The timer references the watch: without the cycle the watch is freed at once.
             self.timer = None
-        self.request.connection.release(len(self.topics) * WATCHED_BYTES)
+        self.request.connection.release(_watch_bytes(self.topics))
+
+
+def _watch_bytes(topics: Sized) -> int:
+    return _WATCH_BYTES + len(topics) * _WATCHED_TOPIC_BYTES

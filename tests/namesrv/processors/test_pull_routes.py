@@ -190,7 +190,7 @@ async def test_watch_that_shares_no_response_is_answered(server: InProcess, peer
     opaque = watcher.send_request(PULL, None, native(members), spelling="native")
     connection = server.connection_of(watcher)
     await until(lambda: len(server.namesrv.routes.watchers) == 1 == connection.in_flight)
-    assert server.namesrv.slots.budget.used_bytes == used + topics * 512
+    assert server.namesrv.slots.budget.used_bytes == used + 2048 + topics * 512
 
     await peer.register(Broker("b" * 100), registration(*names))
 
@@ -234,7 +234,7 @@ async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess,
 
 
 async def test_watched_topics_are_limited(tmp_path: Path) -> None:
-    """A watch beyond the memory budget gets code 2; an ended watch or a closed connection frees its memory."""
+    """A watch and its topics are charged, and refused with code 2 beyond the budget; their end frees the memory."""
     async with namesrv_in_process(tmp_path, max_memory_bytes=64 << 20) as server:
         peer = await server.connect()
         before = server.namesrv.slots.budget.used_bytes
@@ -251,7 +251,7 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
         await until(lambda: not len(server.namesrv.routes.watchers))
         other = await server.connect()
         await watch(server, other, "T", "U", "V", "W", wait_ms=60_000)
-        assert server.namesrv.slots.budget.used_bytes == before + 4 * 512
+        assert server.namesrv.slots.budget.used_bytes == before + 2048 + 4 * 512
 
 
 async def test_watches_are_freed_with_their_connection(server: InProcess, peer: NamesrvPeer) -> None:
