@@ -5,8 +5,11 @@ from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.differences import grouped
 from namesrv_console.views.heat import fewer_groups, heat_map
 from namesrv_console.views.overview import compared, last_events
+from namesrv_console.views.problems import most_urgent
 
 _SHOWN_GROUPS = 8
+# A server that lacks all brokers of a large cluster is a problem for each.
+_SHOWN_PROBLEMS = 100
 # Heat maps of more cells than this have small cells, so that they fit the screen.
 _MOST_LARGE_CELLS = 300
 # The heat map of so many groups on three servers is 300 KB of HTML; the list of brokers has the others.
@@ -18,11 +21,15 @@ async def show(visit: Visit) -> Content:
     cluster = visit.cluster
     found = visit.console.compared.disagreements(cluster)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
+    health = visit.console.health.report(cluster)
+    problems = most_urgent(health.problems, health.acknowledged, _SHOWN_PROBLEMS)
     # A broker that unregistered itself is not missing.
-    left = [one.key for one in visit.console.health.report(cluster).gone if not one.is_planned]
+    left = [one.key for one in health.gone if not one.is_planned]
     heat, more_heat = fewer_groups(heat_map(cluster, left, found, visit.now), _MOST_GROUPS)
     return {
         "signs_in": visit.console.settings.access.requires_sign_in,
+        "problems": problems,
+        "more_problems": len(health.problems) - len(problems),
         "since_ms": visit.console.compared.moment_ms,
         "compared": compared(cluster),
         "unexpected": sum(one.reason is None for one in found),

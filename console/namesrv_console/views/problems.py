@@ -62,6 +62,11 @@ def verdict(
     )
 
 
+def most_urgent(found: Iterable[Problem], acknowledged: Collection[tuple[Kind, str]], most: int) -> list[Problem]:
+    """At most so many problems: those without an acknowledgement first, and of these the worst."""
+    return sorted(found, key=lambda one: one.key in acknowledged)[:most]
+
+
 class Cell(Protocol):
     """One broker on one server."""
 

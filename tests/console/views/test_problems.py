@@ -6,7 +6,7 @@ from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_client.health import Missing, Problem, ServerState
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
-from namesrv_console.views.problems import missing_among, report_of, verdict
+from namesrv_console.views.problems import missing_among, most_urgent, report_of, verdict
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 
 KEY = BrokerKey("c1", "a/b", 0)
@@ -56,3 +56,11 @@ def test_worst_problem_decides() -> None:
     assert (found.level, found.counts) == ("critical", (("without_master", 1), ("server_asked", 2)))
     assert (good.level, good.counts, good.brokers, good.servers, good.agrees) == ("good", (), 1, 3, True)
     assert not good.is_compared
+
+
+def test_problems_without_an_acknowledgement_are_shown_first() -> None:
+    """Of too many problems the list has the worst ones, and leaves out acknowledged ones first."""
+    found = [Problem("without_master", "c1/a"), Problem("write_removed", "c1/b"), Problem("write_removed", "c1/c")]
+
+    assert most_urgent(found, {found[0].key}, 2) == found[1:]
+    assert most_urgent(found, {}, 2) == found[:2]
