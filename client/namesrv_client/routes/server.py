@@ -281,6 +281,9 @@ class Server:
             )
             route = read_route(response.body)
             self._note_response()
+        except TlsRequiredError:
+            # The server closes the connection, which is not worth a line for each request.
+            raise
         except ResponseError as error:
             self._note_response()
             if not isinstance(error, TopicNotExistError):

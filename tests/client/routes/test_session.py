@@ -232,13 +232,14 @@ async def test_server_that_is_not_ready_causes_a_failover(tmp_path: Path) -> Non
         assert "name server not ready" in scene.session.errors[proxy.address]
 
 
-async def test_server_that_requires_tls_causes_a_failover(tmp_path: Path) -> None:
-    """It closes the connection without a response to the route request, and has answered nothing."""
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_server_that_requires_tls_causes_a_failover(tmp_path: Path, protocol: str) -> None:
+    """It refuses the first request and closes the connection, and counts as never connected."""
     clock = FakeClock()
     async with (
         ScriptedServer() as script,
         namesrv_in_process(tmp_path, clock=clock) as second,
-        session_of(script, second, clock=clock, protocol="native") as scene,
+        session_of(script, second, clock=clock, protocol=protocol) as scene,
     ):
         await registered(second, BROKER_A)
         fetching = asyncio.create_task(scene.routes("orders"))
@@ -249,6 +250,9 @@ async def test_server_that_requires_tls_causes_a_failover(tmp_path: Path) -> Non
 
         assert second.where == scene.session.chosen
         assert TLS_REQUIRED_REMARK in scene.session.errors[script.address]
+        assert [status.last_response for status in scene.session.statuses() if status.address == script.address] == [
+            None
+        ]
 
 
 async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:
