@@ -274,6 +274,18 @@ async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
         assert "&lt;script&gt;" in part
 
 
+async def test_search_finds_brokers_of_one_name_in_two_clusters(tmp_path: Path) -> None:
+    """Each server has a broker of the name, which the page names with its cluster."""
+    async with console_of_two(tmp_path) as (one, other, shown):
+        for server, broker in ((one, MASTER), (other, MASTER._replace(cluster="cluster-2"))):
+            await (await server.connect()).register(broker)
+        await passing(one.clock, lambda: len(shown.console.observed.cluster.broker_keys) == 2)
+        page = await shown.text("/search?q=broker-a")
+
+    for cluster in ("cluster-1", "cluster-2"):
+        assert f'href="/broker?cluster={cluster}&amp;name=broker-a"' in page
+
+
 async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None:
     """The page lists changes with their account, newest first; without a trail, the events of the servers."""
     async with scene(tmp_path) as it:

@@ -7,7 +7,10 @@ from namesrv_console.views.search import search
 async def show(visit: Visit) -> Content:
     """The best hits."""
     text = visit.query.get("q", "")
-    clusters = {key.broker_name: key.cluster for key in visit.cluster.broker_keys}
+    # Brokers of two clusters, on different servers, may have one name.
+    clusters: dict[str, set[str]] = {}
+    for key in visit.cluster.broker_keys:
+        clusters.setdefault(key.broker_name, set()).add(key.cluster)
     topics = visit.console.compared.topics(visit.cluster).made
     return {"text": text, "hits": search(text, clusters, topics), "clusters": clusters}
 
