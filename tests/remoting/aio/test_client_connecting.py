@@ -265,22 +265,3 @@ async def test_untrusted_certificate_is_reported_and_no_other_address_is_tried(
         client = SeveralAddresses(monkeypatch, FakeClock(), port, HOST, "127.0.0.2", tls=tls).client
         with pytest.raises(ConnectError, match="certificate"):
             await client.invoke(106, timeout_seconds=3.0)
-
-
-async def test_next_address_is_tried_at_once_after_a_refusal(
-    refusing: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If all addresses refuse, the error is that of the last one."""
-    clock, port = FakeClock(), refusing.getsockname()[1]
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.2", port))
-        client = SeveralAddresses(monkeypatch, clock, port, HOST, "127.0.0.2").client
-        with pytest.raises(ConnectError, match=rf"^no connection to several\.example:{port}: connection refused$"):
-            await client.invoke(106, timeout_seconds=3.0)
-        await clock.advance(1.0)
-        async with ScriptedServer(bound=bound) as server, client:
-            call = ask(client)
-            tried, peer = await server.accept(), await server.accept()
-            assert await tried.reader.read() == b""
-            peer.answer((await peer.receive()).opaque)
-            await call
