@@ -52,7 +52,11 @@ def safe_next(target: object) -> str:
 
 def login_url(conn: HTTPConnection) -> str:
     """URL of the login page, which leads back to the requested page, or to that of the sent form."""
-    url = conn.url if conn.scope["method"] in SAFE else urlsplit(conn.headers.get("referer", ""))
+    try:
+        url = conn.url if conn.scope["method"] in SAFE else urlsplit(conn.headers.get("referer", ""))
+    except ValueError:
+        # Any program can send a referer that is not a URL.
+        return "/login"
     target = url.path + (f"?{url.query}" if url.query else "")
     return f"/login?{urlencode({NEXT: target})}" if safe_next(target) != HOME else "/login"
 
