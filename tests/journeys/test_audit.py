@@ -2,18 +2,14 @@
 
 import json
 import signal
-import socket
-import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.certificates import Authority
 from tests.support.daemon import Start
-from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_files import Line, of, read_log
-from tests.support.peer import Broker, Connect, Peer, until
+from tests.support.peer import Broker, Connect, until
 
 # No test of this file depends on the event loop.
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
@@ -179,39 +175,6 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
         account["after"]["may"],
         account["rotated"],
     ) == ("operator", ["admin-write", "admin-read"], ["admin-read"], True)
-    assert "hunter2" not in json.dumps(lines)
-
-
-def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) -> None:
-    """A line has the account and the names in the peer's certificate; the settings contain no password."""
-    authority = Authority(tmp_path)
-    server, client = authority.issue("server", password="hunter2-key"), authority.issue("op", "op.example")
-    file = tmp_path / "access.toml"
-    file.write_text('[accounts.operator]\ncertificates = ["op.example"]\nmay = ["admin-write"]\n')
-    config = tmp_path / "namesrv.toml"
-    config.write_text('tls_key_password = "hunter2-key"\n')
-    config.chmod(0o600)
-    daemon = start(
-        *("--tls-mode=enforcing", "--tls-client-auth=require", f"--config={config}"),
-        *(f"--tls-cert-file={server.cert_file}", f"--tls-key-file={server.key_file}"),
-        *(f"--tls-ca-file={authority.ca_file}", "--access", str(file)),
-    )
-    context = ssl.create_default_context(cafile=str(authority.ca_file))
-    context.load_cert_chain(client.cert_file, client.key_file)
-    with (
-        socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
-    ):
-        peer = Peer(encrypted)
-        assert peer.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code == 0
-        assert peer.ask(105, {"topic": "T"}).code == 16
-    daemon.stop()
-
-    lines = trail(data_dir)
-    asked = [line for line in of(lines, "change", "refusal") if line["request"] is not None]
-    assert [line["request"] for line in asked] == ["PUT_KV_CONFIG", "GET_ROUTEINFO_BY_TOPIC"]
-    assert {("operator", "op.example")} == {(line["account"], *line["certificate"]) for line in asked}
-    assert lines[0]["settings"]["tls_key_password"] == "**********"
     assert "hunter2" not in json.dumps(lines)
 
 

@@ -12,6 +12,7 @@ import pytest
 from namesrv_remoting.access import GRANTABLE
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from tests.support.certificates import Authority, Identity
+from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native, registration, request_frame
 from tests.support.signing import Key
@@ -249,6 +250,19 @@ async def test_every_code(server: InProcess, ca: Authority, name: str) -> None:
             assert response.remark
             assert SECRET not in response.remark
     peer.close()
+
+
+async def test_certificates_are_named_in_the_audit_trail(server: InProcess, ca: Authority) -> None:
+    """A line about a change or a refusal has the account and the names in the peer's certificate."""
+    peer = await connect(server, ca, MATRIX["certificate only"])
+    for code, expected in ((103, 0), (105, NO_PERMISSION)):
+        peer.send(frame(None, code, opaque=code))
+        assert (await peer.receive()).code == expected
+    await server.stop()
+
+    lines = of(read_log(server.data_dir / "audit"), "change", "refusal")
+    named = [(line["request"], line["account"]) for line in lines if line["certificate"] == ["broker-1.example.com"]]
+    assert named == [("REGISTER_BROKER", "certified"), ("GET_ROUTEINFO_BY_TOPIC", "certified")]
 
 
 async def test_requests_of_the_matrix_change_the_state(server: InProcess) -> None:
