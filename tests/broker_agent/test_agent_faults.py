@@ -119,7 +119,6 @@ async def with_refused_topic(
     """An agent whose access file refuses the topic `refunds`, which the broker has created."""
     rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
     access = tmp_path / "access.toml"
-    access.touch(mode=0o600)
     access.write_text(f'[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{{ {rule} }}]\n')
     async with (
         namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server,
@@ -251,7 +250,6 @@ async def test_refused_topic_does_not_end_the_registration(tmp_path: Path, proto
     """
     rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
     access = tmp_path / "access.toml"
-    access.touch(mode=0o600)
     access.write_text(f'[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{{ {rule} }}]\n')
     clock = FakeClock()
     async with (

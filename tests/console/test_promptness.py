@@ -122,7 +122,6 @@ async def deny_access(stage: Stage) -> None:
     """Continue with a server whose access file has no account for this machine."""
     access = stage.home / "access.toml"
     access.write_text('[accounts.brokers]\nnetworks = ["10.9.8.7/32"]\nmay = [{ access = "broker-control" }]\n')
-    access.chmod(0o600)
     await stage.replace_second("denying", access=str(access))
 
 

@@ -214,7 +214,6 @@ async def test_account_may_advertise_only_addresses_that_it_may_register(
     """Otherwise a broker could send the clients of a view to any address; a reload revokes earlier registrations."""
     caplog.set_level(logging.WARNING)
     access = tmp_path / "access.toml"
-    access.touch(mode=0o600)
     access.write_text(NARROW % '["10.0.0.0/8", "203.0.113.7:30911"]')
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
         peer = await server.connect()

@@ -82,7 +82,6 @@ async def test_server_that_denies_its_brokers_is_not_healthy(tmp_path: Path) -> 
     """The server is ready, and this account may not know whether its broker groups have masters."""
     access = tmp_path / "access.toml"
     access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["broker-control"]\n')
-    access.chmod(0o600)
     async with one_server(tmp_path / "data", access=str(access)) as (server, where):
         await (await server.connect()).register(SLAVE)
         found = await ctl(*at(where), "status", "-o", "json")

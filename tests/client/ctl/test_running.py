@@ -20,7 +20,6 @@ async def test_interrupted_change_names_what_is_known_of_each_server(
     """A server that did not answer may have made the change; of the others the outcome is known."""
     access = tmp_path / "access.toml"
     access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["route-read"]\n')
-    access.chmod(0o600)
     ended = asyncio.Semaphore(0)
 
     async def put(server: NameServer) -> None:

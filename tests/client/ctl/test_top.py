@@ -133,7 +133,6 @@ async def test_server_that_denies_its_brokers_has_the_state_that_it_reports(tmp_
     """As in `status`: the server is ready, and this account may not see its brokers."""
     access = tmp_path / "access.toml"
     access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["broker-control"]\n')
-    access.chmod(0o600)
     async with one_server(tmp_path / "data", access=str(access)) as (_, where):
         shown = await ctl(*at(where), "top", "--once", "-o", "json")
 

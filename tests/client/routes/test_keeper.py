@@ -510,7 +510,6 @@ async def test_topic_forgotten_during_a_poll_does_not_make_watches_spin(tmp_path
 async def test_refused_topic_is_polled_not_watched(tmp_path: Path) -> None:
     """The access file denies one topic of the client for a while, and the other topic stays watched."""
     access = tmp_path / "access.toml"
-    access.touch(mode=0o600)
     account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
     access.write_text(account % '"route-read"')
     clock = FakeClock()

@@ -420,7 +420,6 @@ async def test_invalid_topic_does_not_block_the_others(tmp_path: Path) -> None:
 async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The access file of one server refuses all topics of a poll; if every server does, that is logged once."""
     access = tmp_path / "access.toml"
-    access.touch(mode=0o600)
     account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = [%s]\n'
     access.write_text(account % '"broker-control", { access = "route-read", topics = ["bills"] }')
     clock = FakeClock()

@@ -139,7 +139,6 @@ def refusing(stage: Stage) -> Iterator[str]:
     """The console has no account on the server."""
     access = stage.home / "access.toml"
     access.write_text(ACCESS)
-    access.chmod(0o600)
     yield stage.console(stage.server("ns5", f"--access={access}"))
 
 

@@ -431,7 +431,6 @@ async def test_new_path_of_the_access_file_needs_a_restart(
 ) -> None:
     """A reload ignores another path or an empty one, so a running server never opens itself."""
     other = tmp_path / "other.toml"
-    other.touch(mode=0o600)
     other.write_text(NETWORK.replace("route-read", "admin-write"))
     for path in (str(other), ""):
         caplog.clear()
@@ -447,7 +446,6 @@ async def test_mode_is_reloaded_although_the_path_is_not(
 ) -> None:
     """The reloaded settings show the new mode, and the guard enforces it."""
     other = tmp_path / "other.toml"
-    other.touch(mode=0o600)
     other.write_text(NETWORK.replace("route-read", "admin-read"))
     assert (await ask(await server.connect(), 206))[0] == 0
 
