@@ -1,6 +1,7 @@
 """The HTTP port with malformed, slow and hostile peers."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,6 +114,28 @@ async def test_error_statuses(request_: bytes, status: bytes, caplog: pytest.Log
     # faulty requests are counted, and only a bug of the server is logged
     assert [bool(caplog.records)] == [b"bug" in request_]
     assert bool(site.counts) == (b"400" in status)
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", GET[:-2], GET + GET[:-2]])
+async def test_incomplete_head_ends_the_connection(sent: bytes) -> None:
+    """A head must be complete in time, started or not; earlier complete requests are answered."""
+    async with serving(request_seconds=0.05) as site:
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            received = await site.ask(sent)
+
+    assert received.count(b"page \n") == sent.count(b"\r\n\r\n")
+
+
+async def test_incomplete_head_of_a_later_request_ends_the_connection() -> None:
+    """The request after a response has a deadline of its own."""
+    async with serving(request_seconds=0.05) as site:
+        peer = await site.connect()
+        peer.send(GET)
+        await read_response(peer)
+        peer.send(b"G")
+
+        assert await peer.at_end()
 
 
 async def test_slow_request_is_closed() -> None:
