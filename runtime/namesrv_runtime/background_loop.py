@@ -161,7 +161,7 @@ class Threaded(ABC, Generic[W_co]):
         Raises:
             RuntimeError: the caller is the loop's own thread, which would wait for itself.
             StoppedError: the object is not started, or was stopped before the work was done.
-            TimeoutError: the work took longer, and has been cancelled.
+            TimeoutError: the work took longer, and has been cancelled, as it is after Ctrl-C.
         """
         try:
             self._check_other_thread()
@@ -174,8 +174,8 @@ class Threaded(ABC, Generic[W_co]):
             return future.result(timeout_seconds)
         except concurrent.futures.CancelledError:
             raise StoppedError(f"{self._owner} was stopped") from None
-        except TimeoutError:
-            # The cancel has no effect if the TimeoutError is the work's own.
+        except BaseException:
+            # The caller has stopped waiting, at a timeout or at Ctrl-C. Cancelling work that has ended does nothing.
             future.cancel()
             raise
 

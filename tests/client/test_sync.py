@@ -1,5 +1,6 @@
 """The client for threads: all methods, start and stop, callbacks."""
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -121,6 +122,26 @@ def test_threads_may_share_an_iterator_of_changes(namesrv: Daemon) -> None:
         client.stop()
 
         assert [topic for each in topics for topic in each.result(GUARD_SECONDS)] == ["orders"] * 20
+
+
+def test_interrupted_wait_takes_no_change(client: SyncRouteClient) -> None:
+    """A caller that goes on after Ctrl-C gets the next change."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    changes = client.changes()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            next(changes)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    client.route("orders")
+    client.stop()
+
+    assert [change.topic for change in changes] == ["orders"]
 
 
 def test_cached_routes_need_no_thread(client: SyncRouteClient) -> None:
