@@ -134,14 +134,14 @@ class Register(Operation):
             self.leaving[self.asked.key] = live
 
     def ended(self, observer: "RouteMachine", outcome: Any) -> None:
-        """The registration counts if its connection is still open."""
-        for key in self.leaving:
-            observer.model.remove(key)
+        """The registration counts if its connection is still open; otherwise another broker at its address stays."""
         if self.refusal is not None:
             assert self.refusal is type(outcome)
             return
         expected = RegisterResult()
         if observer.is_open(self.asked.connection_id):
+            for key in self.leaving:
+                observer.model.remove(key)
             expected = observer.model_registers(self.asked)
         assert expected == outcome
 
