@@ -36,19 +36,19 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
             tab.leave()
 
 
-async def test_open_page_shows_a_value_that_was_set_elsewhere(tmp_path: Path) -> None:
+async def test_open_page_shows_a_value_that_was_set_elsewhere() -> None:
     """An Apache server reports nothing that changes with a KV value: an open page requests its values again."""
-    async with (
-        namesrv_in_process(tmp_path) as server,
-        ApacheFront(server.address) as apache,
-        console(server.clock, address_of(apache)) as shown,
-    ):
-        operator, tab = await server.connect(), shown.tab("/kv?namespace=ns")
-        await passing(server.clock, lambda: "No server has keys" in tab.parts.get("kv", ""))
-        await server.clock.advance(10)
+    clock = FakeClock()
+    async with ApacheFront(("127.0.0.1", 1)) as apache, console(clock, address_of(apache)) as shown:
+        apache.bodies[106] = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+        apache.bodies[206] = b'{"topicList":[]}'
+        apache.bodies[219] = b'{"table":{}}'
+        tab = shown.tab("/kv?namespace=ns")
+        await passing(clock, lambda: "No server has keys" in tab.parts.get("kv", ""))
+        await clock.advance(10)
 
-        await operator.call(100, {"namespace": "ns", "key": "k", "value": "set-elsewhere"})
-        await passing(server.clock, lambda: "set-elsewhere" in tab.parts["kv"], at_most=10.0)
+        apache.bodies[219] = b'{"table":{"k":"set-elsewhere"}}'
+        await passing(clock, lambda: "set-elsewhere" in tab.parts["kv"], at_most=11.0)
         tab.leave()
 
 
