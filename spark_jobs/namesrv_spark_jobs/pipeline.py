@@ -99,7 +99,7 @@ def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
 
 
 def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
-    """Mark duplicates, and count the lines."""
+    """Mark duplicates, divide boots with missing lines, and count the lines."""
     events, files = parsed.events, parsed.files
     is_event = F.col("part").isin(HEARTBEAT_PART, REST_PART)
     suspects = extract.suspects(events.filter(is_event))
@@ -107,6 +107,10 @@ def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
         numbered_events = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), files)
         events = engine.stored(numbered_events.unionByName(others), "numbered", by="part")
+    opened = _once(events).filter((F.col("part") == REST_PART) & (F.col("event") == "opened"))
+    resumed = boots.resumed(events.filter(F.col("part") != BAD_PART), opened)
+    if not resumed.isEmpty():
+        events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
     return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files, options), "tally"))
 
@@ -118,7 +122,7 @@ def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[s
     moments = engine.stored(boots.timed(rest), "moments")
     clocks = boots.clocks(_anchors(heartbeats, rest, moments))
     boot_table = engine.stored(boots.boots(taken, moments, clocks), "boots")
-    boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id")})["boots"]
+    boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id", "first", "last")})["boots"]
     progress("heartbeats")
     live = _live_heartbeats(engine, lines, heartbeats, moments, boot_rows)
     rows = silences.rows(live, moments.filter(F.col("event") == "evict"))

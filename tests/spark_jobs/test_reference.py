@@ -136,6 +136,27 @@ def test_near_misses() -> None:
     assert [(heartbeat.at, silence) for heartbeat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
 
 
+@pytest.mark.parametrize(
+    ("is_reported", "near_misses", "evictions"), [(False, [], []), (True, [(60 * S, 1_020 * S)], [(60, 185, True)])]
+)
+def test_no_silence_lasts_across_a_lost_file(
+    is_reported: bool, near_misses: list[tuple[int, int]], evictions: list[tuple[float, float, bool]]
+) -> None:
+    """33 lines are missing before `opened`: no near miss, no eviction. If the server dropped them, they are silence."""
+    opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
+    lines = HeartbeatLines().start().heartbeats(0, 30_000, 60_000).lost(33)
+    if is_reported:
+        lines.add("dropped", 1_060_000, count=33)
+    found = of(lines.add("opened", 1_060_000, **opened).heartbeats(1_080_000, 1_110_000))
+
+    assert [(heartbeat.at, silence) for heartbeat, silence in found.near_misses] == near_misses
+    assert [
+        (one.heartbeat.at / S, one.at / S, one.is_false)
+        for boot in found.boots
+        for one in replay(boot, fixed(120 * S), even_scans(boot, 5 * S))
+    ] == evictions
+
+
 def test_exposed_pulls() -> None:
     """2 + 4 + 8 pulls of routes with the broker, from its last heartbeat to one scan after the removal.
 

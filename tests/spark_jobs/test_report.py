@@ -108,6 +108,22 @@ def test_report_of_nothing_is_not_good(tmp_path: Path, capsys: pytest.CaptureFix
     assert "No broker went away" not in page
 
 
+def test_report_names_missing_lines(tmp_path: Path) -> None:
+    """An hour's file of a server is lost: the report says from when to when, and counts no silence."""
+    opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
+    lines = HeartbeatLines().start().heartbeats(0, 30_000, 60_000).lost(33)
+    lines.add("opened", 1_060_000, **opened).heartbeats(1_080_000, 1_110_000)
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    assert main([str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--engine", "embedded"]) == 0
+
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    (text,) = (found["text"] for found in summary["findings"] if found["code"] == "missing_lines")
+    assert "Lines of ns-1 are missing from 2026-03-01 00:01:00 to 2026-03-01 00:17:40 UTC: " in text
+    assert summary["near_misses"]["count"] == 0
+    assert {row["evictions"] for row in summary["what_if"]} == {0}
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")

@@ -59,6 +59,11 @@ class HeartbeatLines:
         settings = {"scan_interval_ms": scan_ms, "broker_expiry_ms": expiry_ms, "evict_on_disconnect": True}
         return self.add("start", at, **settings, version="0.1.0")
 
+    def lost(self, count: int) -> Self:
+        """Skip the numbers of lines that are missing from the log."""
+        self._seq += count
+        return self
+
     def heartbeat(self, at: float, of: Broker | None = None, **fields: Any) -> Self:
         return self.add("heartbeat", at, **(of or broker()), kind="touch", silent_ms=0, **fields)
 

@@ -117,7 +117,7 @@ def _add_line(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: i
         "scan": lambda: lines.scan(at, scans),
         "client_gone": lambda: lines.gone(at, client),
         "late": lambda: lines.late(at, rng.choice([400, 1_250.5, 0])),
-        "opened": lambda: lines.add("opened", at, **settings),
+        "opened": lambda: lines.lost(rng.choice([0, 3])).add("opened", at, **settings),
         "dropped": lambda: lines.add("dropped", at, count=rng.randint(1, 3)),
     }
     writers.get(kind, lambda: lines.add(kind, at))()

@@ -1,10 +1,11 @@
 """Findings: sentences about the numbers of a summary, the most severe first."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from namesrv_spark_jobs.report.measures import has_heartbeats
-from namesrv_spark_jobs.report.shown import counted
+from namesrv_spark_jobs.report.shown import counted, shown_moment
 
 Summary = Mapping[str, Any]
 # a finding: severity, code and text
@@ -115,9 +116,21 @@ def _of_input(summary: Summary) -> Found:
     for code, (severity, one, many) in _OF_INPUT.items():
         if summary["input"][code]:
             yield severity, code, f"{counted(summary['input'][code], one, many)}."
+    yield from _of_missing_lines(summary)
     if unknown := summary["client"]["unknown_revisions"]:
         text = counted(unknown, "route that a client was given is", "routes that clients were given are")
         yield "info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients."
     if unset := sum(1 for boot in summary["settings"] if boot["scan_interval_ms"] is None):
         text = counted(unset, "boot of a server has", "boots of servers have")
         yield "info", "unknown_settings", f"{text} unknown settings: they are not in the log."
+
+
+def _of_missing_lines(summary: Summary) -> Found:
+    """A boot is in several parts if lines between them are missing."""
+    ends = [pair for pair in pairwise(summary["settings"]) if pair[0]["boot_id"] == pair[1]["boot_id"]]
+    if ends:
+        before, after = max(ends, key=lambda pair: pair[1]["from_ms"] - pair[0]["until_ms"])
+        time = f"from {shown_moment(before['until_ms'])} to {shown_moment(after['from_ms'])} UTC"
+        others = f", and {counted(len(ends) - 1, 'other time')}" if len(ends) > 1 else ""
+        text = f"Lines of {before['nameserver']} are missing {time}{others}: a file is lost or damaged."
+        yield "warning", "missing_lines", f"{text} No silence is counted across missing lines."

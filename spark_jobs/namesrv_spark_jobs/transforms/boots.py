@@ -2,6 +2,8 @@
 
 `mono` is the monotonic time of a line. Liveness time (`live`) is `mono` without the delays of the server, so that a
 broker does not count as silent while the server itself was stopped.
+
+Where lines of a boot are missing (a file was lost), its log ends, and what follows counts as another boot.
 """
 
 from typing import Final
@@ -13,6 +15,33 @@ from namesrv_spark_jobs.transforms.schema import CLIENT_EVENTS, HEARTBEATS
 TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
 # half a second: a clock does not drift that far between two neighbouring anchors, so a larger difference is a step
 _STEP: Final = 500_000
+
+
+def resumed(events: DataFrame, opened: DataFrame) -> DataFrame:
+    """The `opened` lines (`boot`, `seq`) of a file before which lines of the boot are missing.
+
+    A server reports dropped lines after their numbers, in a `dropped` line; `opened` follows the last line of the
+    previous file. `events` are all readable lines: those that the options exclude are not missing.
+    """
+    before = F.broadcast(opened.select("boot", (F.col("seq") - 1).alias("seq")))
+    found = events.join(before, on=["boot", "seq"], how="left_semi").select("boot", (F.col("seq") + 1).alias("seq"))
+    unconnected = opened.select("boot", "seq").join(F.broadcast(found), on=["boot", "seq"], how="left_anti")
+    begins = events.groupBy("boot").agg(F.min("seq").alias("begin"))
+    # a log that begins with `opened` lacks no lines between others
+    return unconnected.join(begins, on="boot", how="inner").filter(F.col("seq") > F.col("begin")).select("boot", "seq")
+
+
+def split(events: DataFrame, resumed: DataFrame) -> DataFrame:
+    """Events with a `boot` and `key` of their own for all lines from one `resumed` line of a boot to the next."""
+    following = F.lead("seq").over(W.partitionBy("boot").orderBy("seq"))
+    parts = resumed.select(F.col("boot").alias("part_boot"), F.col("seq").alias("from_seq"), following.alias("to_seq"))
+    here = (F.col("boot") == F.col("part_boot")) & (F.col("seq") >= F.col("from_seq"))
+    here &= F.col("to_seq").isNull() | (F.col("seq") < F.col("to_seq"))
+    own = {
+        name: F.when(F.col("from_seq").isNull(), F.col(name)).otherwise(F.xxhash64(name, F.lit(1), "from_seq"))
+        for name in ("boot", "key")
+    }
+    return events.join(F.broadcast(parts), on=here, how="left").withColumns(own).select(*events.columns)
 
 
 def timed(rest: DataFrame) -> DataFrame:

@@ -45,8 +45,8 @@ class Analysis:
         self.false_evictions = [period for period in self.periods if period.is_false_eviction]
         self.near_misses = [miss for period in self.periods for miss in near_misses(period)]
         self.episodes = episodes(self.boots, self.periods)
-        routes = {boot.boot: Routes(boot) for boot in self.boots}
-        of_unannounced = [(period, routes[period.boot.boot]) for period in self.periods if period.is_unannounced]
+        routes = {boot: Routes(boot) for boot in self.boots}
+        of_unannounced = [(period, routes[period.boot]) for period in self.periods if period.is_unannounced]
         self.clients = [staleness for period, route in of_unannounced for staleness in route.exposed(period)]
         # pulls of routes with a dead broker, by topic
         self.exposed_pulls = [(period, route.pulls(period)) for period, route in of_unannounced]

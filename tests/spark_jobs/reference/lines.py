@@ -45,6 +45,8 @@ class Line:
     # all that the line has
     fields: Mapping[str, Any] = field(compare=False)
     file: str = field(compare=False)
+    # the number of places before it at which lines of its boot are missing
+    part: int = field(compare=False, default=0)
 
     def get(self, name: str) -> Any:
         """A further field; None when it is missing."""
@@ -84,10 +86,15 @@ def percentile(values: Sequence[float], part: float) -> float:
 def read(
     files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING
 ) -> tuple[list[Line], dict[str, Counter[str]]]:
-    """All lines, and what became of those of each file; of lines with one number of one boot the first is kept."""
+    """All lines, and what became of those of each file; of lines with one number of one boot the first is kept.
+
+    Lines after missing ones have another `part` of their boot.
+    """
     lines: list[Line] = []
     counts: dict[str, Counter[str]] = {}
     met: set[tuple[str, int]] = set()
+    # the numbers of all good lines of each boot
+    numbers: dict[str, set[int]] = defaultdict(set)
     for name in sorted(files):
         count = counts[name] = Counter()
         for text in files[name]:
@@ -95,6 +102,8 @@ def read(
                 continue
             count["lines"] += 1
             line = _parsed(text, name)
+            if line is not None:
+                numbers[line.boot].add(line.seq)
             if line is None:
                 count["bad"] += 1
             elif (wanted := _wanted(line, options)) is None:
@@ -107,7 +116,13 @@ def read(
                 count["unknown_events"] += line.event not in KNOWN
                 count["dropped_by_writers"] += (line.get("count") or 0) if line.event == "dropped" else 0
                 lines.append(wanted)
-    return lines, counts
+    # boot -> the `opened` lines that follow missing ones
+    resumed: dict[str, list[int]] = defaultdict(list)
+    for line in lines:
+        known = numbers[line.boot]
+        if line.event == "opened" and line.seq - 1 not in known and min(known) < line.seq:
+            resumed[line.boot].append(line.seq)
+    return [replace(line, part=sum(number <= line.seq for number in resumed[line.boot])) for line in lines], counts
 
 
 def _parsed(text: str | bytes, file: str) -> Line | None:
@@ -174,7 +189,7 @@ def entries(line: Line) -> list[dict[str, Any]]:
 
 
 class Boot:
-    """One run of a server: its lines in order, and how to read their times."""
+    """One run of a server, or the part of it between missing lines: its lines in order, and how to read their times."""
 
     def __init__(self, lines: list[Line], options: Options = EVERYTHING) -> None:
         self.lines = sorted(lines)
@@ -214,15 +229,15 @@ class Boot:
 
 def boots(lines: Iterable[Line], options: Options = EVERYTHING) -> list[Boot]:
     """The servers' boots, by name and id; those of clients, and those that ended before `since`, are left out."""
-    lines_of: dict[str, list[Line]] = defaultdict(list)
+    lines_of: dict[tuple[str, int], list[Line]] = defaultdict(list)
     for line in lines:
-        lines_of[line.boot].append(line)
+        lines_of[line.boot, line.part].append(line)
     found = [
         Boot(ours, options)
         for ours in lines_of.values()
         if not any(line.event in OF_CLIENTS for line in ours) and not all(_is_early(line, options) for line in ours)
     ]
-    return sorted(found, key=lambda boot: (boot.nameserver or "", boot.boot))
+    return sorted(found, key=lambda boot: (boot.nameserver or "", boot.boot, boot.first.at, boot.last.at))
 
 
 def _difference(line: Line) -> int:

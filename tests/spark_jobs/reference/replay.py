@@ -144,7 +144,7 @@ def evictions_by_setting(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
     """The numbers of silent evictions that are logged, replayed, missing, extra, or at another scan."""
     logged = Counter(
-        ((boot.boot, *key, period), evict.get("scan"))
+        ((boot, *key, period), evict.get("scan"))
         for boot in boots
         for key, lines in lines_of_brokers(boot).items()
         for period, (before, evict) in enumerate(
@@ -153,7 +153,7 @@ def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str,
         # the last heartbeat of any other eviction is not in the log
         if evict.get("reason") == "silent" and before is not None and before.event != "evict"
     )
-    replayed = Counter(((one.boot.boot, *one.key, one.period), one.scan) for one in evictions)
+    replayed = Counter(((one.boot, *one.key, one.period), one.scan) for one in evictions)
     missing = Counter(period for period, _ in (logged - replayed).elements())
     extra = Counter(period for period, _ in (replayed - logged).elements())
     # a missing and an extra one of the same registration period are one at another scan
