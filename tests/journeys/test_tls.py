@@ -127,6 +127,40 @@ def serial_number(daemon: Daemon, ca: Authority) -> Any:
         return (wrapped.getpeercert() or {})["serialNumber"]
 
 
+@pytest.mark.slow
+def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> None:
+    """New connections get a replaced certificate without a signal; a broken one is logged and not used."""
+    daemon = start(*flags(ca, "enforcing", "--http-listen=127.0.0.1:0"))
+    first = serial_number(daemon, ca)
+    context = ssl.create_default_context(cafile=str(ca.ca_file))
+    with (
+        socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as kept,
+    ):
+        ca.issue("server")
+        daemon.wait_for("tls_certificate_changed")
+        second = serial_number(daemon, ca)
+        assert first != second
+
+        key_file = ca.ca_file.parent / "server.key"
+        key_file.write_text("not a key")
+        problem = f"{key_file}: no private key"
+        # Another reload may have come first, between the replacement of certificate and key.
+        daemon.wait_for("tls_certificate_refused", error=problem)
+        assert second == serial_number(daemon, ca)
+        assert problem in page(daemon, "/readyz?verbose")[1]
+        assert "\nnameserver_tls_certificate_refused 1.0\n" in page(daemon, "/metrics")[1]
+
+        daemon.send_signal(signal.SIGHUP)
+        daemon.wait_for("reload_refused")
+        ca.issue("server")
+        daemon.send_signal(signal.SIGHUP)
+        daemon.wait_for("reloaded")
+        assert serial_number(daemon, ca) not in {first, second}
+        # The connection that was open all the time.
+        assert Peer(kept).ask(105, {"topic": "orders"}).code == 17
+
+
 def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Authority, tmp_path: Path) -> None:
     """SIGHUP changes a server from plain text to permissive, to enforcing and back; open connections stay."""
     issued = ca.issue("server")
