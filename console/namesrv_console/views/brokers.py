@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.paging import on_page
 from namesrv_console.views.problems import LEVELS, is_known
 from namesrv_console.views.topics import topic_reports
 from namesrv_remoting.bodies.extensions import Connection, Event
@@ -67,8 +68,6 @@ class BrokerPage:
     pages: int
 
 
-# As many as of topics: the list of 10,000 brokers would have 11 MB.
-PAGE_ROWS: Final = 100
 _SORTS: Final[Mapping[str, Callable[[ListedBroker], Any]]] = {
     # Problems first.
     "health": lambda one: (LEVELS.index(one.level), one.row.key),
@@ -109,9 +108,8 @@ def broker_page(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuer
         and wanted in f"{one.row.key.broker_name} {' '.join(one.row.addresses)}".casefold()
     ]
     found.sort(key=_SORTS[query.sort])
-    pages = max(1, -(-len(found) // PAGE_ROWS))
-    page = min(max(1, query.page), pages)
-    return BrokerPage(found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(found), page, pages)
+    shown, page, pages = on_page(found, query.page)
+    return BrokerPage(shown, len(found), page, pages)
 
 
 def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:

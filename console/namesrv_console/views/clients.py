@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from namesrv_console.state import BrokerKey, Cluster, ServerView
+from namesrv_console.views.paging import on_page
 from namesrv_remoting.bodies.extensions import Connection
 
 
@@ -47,7 +48,6 @@ class ClientPage:
     unknown: Sequence[str]
 
 
-PAGE_ROWS: Final = 100
 # Role of a connection without a request yet.
 SILENT: Final = "silent"
 # A server's view and a connection to the server.
@@ -94,11 +94,10 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
         and (not wanted or wanted in f"{one.peer} {one.proxied or ''} {one.account or ''}".casefold())
     ]
     found.sort(key=key)
-    pages = max(1, -(-len(found) // PAGE_ROWS))
-    page = min(max(1, query.page), pages)
+    shown, page, pages = on_page(found, query.page)
     # There may be tens of thousands of connections: only shown ones become rows.
     return ClientPage(
-        [_row(view, one, own.get(view.address)) for view, one in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]],
+        [_row(view, one, own.get(view.address)) for view, one in shown],
         len(found),
         page,
         pages,

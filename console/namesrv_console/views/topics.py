@@ -8,14 +8,13 @@ from msgspec import structs
 
 from namesrv_client.ctl.comparison import Difference, disagreements, perm_text, route_facts
 from namesrv_console.state import Cluster
+from namesrv_console.views.paging import on_page
 from namesrv_remoting.access import is_system_topic
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
 
 TopicKind = Literal["ordinary", "retry", "dead_letter", "system"]
 
-# Rows of one page: few enough to read, and to send again when something changes.
-PAGE_ROWS: Final = 100
 _KINDS: Final[Mapping[str, TopicKind]] = {"%RETRY%": "retry", "%DLQ%": "dead_letter", "%SYS%": "system"}
 
 
@@ -234,7 +233,5 @@ def topic_page(table: TopicTable, query: TopicQuery) -> TopicPage:
     rows.sort(key=key, reverse=query.is_descending)
     if query.starred:
         rows.sort(key=lambda row: row.name not in query.starred)
-    pages = max(1, -(-len(rows) // PAGE_ROWS))
-    page = min(max(1, query.page), pages)
-    shown = rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    shown, page, pages = on_page(rows, query.page)
     return TopicPage(shown, len(rows), page, pages, hidden=found - len(rows))

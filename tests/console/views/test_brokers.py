@@ -7,7 +7,8 @@ import pytest
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.brokers import PAGE_ROWS, BrokerQuery, broker_page, broker_rows, topics_of
+from namesrv_console.views.brokers import BrokerQuery, broker_page, broker_rows, topics_of
+from namesrv_console.views.paging import PAGE_ROWS
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion

@@ -8,9 +8,9 @@ import pytest
 
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.matrix import matrix
+from namesrv_console.views.paging import PAGE_ROWS
 from namesrv_console.views.search import Hit, search
 from namesrv_console.views.topics import (
-    PAGE_ROWS,
     TopicQuery,
     TopicRow,
     TopicTable,
