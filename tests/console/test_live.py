@@ -48,7 +48,7 @@ async def test_open_page_shows_a_value_that_was_set_elsewhere() -> None:
         await clock.advance(10)
 
         apache.bodies[219] = b'{"table":{"k":"set-elsewhere"}}'
-        await passing(clock, lambda: "set-elsewhere" in tab.parts["kv"], at_most=11.0)
+        await passing(clock, lambda: "set-elsewhere" in tab.parts["kv"], at_most=10.0)
         tab.leave()
 
 
