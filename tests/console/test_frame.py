@@ -28,11 +28,22 @@ def test_every_language_has_the_same_words() -> None:
         assert english == other
 
 
+_PLURALS = "acts|brokers|connections|differences|groups|queues|rows|servers|topics"
+
+
 def test_one_is_singular() -> None:
-    """A text has the singular for each number of one, and digits in groups of three."""
-    text = catalogue("en").text
-    assert text("verdict.all_good", brokers=1, topics=1, servers=1) == "1 broker, 1 topic, 1 server"
-    assert text("verdict.all_good", brokers=1_000, topics=0, servers=3) == "1,000 brokers, 0 topics, 3 servers"
+    """No English text has a number of one and a noun in the plural; texts for many are for larger numbers."""
+    filled = {
+        key: catalogue("en").text(key, **{name: 1 for _, name, _, _ in string.Formatter().parse(text) if name})
+        for key, text in catalogue("en").texts.items()
+        if not key.endswith("_many")
+    }
+
+    assert [text for text in filled.values() if re.search(rf"\b1 ([a-z]+ )?({_PLURALS})\b", text)] == []
+    assert filled["verdict.all_good"] == "1 broker, 1 topic, 1 server"
+    assert catalogue("en").text("verdict.all_good", brokers=1_000, topics=0, servers=3) == (
+        "1,000 brokers, 0 topics, 3 servers"
+    )
 
 
 @pytest.mark.parametrize(
