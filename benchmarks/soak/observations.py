@@ -11,7 +11,7 @@ from benchmarks.harness.figures import Figure, at_most, format_value, none_of
 
 # The growth of memory has a bound only in longer soaks: in the first half hour caches and the heap fill.
 _LEAST_SLOPE_SECONDS: Final = 2700.0
-# share of the samples that is the warm-up
+# share of the samples that is the warm-up, in which caches and the heap fill
 _WARM_UP_SHARE: Final = 0.4
 _MOST_MB_PER_HOUR: Final = 1.048576
 # Descriptors and tasks that exist for a moment, such as a closing log file, a client that changes its connection,
