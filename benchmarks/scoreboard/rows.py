@@ -9,7 +9,7 @@ from benchmarks.scoreboard.page import Row
 from benchmarks.scoreboard.programs import attack, histories, mutation, passing, speed, together
 from benchmarks.soak.suite import soaked
 from benchmarks.speed.eviction import mass_expiry
-from tests.simulation.simulation import simulate, simulate_removals
+from tests.simulation.simulation import SCHEDULES, simulate, simulate_removals
 
 # Files that rows are about.
 _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
@@ -269,13 +269,17 @@ ROWS: Final[Mapping[str, Row]] = {
     "F14": Row(
         "Stale removals of a newer registration",
         "0 in a million schedules",
-        "simulation, {size} schedules of brokers that leave, die and return",
+        "simulation, {size} schedules of brokers that leave, die and return, twenty in one run",
         simulated.seeds(
-            "F14", _SIMULATED, simulate_removals, what="schedules that went wrong", invariants=simulated.REMOVALS
+            "F14",
+            _SIMULATED,
+            simulate_removals,
+            schedules=SCHEDULES,
+            invariants=simulated.REMOVALS,
         ),
         _SIMULATED,
         full=1_000_000,
-        size=2_000,
+        size=10_000,
         short=100,
     ),
     "F15": Row(
@@ -329,7 +333,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "The whole system under random faults; watches lose, double, reorder and revert nothing",
         "every invariant in 100,000 runs",
         "`make simulate`: the first {size} seeds",
-        simulated.seeds("M2", _SIMULATED, simulate, what="seeds that failed"),
+        simulated.seeds("M2", _SIMULATED, simulate),
         _SIMULATED,
         full=100_000,
         size=2_000,

@@ -1,5 +1,6 @@
 """Rows measured in the simulation (tests/simulation): hours of virtual time, and thousands of seeds."""
 
+import math
 import multiprocessing
 import os
 import random
@@ -46,24 +47,29 @@ def seeds(
     files: Sequence[str],
     run: Callable[[int], Outcome],
     *,
-    what: str,
+    schedules: int = 1,
     invariants: frozenset[str] | None = None,
 ) -> Measure:
     """A measure that runs the seeds from 0 on, in slices, and checks these invariants (all, if None).
 
-    `what` is the label of the figure for seeds that failed.
+    If a seed has several schedules, it counts these.
     """
+    what = "seeds" if schedules == 1 else "schedules"
 
     def run_slice(first: int, left: int) -> dict[str, Any]:
-        began, count = time.monotonic(), min(left, _SEEDS_PER_SLICE)
-        outcomes = _on_all_cores(run, range(first, first + count))
+        seed, runs = first // schedules, min(math.ceil(left / schedules), _SEEDS_PER_SLICE)
+        began = time.monotonic()
+        outcomes = _on_all_cores(run, range(seed, seed + runs))
         seconds = time.monotonic() - began
-        return {"count": count, "seconds": seconds, "failed": _descriptions(outcomes, invariants)}
+        return {"count": runs * schedules, "seconds": seconds, "failed": _descriptions(outcomes, invariants)}
 
     def measured(total: int) -> list[Figure]:
         slices = finished(JOURNALS / f"{name}.jsonl", files, total, run_slice)
         rate = count_of(slices) / sum(each["seconds"] for each in slices)
-        return [failed("failed", what, slices), Figure("rate", "seeds a second", "per_second", (rate,))]
+        return [
+            failed("failed", f"{what} that failed", slices),
+            Figure("rate", f"{what} a second", "per_second", (rate,)),
+        ]
 
     return measured
 

@@ -13,10 +13,8 @@ from typing import Any
 
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.shrinking import shrunk
-from tests.simulation.simulation import Outcome, simulate, simulate_removals
+from tests.simulation.simulation import PLANS, Outcome
 from tests.support.journal import Journal
-
-Run = Callable[..., Outcome]
 
 _PROGRESS_SECONDS = 10.0
 _SEEDS_PER_CHUNK = 10
@@ -24,8 +22,6 @@ _SEEDS_PER_CHUNK = 10
 _CHUNKS_PER_PROCESS = 50
 # seeds that a journal records at once
 _SEEDS_PER_SLICE = 200
-# name -> runs a seed with faults of this kind
-_PLANS: dict[str, Run] = {"any": simulate, "removals": simulate_removals}
 
 
 def main() -> int:
@@ -36,7 +32,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes")
-    parser.add_argument("--plan", choices=_PLANS, default="any", help="kind of faults")
+    parser.add_argument("--plan", choices=PLANS, default="any", help="kind of faults")
     parser.add_argument("--journal", type=Path, metavar="FILE", help="go on after the last seed of this file")
     parser.add_argument("--seconds", type=float, default=600.0, help="time of a run with a journal")
     options = parser.parse_args()
@@ -64,12 +60,12 @@ def _go_on(journal: Journal, options: argparse.Namespace) -> int:
 
 
 def _replay(seed: int, plan: str) -> int:
-    outcome = _PLANS[plan](seed, keeps_lines=True)
+    outcome = PLANS[plan](seed, keeps_lines=True)
     _print(*outcome.lines)
     if not outcome.invariant:
         _print(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
     else:
-        _report(outcome, shrunk(outcome, _PLANS[plan]), plan)
+        _report(outcome, shrunk(outcome, PLANS[plan]), plan)
     _print_summary(seeds=1, failed=int(bool(outcome.invariant)), checksum=f"{outcome.checksum:08x}")
     return int(bool(outcome.invariant))
 
@@ -79,7 +75,7 @@ def _run_all(seeds: range, plan: str, jobs: int, *, keep_going: bool) -> dict[st
     began = reported = time.monotonic()
     failures = done = checksum = 0
     virtual_seconds = 0.0
-    for done, (outcome, smallest) in enumerate(results(seeds, _PLANS[plan], jobs), start=1):
+    for done, (outcome, smallest) in enumerate(results(seeds, PLANS[plan], jobs), start=1):
         virtual_seconds += outcome.seconds
         # xor does not depend on the order of the seeds
         checksum ^= outcome.checksum
@@ -112,7 +108,7 @@ def _print_summary(**figures: Any) -> None:
     _print(json.dumps(figures))
 
 
-def results(seeds: range, run: Run, jobs: int) -> Iterator[tuple[Outcome, Outcome | None]]:
+def results(seeds: range, run: Callable[..., Outcome], jobs: int) -> Iterator[tuple[Outcome, Outcome | None]]:
     """The outcomes of the seeds, each with the smallest run that fails in the same way, or None if the seed passed.
 
     With several processes, a failed seed is shrunk where it ran. The simulation replaces the clock and the process id,
@@ -126,7 +122,7 @@ def results(seeds: range, run: Run, jobs: int) -> Iterator[tuple[Outcome, Outcom
         yield from pool.imap_unordered(result, seeds, chunksize=_SEEDS_PER_CHUNK)
 
 
-def _result(run: Run, seed: int) -> tuple[Outcome, Outcome | None]:
+def _result(run: Callable[..., Outcome], seed: int) -> tuple[Outcome, Outcome | None]:
     outcome = run(seed)
     return outcome, shrunk(outcome, run) if outcome.invariant else None
 

@@ -69,6 +69,8 @@ _ON_SERVERS: Final = frozenset({"busy", "hog", "disk full", "disk fails", "disk 
 # with short times all processes run at the beginning
 _BEGIN: Final = 4.0
 _END: Final = 24.0
+# time in which the removals of a schedule begin
+_REMOVALS_SECONDS: Final = 8.0
 # kinds without an end
 _INSTANT: Final = frozenset({"clock", "topic"})
 # kind -> kinds that make it worse in the middle
@@ -106,12 +108,15 @@ def removals(chosen: random.Random, size: Size) -> list[Fault]:
     pace = size.times.pace
     faults = []
     for _ in range(chosen.randint(size.most_faults // 2, size.most_faults + 4)):
-        kind = chosen.choice(("reset", "half-open", "leave", "kill", "cut", "hog"))
+        kind = chosen.choice(("reset", "half-open", "leave", "kill", "cut", "hog", "slow flow"))
         agent, server = chosen.choice(size.agents), chosen.choice(size.servers)
         way = (agent, server) if chosen.random() < 0.5 else (server, agent)
         where = {"leave": (agent,), "kill": (agent,), "hog": (server,)}.get(kind, way)
-        at, seconds = chosen.uniform(_BEGIN, _END - 4.0) * pace, chosen.uniform(0.01, 4.0 * pace)
-        faults.append(Fault(at, kind, where, seconds))
+        at, seconds = chosen.uniform(0.0, _REMOVALS_SECONDS) * pace, chosen.uniform(0.01, 4.0 * pace)
+        faults.append(Fault(at, kind, where, seconds, _VALUES[kind](chosen) if kind in _VALUES else None))
+        if kind in _SECONDS:
+            # the broker returns while its old connections are slow
+            faults.append(_second(chosen, faults[-1], size))
     return sorted(faults, key=lambda fault: fault.at)
 
 
@@ -166,6 +171,8 @@ class Injector:
         self._world = cluster.world
         self._network = cluster.world.network
         self._is_over = False
+        # all that were scheduled, at their times in the run
+        self.faults: list[Fault] = []
         # processes that are started again once they have ended
         self.ending: set[Node] = set()
 
@@ -174,6 +181,7 @@ class Injector:
         self._is_over = True
 
     def schedule(self, fault: Fault) -> None:
+        self.faults.append(fault)
         self._world.at(fault.at, lambda: self._inject(fault))
 
     def _inject(self, fault: Fault) -> None:

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
@@ -229,24 +230,24 @@ class _Finder:
         return importlib.util.spec_from_loader(name, _Loader(self._mutation, spec.origin))
 
 
-def _hunt(task: tuple[int, list[int]]) -> Found:
+def _hunt(plan: str, task: tuple[int, list[int]]) -> Found:
     """Plant a bug into this process, which has not imported our code yet, and try some seeds."""
     number, seeds = task
     mutation = MUTATIONS[number]
     sys.meta_path.insert(0, _Finder(mutation))
-    from tests.simulation.simulation import simulate  # noqa: PLC0415 - only now: it imports what is mutated
+    from tests.simulation.simulation import PLANS  # noqa: PLC0415 - only now: it imports what is mutated
 
     for seed in seeds:
-        outcome = simulate(seed)
+        outcome = PLANS[plan](seed)
         if outcome.invariant:
             return Found(mutation, seed, outcome.invariant)
     return Found(mutation, None, "")
 
 
-def hunted(tasks: Sequence[tuple[int, list[int]]]) -> Iterator[Found]:
+def hunted(tasks: Sequence[tuple[int, list[int]]], plan: str) -> Iterator[Found]:
     """Results of hunts (number of a mutation, its seeds in order), each in a process of its own."""
     with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
-        yield from pool.imap(_hunt, tasks, chunksize=1)
+        yield from pool.imap(partial(_hunt, plan), tasks, chunksize=1)
 
 
 def table(found: Iterable[Found]) -> str:
@@ -263,6 +264,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="only bugs whose names contain this")
     parser.add_argument("--count", type=int, default=MAX_SEEDS, help="number of seeds for each bug")
+    parser.add_argument("--plan", default="any", help="kind of faults: any (default) or removals")
     parser.add_argument("--write", type=Path, metavar="FILE", help="update the table of this page")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="try the seed in this page first")
     options = parser.parse_args()
@@ -272,7 +274,7 @@ def main() -> int:
     # a change of our code may change the run of a recorded seed, so that another seed finds the bug
     tasks = [(number, [*known.get(MUTATIONS[number].name, []), *range(options.count)]) for number in chosen]
     every: list[Found] = []
-    for found in hunted(tasks):
+    for found in hunted(tasks, options.plan):
         every.append(found)
         sys.stdout.write(f"{_row(found)}\n")
         sys.stdout.flush()

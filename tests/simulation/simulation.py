@@ -15,12 +15,16 @@ from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Fault, Injector, plan, removals, slow_readers
 from tests.simulation.patches import simulated_surroundings
-from tests.simulation.sizes import DEFAULTS, LARGE, Size, small
+from tests.simulation.sizes import DEFAULTS, LARGE, Size, only_registrations, small
 from tests.simulation.world import Violation, World
 
 # one run of so many is large, and one of so many has the default times as well
 _RUNS_PER_LARGE: Final = 50
 _RUNS_PER_DEFAULTS: Final = 500
+# One run of removals of so many is large. Each of its schedules takes as long as ten small ones.
+_REMOVALS_PER_LARGE: Final = 500
+# Schedules of removals in one run. Building, starting and ending the processes takes as long as two small schedules.
+SCHEDULES: Final = 20
 # after a poll: a response that times out, and another server's response
 _CALL_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 30.0
@@ -63,33 +67,43 @@ def simulate(
 ) -> Outcome:
     """Run a seed with its size and planned faults, or with these."""
     size = size or size_of(seed)
-    faults = planned(seed, size) if faults is None else faults
-    with _quiet(), tempfile.TemporaryDirectory(dir=_memory_directory()) as directory:
-        world = World(seed, directory, keeps_lines=keeps_lines)
-        with simulated_surroundings(world):
-            return _outcome(world, Cluster.built(world, size, Path(directory)), faults)
+    return _simulate(seed, [planned(seed, size) if faults is None else faults], size, keeps_lines=keeps_lines)
 
 
 def simulate_removals(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
-    """Run a seed in which brokers return while they are being removed."""
-    size = size_of(seed)
-    faults = removals(World(seed).random("removals"), size) if faults is None else faults
-    return simulate(seed, faults, size, keeps_lines=keeps_lines)
+    """Run a seed whose brokers return while they are being removed: all its schedules, or one with these faults."""
+    world = World(seed)
+    size = LARGE if seed % _REMOVALS_PER_LARGE == 0 else only_registrations(world.random("size"))
+    chosen = world.random("removals")
+    schedules = [removals(chosen, size) for _ in range(SCHEDULES)] if faults is None else [faults]
+    return _simulate(seed, schedules, size, keeps_lines=keeps_lines)
 
 
-def _outcome(world: World, cluster: Cluster, faults: Sequence[Fault]) -> Outcome:
+# kind of faults -> runs a seed with them
+PLANS: Final[dict[str, Callable[..., Outcome]]] = {"any": simulate, "removals": simulate_removals}
+
+
+def _simulate(seed: int, schedules: Sequence[Sequence[Fault]], size: Size, *, keeps_lines: bool) -> Outcome:
+    with _quiet(), tempfile.TemporaryDirectory(dir=_memory_directory()) as directory:
+        world = World(seed, directory, keeps_lines=keeps_lines)
+        with simulated_surroundings(world):
+            return _outcome(world, Cluster.built(world, size, Path(directory)), schedules)
+
+
+def _outcome(world: World, cluster: Cluster, schedules: Sequence[Sequence[Fault]]) -> Outcome:
+    injector = Injector(cluster)
     try:
-        invariant, message = _found(world, cluster, faults)
+        invariant, message = _found(world, cluster, injector, schedules)
     finally:
         _clean_up(world)
     lines = tuple(world.lines or ())
-    return Outcome(world.seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
+    return Outcome(world.seed, tuple(injector.faults), world.checksum, world.now, invariant, message, lines)
 
 
-def _found(world: World, cluster: Cluster, faults: Sequence[Fault]) -> tuple[str, str]:
+def _found(world: World, cluster: Cluster, injector: Injector, schedules: Sequence[Sequence[Fault]]) -> tuple[str, str]:
     """The broken invariant of a run and a message, or two empty strings."""
     try:
-        _run(world, cluster, faults)
+        _run(world, cluster, injector, schedules)
     except Violation as violation:
         message = str(violation)
         world.note("violation", message)
@@ -97,20 +111,15 @@ def _found(world: World, cluster: Cluster, faults: Sequence[Fault]) -> tuple[str
     return "", ""
 
 
-def _run(world: World, cluster: Cluster, faults: Sequence[Fault]) -> None:
+def _run(world: World, cluster: Cluster, injector: Injector, schedules: Sequence[Sequence[Fault]]) -> None:
     times = cluster.times
-    checks = Checks(cluster, faults)
-    chosen, injector = world.random("start"), Injector(cluster)
+    checks = Checks(cluster, injector.faults)
+    chosen = world.random("start")
     for node in cluster.nodes:
         world.at(chosen.uniform(0.0, times.start), node.start)
-    for fault in faults:
-        injector.schedule(fault)
     checks.begin()
-    last = max((fault.until for fault in faults), default=0.0)
-    world.run(last)
-    while injector.ending and world.now < last + _LEAVE_SECONDS:
-        world.run(world.now + times.look)
-    _run_until(cluster, world.now + checks.settle_seconds(), checks.check_tables)
+    for schedule in schedules:
+        _run_schedule(cluster, injector, checks, schedule)
     _run_until(cluster, world.now + times.poll + _CALL_SECONDS, checks.check_settled)
     injector.end()
     for node in cluster.nodes:
@@ -118,6 +127,19 @@ def _run(world: World, cluster: Cluster, faults: Sequence[Fault]) -> None:
     _run_until(cluster, world.now + _LEAVE_SECONDS, checks.check_gone)
     if world.violation is not None:
         raise world.violation
+
+
+def _run_schedule(cluster: Cluster, injector: Injector, checks: Checks, faults: Sequence[Fault]) -> None:
+    """Run from now on until these faults are over and every server knows the truth."""
+    world = cluster.world
+    began = last = world.now
+    for fault in faults:
+        injector.schedule(replace(fault, at=began + fault.at))
+        last = max(last, began + fault.until)
+    world.run(last)
+    while injector.ending and world.now < last + _LEAVE_SECONDS:
+        world.run(world.now + cluster.times.look)
+    _run_until(cluster, world.now + checks.settle_seconds(), checks.check_tables)
 
 
 def _run_until(cluster: Cluster, latest: float, check: Callable[[], None]) -> None:

@@ -132,12 +132,22 @@ LARGE: Final = Size(SHORT, _numbered("ns", 3), BROKERS, _numbered("client", 5), 
 
 def small(chosen: random.Random) -> Size:
     """Draw the size of a small run."""
-    names = chosen.sample(sorted({name for name, _, _ in BROKERS}), chosen.choice([1, 2]))
+    brokers = _one_or_two_groups(chosen)
     return Size(
         SHORTEST,
         _numbered("ns", chosen.choice([1, 2])),
-        tuple(place for place in BROKERS if place[0] in names),
+        brokers,
         _numbered("client", chosen.choice([0, 1, 2])),
         puts_keys=chosen.random() < 0.5,
         most_faults=3,
     )
+
+
+def only_registrations(chosen: random.Random) -> Size:
+    """Draw the brokers of a run with one server, which knows nothing of others, and without clients."""
+    return Size(SHORTEST, _numbered("ns", 1), _one_or_two_groups(chosen), (), puts_keys=False, most_faults=3)
+
+
+def _one_or_two_groups(chosen: random.Random) -> tuple[Place, ...]:
+    names = chosen.sample(sorted({name for name, _, _ in BROKERS}), chosen.choice([1, 2]))
+    return tuple(place for place in BROKERS if place[0] in names)
