@@ -5,7 +5,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.authentication import has_required_scope
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,7 +18,8 @@ from namesrv_console.style import STYLE_SOURCE
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "x-csrf-token"
 SAFE: Final = frozenset({"GET", "HEAD"})
-# Name in the query of the login page after a form of an ended session.
+# Names in the query of the login page: the page to show after signing in, and a mark after a form of an ended session.
+NEXT: Final = "next"
 EXPIRED: Final = "expired"
 _LOGIN: Final = "/login"
 _NOT_OF_SESSION: Final = 403, "this form is not of your session: load the page again"
@@ -106,7 +107,8 @@ class Guard:
                 response: Response = PlainTextResponse(f"{why}\n", status)
                 if refusal == _NOT_OF_SESSION and request.url.path == _LOGIN and accepts_html(request):
                     # The login page was open for longer than a session lasts, or the console has restarted.
-                    response = RedirectResponse(f"{_LOGIN}?{EXPIRED}=1", 303)
+                    query = urlencode({EXPIRED: 1, NEXT: form_of(request).get(NEXT, "")})
+                    response = RedirectResponse(f"{_LOGIN}?{query}", 303)
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, self._while_allowed(request, send))
@@ -118,6 +120,7 @@ class Guard:
         form = await _read_form(request)
         if form is None:
             return 413, f"a form has at most {_MAX_FORM_BYTES} bytes and {_MAX_FIELDS} fields"
+        request.state.form = form
         sent = request.headers.get(CSRF_HEADER) or form.get(CSRF_FIELD, "")
         token = request.session.get(CSRF_FIELD, "")
         if (
@@ -128,7 +131,6 @@ class Guard:
             return _NOT_OF_SESSION
         if request.url.path not in _FOR_ALL and not has_required_scope(request, ["operator"]):
             return 403, "only operators may change something"
-        request.state.form = form
         return None
 
     def _while_allowed(self, request: Request, send: Send) -> Send:
@@ -161,7 +163,7 @@ def csrf_token(request: HTTPConnection) -> str:
 
 
 def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form that the guard has accepted."""
+    """The fields of the form that the guard has read; a handler is called only if the guard has accepted the form."""
     form: dict[str, str] = request.state.form
     return form
 

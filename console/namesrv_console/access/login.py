@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from namesrv_console.access.guard import EXPIRED, SAFE, form_of
+from namesrv_console.access.guard import EXPIRED, NEXT, SAFE, form_of
 from namesrv_console.access.identity import SESSION_KEY, Identity
 from namesrv_console.access.limit import LoginLimit
 from namesrv_console.access.oidc import CALLBACK, Oidc, SignInError
@@ -27,8 +27,6 @@ from namesrv_runtime.threads import in_thread
 logger: Final = logging.getLogger(__name__)
 
 HOME: Final = "/"
-# Name of the path to show after signing in, both in the URL and in the session cookie.
-NEXT: Final = "next"
 # Verifying a password takes 64 MiB and a whole core: other attempts wait, and beyond _MAX_WAITING are refused.
 _VERIFIED_AT_ONCE: Final = 1
 _MAX_WAITING: Final = 8

@@ -52,9 +52,10 @@ async def test_form_of_an_ended_session_leads_to_the_login_page(tmp_path: Path) 
         for referer in ("https://evil//evil", "https://["):
             sent = await client.post("/actions/x", data=stale, headers={**HTML, "referer": referer})
             assert (sent.status_code, sent.headers["location"]) == (303, "/login")
-        sent = await client.post("/login", data={**stale, "csrf": "old"}, headers=HTML)
-        assert (sent.status_code, sent.headers["location"]) == (303, "/login?expired=1")
-        assert (await client.get("/login?expired=1")).json()["error"] == "expired"
+        sent = await client.post("/login", data={**stale, "csrf": "old", "next": "/topics?q=a"}, headers=HTML)
+        assert (sent.status_code, sent.headers["location"]) == (303, "/login?expired=1&next=%2Ftopics%3Fq%3Da")
+        again = (await client.get(sent.headers["location"])).json()
+        assert (again["error"], again["next"]) == ("expired", "/topics?q=a")
 
 
 async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
