@@ -83,8 +83,8 @@ class Acknowledgements:
         # The acknowledgements in the file, and the stamp of the file that was read last.
         self._known: _Known = {}
         self._stamp: tuple[int, ...] | None = None
-        # Problems whose acknowledgement has ended, although the file may still have it.
-        self._ended: set[tuple[Kind, str]] = set()
+        # Acknowledgements that have ended, although the file may still have them.
+        self._ended: _Known = {}
         # Held while the file is written, since a failed change must not forget what the next one has ended.
         self._changing = asyncio.Lock()
 
@@ -94,7 +94,7 @@ class Acknowledgements:
     def at(self, wall: float) -> _Known:
         """The acknowledgements that have not ended, by the key of the problem."""
         self._renew()
-        return {key: known for key, known in self._known.items() if known.until > wall and key not in self._ended}
+        return {key: one for key, one in self._lasting(self._known).items() if one.until > wall}
 
     async def add(self, acknowledgement: Acknowledgement) -> None:
         """Acknowledge a problem. Raises OSError if the file cannot be written; then nothing has changed."""
@@ -105,8 +105,8 @@ class Acknowledgements:
         """End the acknowledgements of these problems. Raises OSError if a restart would bring them back."""
         async with self._changing:
             self._renew()
-            if ended := (self._known.keys() - self._ended).intersection(keys):
-                self._ended |= ended
+            if ended := self._lasting(self._known).keys() & set(keys):
+                self._ended |= {key: self._known[key] for key in ended}
                 await self._change()
 
     async def _change(self, *added: Acknowledgement) -> None:
@@ -126,11 +126,14 @@ class Acknowledgements:
 
     def _changed(self, added: Iterable[Acknowledgement]) -> _Known:
         """The acknowledgements without those that have ended, and with another one."""
-        known = {key: one for key, one in self._read().items() if key not in self._ended}
-        known |= {one.key: one for one in added}
+        known = self._lasting(self._read()) | {one.key: one for one in added}
         if len(known) > _MOST:
             del known[min(known, key=lambda key: known[key].until)]
         return known
+
+    def _lasting(self, known: _Known) -> _Known:
+        """The acknowledgements that have not ended; another console may have made a new one of the same problem."""
+        return {key: one for key, one in known.items() if self._ended.get(key) != one}
 
     def _renew(self) -> None:
         """Take over a change of the file, which may be that of another console of the same servers."""

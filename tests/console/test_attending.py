@@ -230,6 +230,24 @@ async def test_acknowledgement_stays_ended_although_the_disk_is_full(tmp_path: P
     assert known.at(0.0) == Acknowledgements(tmp_path, ["s1:1"]).at(0.0) == {b.key: b}
 
 
+async def test_acknowledgement_of_another_console_counts_after_a_removal_that_failed(tmp_path: Path) -> None:
+    """The problem came back, and an operator of the other console has acknowledged it anew."""
+    one, two = (Acknowledgements(tmp_path, ["s1:1"]) for _ in range(2))
+    first, again, b = (
+        Acknowledgement("group_gone", f"c1/{name}", "olga", why, 100.0)
+        for name, why in (("a", "first"), ("a", "again"), ("b", "first"))
+    )
+    await one.add(first)
+    with without_new_threads(), pytest.raises(OSError, match="can't start new thread"):
+        await one.remove([first.key])
+
+    await two.add(again)
+
+    assert one.at(0.0) == {again.key: again}
+    await one.add(b)
+    assert one.at(0.0) == two.at(0.0) == {again.key: again, b.key: b}
+
+
 async def test_operator_acknowledges_only_what_the_page_showed(tmp_path: Path) -> None:
     """The problem reaches a second server while the operator writes a reason: the page is shown again, with both."""
     access = AccessSettings(users=write_users(tmp_path / "users"), audit_log_dir=tmp_path / "trail")
