@@ -17,7 +17,7 @@ from namesrv_client.health import failure_state
 from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.errors import RemotingError, ResponseError
+from namesrv_remoting.errors import RemotingError, ResponseError, SystemBusyError
 from namesrv_runtime.clock import Clock
 
 T = TypeVar("T")
@@ -185,8 +185,7 @@ class _Asking:
         # The server made its response between the request and now.
         asked_at = (began + self.clock.monotonic()) / 2
         if found is None:
-            # The last reported brokers may have left: the server denies whether it still has them.
-            return replace(view, brokers={})
+            return view
         return replace(view, brokers=seen_brokers(view.brokers, found, asked_at), brokers_seq=view.last_seq)
 
     async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:
@@ -226,7 +225,7 @@ class _Asking:
         began = self.clock.monotonic()
         ask = functools.partial(self.server.connections, None)
         view, found = await self._response(view, "connections", ask, _CONNECTIONS_SECONDS)
-        return replace(view, connections=None if found is None else tuple(found), connections_at=began)
+        return view if found is None else replace(view, connections=tuple(found), connections_at=began)
 
     async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
         if self.times.is_due("brokers"):
@@ -247,15 +246,17 @@ class _Asking:
         self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]], seconds: float = 0.0
     ) -> tuple[ServerView, T | None]:
         """A response, due again after `seconds`; None if the server refused this request, but maybe not others."""
-        refused = {key: why for key, why in view.refused.items() if key != name}
         began = self.clock.monotonic()
         try:
             found = await ask()
         except ResponseError as error:
             self.times.refused(name)
-            return replace(view, refused={**refused, name: reason(error)}), None
+            # A busy server is not asked for all its routes again.
+            is_kept = name == "routes" and isinstance(error, SystemBusyError)
+            view = view if is_kept else view.without(name)
+            return replace(view, refused={**view.refused, name: reason(error)}), None
         self.times.done(name, began, seconds)
-        return replace(view, refused=refused), found
+        return replace(view, refused={key: why for key, why in view.refused.items() if key != name}), found
 
 
 def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:

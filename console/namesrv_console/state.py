@@ -6,7 +6,7 @@ The module has no clock and no I/O: times are monotonic seconds of the console's
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from namesrv_client.health import ServerState, state_of
 from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
@@ -21,6 +21,15 @@ _WALL_JITTER_SECONDS: Final = 2.0
 _FARTHEST_SECONDS: Final = 1e10
 # Number of events of RECENT_EVENTS that are kept, as many as pages show.
 KEPT_EVENTS: Final = 200
+
+
+# Request -> the fields of its response in a view, without a response. Events that have happened stay.
+_UNKNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "brokers": {"brokers": {}},
+    "routes": {"topics": frozenset(), "routes": {}, "routes_revision": 0},
+    "connections": {"connections": None},
+    "events": {},
+}
 
 
 class BrokerKey(NamedTuple):
@@ -129,21 +138,16 @@ class ServerView:
         since = self.since if self.is_reachable is False else now
         return replace(self, is_reachable=False, since=since, error=why, failure=failure)
 
+    def without(self, request: str) -> Self:
+        """The view without the last response to a request that the server now refuses: it may have changed."""
+        return replace(self, **_UNKNOWN[request])
+
     def answered(self, now: float, *, info: ServerInfo | None) -> Self:
         """The view after a response; with another boot id only the new response counts."""
         view = self
         if self.boot_id != (None if info is None else info.boot_id):
-            view = replace(
-                self,
-                topics=frozenset(),
-                routes={},
-                routes_revision=0,
-                events=(),
-                brokers={},
-                brokers_seq=0,
-                connections=None,
-                refused={},
-            )
+            nothing = {name: value for values in _UNKNOWN.values() for name, value in values.items()}
+            view = replace(self, **nothing, events=(), brokers_seq=0, refused={})
         since = view.since if view.is_reachable else now
         return replace(
             view,

@@ -159,22 +159,23 @@ async def test_refused_requests_are_shown(network: str, state: str, says: str, t
         assert await requests_within(server, 10.0) < 70
 
 
-async def test_denied_brokers_are_not_shown_as_the_servers(tmp_path: Path) -> None:
-    """An account that lost the right to list brokers knows none: the last reported ones may have left."""
+async def test_denied_brokers_and_routes_are_not_shown_as_the_servers(tmp_path: Path) -> None:
+    """An account that lost the right to read them knows none: the last reported ones may have left."""
     access = tmp_path / "access.toml"
-    text = '[accounts.here]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", "route-read"{}]\n'
-    access.write_text(text.format(', "admin-read"'))
+    text = '[accounts.here]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control"{}]\n'
+    access.write_text(text.format(', "route-read", "admin-read"'))
     async with (
         namesrv_in_process(tmp_path / "data", access=str(access)) as server,
         console(server.clock, server.where) as shown,
     ):
         await (await server.connect()).register(MASTER)
-        await passing(server.clock, lambda: view(shown).brokers)
+        await passing(server.clock, lambda: view(shown).brokers and view(shown).routes)
         access.write_text(text.format(""))
         await server.reloader(f"--access={access}").reload()
-        await passing(server.clock, lambda: "brokers" in view(shown).refused)
+        await (await server.connect()).register(MASTER, registration("T", "new", counter=2))
+        await passing(server.clock, lambda: {"brokers", "routes"} <= view(shown).refused.keys())
 
-        assert view(shown).brokers == {}
+        assert (view(shown).brokers, view(shown).topics, view(shown).routes) == ({}, frozenset(), {})
         assert "Unknown: no server reports its brokers." in await shown.text("/brokers")
         row = re.search(r'id="server-1".*?</tr>', await shown.text("/"), re.DOTALL)
         assert row is not None
