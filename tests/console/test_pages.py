@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from namesrv_console.app import PAGES
+from namesrv_console.pages.search import Hit, search
 from tests.support.console import Shown, console, console_of_two
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
@@ -238,12 +239,13 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
             await passing(
                 clock, lambda: sum("T" in view.topics for view in shown.console.observed.cluster.servers) == 2
             )
-            topic = await shown.text("/topic?name=T")
+            topic, search = await shown.text("/topic?name=T"), await it.page("/search?q=none")
 
     for page in (overview, brokers, topology):
         assert "Servers that report their brokers: 2; none has a broker." in page
     assert "Compared servers: 2, without a difference. Servers that cannot be compared: 1." in overview
     assert '<p class="late">On all servers that report topics (2).</p>' in topic
+    assert "Nothing found Topics are reported by 2 of 3 servers." in search
 
 
 async def test_only_the_query_of_a_page_is_read() -> None:
@@ -307,3 +309,14 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
 
 def _lines(data_dir: Path) -> list[str]:
     return [path.read_text() for path in data_dir.glob("audit/dt=*/hour=*/*.open")]
+
+
+def test_search_puts_beginnings_and_short_names_first() -> None:
+    """The best hits are few, and in any case of letters."""
+    topics = [f"topic-{number}" for number in range(10_000)] + ["my-topic-9"]
+
+    found = search("Topic-9", ["topic-9-broker", "a"], topics, most=4)
+
+    assert found == [Hit("topic", name) for name in ("topic-9", "topic-90", "topic-91", "topic-92")]
+    assert search("9-b", ["topic-9-broker"], topics) == [Hit("broker", "topic-9-broker")]
+    assert search(" ", ["a"], topics) == []

@@ -10,6 +10,8 @@ const HIDDEN_ASK_MS = 15000;
 const STREAMS = 4;
 const ASK_MS = 2000;
 const LATEST_START_MS = 1000;
+// Pause after a letter in the search field: the next one would make the request useless.
+const SEARCH_MS = 150;
 
 // -- time: the console's monotonic clock, continued with performance.now(); the browser's wall clock is not used
 let offset = Number(body.now) - performance.now() / 1000;
@@ -287,24 +289,29 @@ document.addEventListener("click", (event) => {
 
 // -- search
 const search = byId("search"), found = byId("found");
-let lastSearch = 0;
+// The text of the results that are shown.
+let foundText = "", searchTimer = 0;
 
 async function look() {
-  const text = search.value.trim(), mine = ++lastSearch;
-  if (!text) {
-    found.replaceChildren();
-    return;
+  const text = search.value.trim();
+  let html = "";
+  if (text) {
+    const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "results" })}`).catch(() => null);
+    if (answer?.status === 401) location.reload();
+    if (answer?.ok) html = await answer.text();
+    // A later letter has its own request.
+    if (text !== search.value.trim()) return;
   }
-  const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "results" })}`);
-  if (answer.status === 401) location.reload();
-  const html = answer.ok ? await answer.text() : "";
-  if (mine !== lastSearch) return;
   found.innerHTML = html;
+  foundText = text;
   // The search page has an element with the same id.
   found.firstElementChild?.removeAttribute("id");
 }
 
-search.addEventListener("input", look);
+search.addEventListener("input", () => {
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(look, SEARCH_MS);
+});
 search.form.addEventListener("keydown", (event) => {
   const links = [...found.querySelectorAll("a")];
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -312,7 +319,7 @@ search.form.addEventListener("keydown", (event) => {
     event.preventDefault();
     const at = links.indexOf(document.activeElement) + step;
     (at < 0 ? search : links[Math.min(at, links.length - 1)]).focus();
-  } else if (event.key === "Enter" && document.activeElement === search && links.length) {
+  } else if (event.key === "Enter" && document.activeElement === search && links.length && foundText === search.value.trim()) {
     event.preventDefault();
     links[0].click();
   }

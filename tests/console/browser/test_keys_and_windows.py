@@ -77,6 +77,13 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     field.send_keys(Keys.ENTER)
     wait.until(lambda page: "broker-b" in page.find_element(By.TAG_NAME, "h1").text)
 
+    # Enter before the hits of the last letter have arrived does not open one of the hits before.
+    field = opened.find_element(By.ID, "search")
+    field.send_keys("broker-a")
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#found a"))
+    field.send_keys("-none", Keys.ENTER)
+    wait.until(lambda page: page.find_element(By.TAG_NAME, "h1").text == "Search")
+
     assert console(opened) == []
     asked = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert [address for address in asked if not address.startswith(url)] == []

@@ -55,6 +55,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     # The span begins with the logs.
     assert "2023-11-14T22:00:00 \N{EN DASH} 2023-11-14T22:18:40 UTC 15 min 1 h 24 h all" in timeline
     assert "cluster-1/broker-a/0 10.0.0.1:10911 evicted 2 m 5 s" in timeline
+    assert "server not running, or its log is missing" in timeline
     assert "not a valid time: &#39;nonsense&#39;" in broken
     assert "Change Route 2023-11-14T22:17:25 vm 2" in route
     assert "\N{MINUS SIGN} broker-a :0 no route 2023-11-14T22:13:20 vm 1 + broker-a :0 broker-a :0" in route

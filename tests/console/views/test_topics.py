@@ -1,6 +1,5 @@
-"""The list of topics, one topic's matrix, and search."""
+"""The list of topics, and one topic's matrix."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,7 +8,6 @@ import pytest
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.paging import PAGE_ROWS
-from namesrv_console.views.search import Hit, search
 from namesrv_console.views.topics import (
     TopicQuery,
     TopicRow,
@@ -185,21 +183,3 @@ def test_groups_without_a_master_come_first_in_the_matrix() -> None:
         ("a", False, False),
     ]
     assert [list(row.cells["s1"].instances) for row in rows] == [[1, 2], [], [0]]
-
-
-def test_search_puts_beginnings_and_short_names_first() -> None:
-    """A search in ten thousand names takes less than a tenth of a second."""
-    topics = [f"topic-{number}" for number in range(10_000)] + ["my-topic-9"]
-    began = time.process_time()
-
-    found = search("Topic-9", ["topic-9-broker", "a"], topics, most=4)
-
-    assert time.process_time() - began < 0.1
-    assert [
-        Hit("topic", "topic-9"),
-        Hit("topic", "topic-90"),
-        Hit("topic", "topic-91"),
-        Hit("topic", "topic-92"),
-    ] == found
-    assert [Hit("broker", "topic-9-broker")] == search("9-b", ["topic-9-broker"], topics)
-    assert search(" ", ["a"], topics) == []
