@@ -14,7 +14,7 @@ from typing import Final, NoReturn, TypeVar
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_client.health import failure_state
-from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
+from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, ResponseError, SystemBusyError
@@ -177,7 +177,7 @@ class _Asking:
         view, found = await self._response(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
         if found is None or found.boot_id != view.boot_id:
             return view
-        return replace(view, events=(*view.events, *found.events)[-KEPT_EVENTS:])
+        return view.with_events(found.events, self.clock.monotonic())
 
     async def _brokers(self, view: ServerView, seconds: float) -> ServerView:
         began = self.clock.monotonic()

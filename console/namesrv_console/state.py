@@ -3,6 +3,7 @@
 The module has no clock and no I/O: times are monotonic seconds of the console's own clock, passed as arguments.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,6 +90,8 @@ class ServerView:
     connections_at: float = 0.0
     # The last events, oldest first.
     events: tuple[Event, ...] = ()
+    # Time on the server's clock up to which all its events are known.
+    events_until_ms: float = field(default=-math.inf, compare=False)
     # Refused request (brokers, routes, events, connections) -> reason.
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -147,7 +150,9 @@ class ServerView:
         view = self
         if self.boot_id != (None if info is None else info.boot_id):
             nothing = {name: value for values in _UNKNOWN.values() for name, value in values.items()}
-            view = replace(self, **nothing, events=(), brokers_seq=0, refused={})
+            view = replace(self, **nothing, events=(), events_until_ms=-math.inf, brokers_seq=0, refused={})
+        elif self.info and self.info.wall_ms is not None and self.last_seq >= (self.info.last_event_seq or 0):
+            view = replace(self, events_until_ms=self.info.wall_ms)
         since = view.since if view.is_reachable else now
         return replace(
             view,
@@ -159,6 +164,17 @@ class ServerView:
             info=info,
             wall_ahead=_kept(self.wall_ahead, _wall_ahead(info, now), _WALL_JITTER_SECONDS),
         )
+
+    def with_events(self, events: Iterable[Event], now: float) -> Self:
+        """The view with further events, each at a time between the responses before and after it.
+
+        The server's clock may have been set after its start, while its own time in a response goes on from the start.
+        """
+        wall_ms = None if self.info is None else self.info.wall_ms
+        if wall_ms is not None and math.isfinite(wall_ms) and self.answered_at is not None:
+            until_ms = wall_ms + 1000 * (now - self.answered_at)
+            events = [_between(event, self.events_until_ms, until_ms) for event in events]
+        return replace(self, events=(*self.events, *events)[-KEPT_EVENTS:])
 
     def on_console_clock(self, ts_ms: int | None, moment_ms: Callable[[float], int]) -> int | None:
         """A time of the server's wall clock on the console's; `moment_ms` converts the console's monotonic clock."""
@@ -259,6 +275,11 @@ def seen_brokers(
             (live.broker_addr, live.data_version, live.topics, live.write_removed, live.agent_id, live.state),
         )
     return brokers
+
+
+def _between(event: Event, from_ms: float, to_ms: float) -> Event:
+    """The event at a time that is not before or after these two."""
+    return event if event.ts_ms is None else replace(event, ts_ms=round(min(max(event.ts_ms, from_ms), to_ms)))
 
 
 def _moment(seconds: float) -> float | None:

@@ -31,10 +31,13 @@ def absurd(view: ServerView, number: float, whole: int, clock: FakeClock) -> Ser
         "silent_ms": whole,
     }
     now_ms = round(clock.wall() * 1000)
+    happened = ("evict", whole), ("evict", now_ms), ("register", now_ms)
+    events = [Event(seq, name, ts_ms, about) for seq, (name, ts_ms) in enumerate(happened, 1)]
+    # The second response bounds the times of the events that come after it.
+    answered = view.answered(clock.monotonic(), info=info).answered(clock.monotonic(), info=info)
     return replace(
-        view.answered(clock.monotonic(), info=info),
+        answered.with_events(events, clock.monotonic()),
         brokers=seen_brokers({}, brokers, clock.monotonic()),
-        events=(Event(1, "evict", whole, about), Event(2, "evict", now_ms, about), Event(3, "register", now_ms, about)),
         routes={"T": TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", whole, whole, 6)])},
         topics=frozenset({"T"}),
         routes_revision=1,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from namesrv_console.state import BrokerKey, Cluster, ServerView, seen_brokers
-from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 
 KEY = BrokerKey("c1", "broker-a", 0)
 
@@ -96,3 +96,20 @@ def test_clock_of_a_server_moves_only_by_more_than_a_response_travels() -> None:
     assert ahead == [109.0, 109.0, 109.0, 3709.0]
     assert view.answered(5.0, info=ServerInfo("b1", started_ms=0, uptime_seconds=1e300)).wall_ahead is None
     assert view.answered(5.0, info=None).wall_ahead is None
+
+
+@pytest.mark.parametrize(
+    ("ts_ms", "shown_ms"), [(101_500, 101_500), (3_701_500, 102_500), (-3_498_500, 101_000), (None, None)]
+)
+def test_event_is_not_earlier_or_later_than_the_responses_around_it(ts_ms: int | None, shown_ms: int | None) -> None:
+    """A server whose clock was set after its start reports its uptime, and events by the new clock."""
+
+    def info(uptime: float, last_seq: int) -> ServerInfo:
+        return ServerInfo("b1", started_ms=100_000, uptime_seconds=uptime, last_event_seq=last_seq)
+
+    old, new = Event(1, "evict", 90_000, {}), Event(2, "evict", ts_ms, {})
+    view = ServerView("ns1:9876").answered(10.0, info=info(0.5, 1)).with_events([old], 10.0)
+    # The request of the second event comes later than the response that reports it.
+    view = view.answered(10.5, info=info(1.0, 1)).answered(11.0, info=info(1.5, 2)).answered(11.5, info=info(2.0, 2))
+
+    assert [event.ts_ms for event in view.with_events([new], 12.0).events] == [90_000, shown_ms]
