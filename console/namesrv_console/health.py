@@ -18,7 +18,7 @@ from namesrv_client.health import (
 )
 from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, extent_of
 from namesrv_console.compared import Compared
-from namesrv_console.poller import Observed
+from namesrv_console.poller import MOST_REST_SECONDS, REST, Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_console.views.problems import (
     Verdict,
@@ -33,7 +33,8 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# Interval of judgements, since a master becomes silent without any response.
+# Interval of judgements, since a master becomes silent without any response; with ten thousand brokers they rest as
+# requests do.
 JUDGEMENT_SECONDS: Final = 0.5
 # Within this time after the console's start the servers have responded, and brokers have registered with a server that
 # started at the same time: a problem that was not found by then is over.
@@ -115,12 +116,13 @@ class Health:
     async def run(self) -> NoReturn:
         """Judge the cluster at intervals until cancelled."""
         while True:
-            before = self._report
+            before, began = self._report, self._clock.monotonic()
             self._look(self._observed.cluster)
             if before != self._report:
                 self._observed.renew()
+            rest = REST * (self._clock.monotonic() - began)
             await self._forget_ended()
-            await self._clock.sleep(JUDGEMENT_SECONDS)
+            await self._clock.sleep(min(max(JUDGEMENT_SECONDS, rest), MOST_REST_SECONDS))
 
     def report(self, cluster: Cluster) -> Report:
         """The report on this cluster."""

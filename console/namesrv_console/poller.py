@@ -36,7 +36,7 @@ _APACHE_ROUTES_SECONDS: Final = 30.0
 _APACHE_TOPICS: Final = 500
 # Requests rest for 20 times their duration, so that they take at most a twentieth of the server's time. Those that show
 # failures rest for a second at most: a busy machine makes any request slow.
-_REST: Final = 20
+REST: Final = 20
 _SHOW_FAILURES: Final = frozenset({"events", "brokers"})
 MOST_REST_SECONDS: Final = 1.0
 # A refused request is sent again after this time.
@@ -98,7 +98,7 @@ class _Timetable:
     def done(self, name: str, began: float, seconds: float = 0.0) -> None:
         """Note that a request, which began at `began`, has just been answered."""
         now = self.clock.monotonic()
-        rest = _REST * (now - began)
+        rest = REST * (now - began)
         self._rested[name] = now + (min(rest, MOST_REST_SECONDS) if name in _SHOW_FAILURES else rest)
         self._due[name] = max(began + seconds, self._rested[name])
 
