@@ -1,9 +1,9 @@
 """One console: its settings, its servers, their last responses, and the open pages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -20,6 +20,10 @@ from namesrv_console.responses import SharedResponses
 from namesrv_console.settings import ConsoleSettings
 from namesrv_console.state import Cluster
 from namesrv_runtime.clock import Clock, SystemClock
+
+# A NameServer accepts no longer name or value.
+MAX_CHARACTERS: Final = 32 * 1024
+_MOST_DIGITS: Final = 6
 
 
 class Console:
@@ -86,6 +90,16 @@ class Visit:
     # Time on the console's monotonic clock. None for live parts: the browser computes ages itself, so a part changes
     # only when something but its ages does.
     now: float | None
+
+    def number(self, name: str) -> int:
+        """A small whole number of the query; 1 if it is absent or invalid."""
+        text = self.query.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 1
+
+    def choice(self, name: str, choices: Sequence[str]) -> str:
+        """One of several words, by default the first; an invalid value counts as absent."""
+        text = self.query.get(name, "")
+        return text if text in choices else choices[0]
 
     @property
     def wall(self) -> float:

@@ -132,6 +132,11 @@ class ServerView:
         return bool(self.is_reachable) and "routes" not in self.refused and self.has_read_topics
 
     @property
+    def is_compared(self) -> bool:
+        """True if the server reports its brokers and topics now, so that they can be compared with those of others."""
+        return self.reports_topics and self.reports_brokers
+
+    @property
     def reports_events(self) -> bool:
         """True if the events are the last ones of the server."""
         return bool(self.is_reachable and self.is_native) and "events" not in self.refused
@@ -241,6 +246,11 @@ class Cluster:
     def names(self, addresses: Iterable[str]) -> list[str]:
         """The names of the servers with these addresses."""
         return list(map(self.name, addresses))
+
+    @property
+    def compared(self) -> int:
+        """Number of servers that can be compared."""
+        return sum(view.is_compared for view in self.servers)
 
     @property
     def broker_keys(self) -> list[BrokerKey]:

@@ -18,8 +18,7 @@ from namesrv_console.access.login import Render
 from namesrv_console.access.trail import Trail, cut
 from namesrv_console.access.users import User
 from namesrv_console.actions.kinds import ACTIONS, Action, Difference, Fields, command
-from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import MAX_CHARACTERS
+from namesrv_console.console import MAX_CHARACTERS, Content, Page, Visit
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, ResponseError
 from namesrv_runtime.log import event, printable

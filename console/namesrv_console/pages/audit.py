@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from namesrv_client.ctl.audit_trail import KINDS, NO_DIRECTORY, Filters, Line, Trail, directory_error, sentence
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import choice
-from namesrv_console.views.audit import acts
-from namesrv_console.views.overview import last_events
+from namesrv_console.views.events import acts, last_events
 from namesrv_runtime.threads import in_thread
 
 _SHOWN: Final = 200
@@ -26,7 +24,7 @@ async def show(visit: Visit) -> Content:
     settings, query = visit.console.settings, visit.query
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]
-    since, kind = choice(query, "since", tuple(_HOURS)), choice(query, "event", _KINDS)
+    since, kind = visit.choice("since", tuple(_HOURS)), visit.choice("event", _KINDS)
     filters = Filters(
         kinds=frozenset() if kind == "all" else frozenset({kind}),
         since_ms=(visit.wall - _HOURS[since] * 3600) * 1000,

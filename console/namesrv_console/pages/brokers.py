@@ -1,8 +1,6 @@
 """Brokers: a line for each with its age on each server, problems first, and the details of one broker group."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import choice, number
-from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.brokers import (
     SHOWS,
     SORTS,
@@ -15,6 +13,7 @@ from namesrv_console.views.brokers import (
     topics_of,
 )
 from namesrv_console.views.events import happenings
+from namesrv_console.views.recent import recent_picture
 
 _SHOWN_TOPICS = 100
 _SHOWN_EVENTS = 50
@@ -26,9 +25,9 @@ async def show_all(visit: Visit) -> Content:
     wanted = BrokerQuery(
         cluster=query.get("cluster", ""),
         text=query.get("q", ""),
-        show=choice(query, "show", SHOWS),
-        sort=choice(query, "sort", SORTS),
-        page=number(query, "page"),
+        show=visit.choice("show", SHOWS),
+        sort=visit.choice("sort", SORTS),
+        page=visit.number("page"),
     )
     return {
         "wanted": wanted,
@@ -54,7 +53,9 @@ async def show_one(visit: Visit) -> Content:
         "name": name,
         "rows": rows,
         "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
-        "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name, events)),
+        "recent": recent_picture(
+            visit.cluster, visit.wall, moment_ms, instances_of(visit.cluster, cluster_name, name, events)
+        ),
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),
         "knows_topics": knows_topics,

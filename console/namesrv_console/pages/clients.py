@@ -1,7 +1,6 @@
 """Clients: all connections by role and protocol, with their age and their unsent bytes."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import choice, number
 from namesrv_console.views.clients import SORTS, ClientQuery, client_page
 
 
@@ -12,8 +11,8 @@ async def show(visit: Visit) -> Content:
         role=query.get("role", ""),
         protocol=query.get("protocol", ""),
         text=query.get("q", ""),
-        sort=choice(query, "sort", SORTS),
-        page=number(query, "page"),
+        sort=visit.choice("sort", SORTS),
+        page=visit.number("page"),
     )
     known = await visit.console.responses.of("who am i", visit.native, lambda server: server.who_am_i())
     own = {server: found.peer for server, found in known.given.items()}

@@ -6,7 +6,6 @@ from starlette.responses import JSONResponse
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.differences import Disagreement, among, grouped
-from namesrv_console.views.overview import is_compared
 
 _SHOWN_GROUPS = 200
 
@@ -40,7 +39,7 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
     silent = []
     for server in servers:
         view = visit.cluster.server(server)
-        if is_compared(view):
+        if view.is_compared:
             continue
         refused = [view.refused[what] for what in ("brokers", "routes") if what in view.refused]
         reported = "; ".join(refused) or visit.t("diff.topics_not_read")

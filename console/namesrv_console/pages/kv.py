@@ -1,7 +1,6 @@
 """KV: the namespaces of the key-value configuration, and one of them on each server."""
 
-from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import MAX_CHARACTERS
+from namesrv_console.console import MAX_CHARACTERS, Content, Page, Visit
 from namesrv_console.views.tables import value_rows
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 

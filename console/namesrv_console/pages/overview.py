@@ -1,11 +1,11 @@
 """Overview: the servers, their disagreements, a heat map of the brokers, the last events."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.differences import grouped
+from namesrv_console.views.events import last_events
 from namesrv_console.views.heat import fewer_groups, heat_map
-from namesrv_console.views.overview import compared, last_events
 from namesrv_console.views.problems import most_urgent
+from namesrv_console.views.recent import recent_picture
 
 _SHOWN_GROUPS = 8
 # A server that lacks all brokers of a large cluster is a problem for each.
@@ -31,7 +31,6 @@ async def show(visit: Visit) -> Content:
         "problems": problems,
         "more_problems": len(health.problems) - len(problems),
         "since_ms": visit.console.compared.moment_ms,
-        "compared": compared(cluster),
         "unexpected": sum(one.reason is None for one in found),
         "count": len(found),
         "groups": groups[:_SHOWN_GROUPS],
@@ -39,7 +38,7 @@ async def show(visit: Visit) -> Content:
         "reporting": sum(view.reports_brokers for view in cluster.servers),
         "heat": heat,
         "more_heat": more_heat,
-        "recent": recent_picture(visit),
+        "recent": recent_picture(cluster, visit.wall, visit.console.compared.moment_ms),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
         "events": last_events(cluster, visit.console.compared.moment_ms),
     }

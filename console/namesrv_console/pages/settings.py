@@ -1,7 +1,6 @@
 """Settings: their value on each server, its origin, how to change it, and settings that differ between servers."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import choice
 from namesrv_console.views.tables import OWN_SETTINGS, value_rows, with_unit
 
 SHOWS = ("all", "drifting")
@@ -22,7 +21,7 @@ async def show(visit: Visit) -> Content:
     }
     # Settings that differ between servers, then those that differ from the default.
     rows.sort(key=lambda row: (not row.drifts, row.key not in chosen))
-    shown, text = choice(visit.query, "show", SHOWS), visit.query.get("q", "")
+    shown, text = visit.choice("show", SHOWS), visit.query.get("q", "")
     wanted = text.strip().casefold()
     return {
         "text": text,

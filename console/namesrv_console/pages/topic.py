@@ -3,7 +3,7 @@
 from typing import Final
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.views.history import topic_history
+from namesrv_console.views.events import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import TopicReport, topic_reports
 from namesrv_spark_jobs.history.model import Result, RouteRequest

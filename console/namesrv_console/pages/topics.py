@@ -3,7 +3,6 @@
 from urllib.parse import unquote
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.pages.query import choice, number
 from namesrv_console.views.topics import SHOWS, SORTS, TopicQuery, topic_page
 
 _MAX_STARS = 100
@@ -15,11 +14,11 @@ def _query(visit: Visit) -> TopicQuery:
     stars = [unquote(name) for name in query.get("stars", "").split(",", _MAX_STARS)[:_MAX_STARS] if name]
     return TopicQuery(
         text=query.get("q", ""),
-        show=choice(query, "show", SHOWS),
+        show=visit.choice("show", SHOWS),
         shows_system=query.get("system") == "1",
-        sort=choice(query, "sort", SORTS),
+        sort=visit.choice("sort", SORTS),
         is_descending=query.get("descending") == "1",
-        page=number(query, "page"),
+        page=visit.number("page"),
         starred=frozenset(stars),
     )
 

@@ -1,11 +1,13 @@
-"""Events as sentences, and equal events of several servers as one. Pure functions."""
+"""Events of all servers or of one topic, equal ones of several servers as one, and events as sentences."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from namesrv_client.ctl import audit_trail
 from namesrv_client.health import instance_of
-from namesrv_console.state import ServerView
+from namesrv_console.state import Cluster, ServerView
+from namesrv_remoting.addresses import host_of
 from namesrv_remoting.bodies.extensions import Event
 
 T = TypeVar("T")
@@ -16,6 +18,7 @@ _TOGETHER_MS: Final = 15_000
 # Fields with a value of each server's own.
 _OWN_FIELDS: Final = frozenset({"revision", "silent_ms", "age_ms"})
 _SHOWN_TOPICS: Final = 3
+_SHOWN_EVENTS: Final = 30
 _OF_A_BROKER: Final = frozenset({"register", "evict", "fenced", "takeover_attempted"})
 _REASONS: Final = ("silent", "disconnected", "unregistered", "superseded")
 
@@ -31,6 +34,15 @@ class Happening(Generic[T]):
     ts_ms: int | None
 
 
+def last_events(
+    cluster: Cluster, moment_ms: Callable[[float], int], most: int = _SHOWN_EVENTS
+) -> list[Happening[Event]]:
+    """The last events of all servers on the console's clock, newest first, equal ones merged."""
+    found = [(view, event) for view in cluster.servers for event in view.events_on_console_clock(moment_ms)[-most:]]
+    found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
+    return happenings(found)[:most]
+
+
 def happenings(found: Iterable[tuple[ServerView, Event]]) -> list[Happening[Event]]:
     """Events, newest first, with equal events of several servers merged into the newest of them."""
     return merged((view.name, event, _about(event), event.ts_ms) for view, event in found)
@@ -38,6 +50,23 @@ def happenings(found: Iterable[tuple[ServerView, Event]]) -> list[Happening[Even
 
 def _about(event: Event) -> object:
     return event.event, *((name, str(value)) for name, value in event.fields.items() if name not in _OWN_FIELDS)
+
+
+def acts(lines: Iterable[audit_trail.Line]) -> list[Happening[audit_trail.Line]]:
+    """Lines, newest first, with equal lines of several servers merged into the newest of them."""
+    return merged((_where(line), line, _about_line(line), line["ts_ms"]) for line in lines)
+
+
+def _where(line: audit_trail.Line) -> str:
+    """The server, or the console whose trail has the line."""
+    return str(line.get("nameserver") or line.get("console") or "")
+
+
+def _about_line(line: audit_trail.Line) -> object:
+    peer = line.get("peer")
+    # The port of a peer differs from server to server.
+    host = host_of(peer) if isinstance(peer, str) else None
+    return line["event"], line.get("account"), line.get("request"), host, audit_trail.sentence(line)
 
 
 def merged(found: Iterable[tuple[str, T, object, int | None]]) -> list[Happening[T]]:
@@ -59,6 +88,34 @@ def merged(found: Iterable[tuple[str, T, object, int | None]]) -> list[Happening
 
 def _is_near(newer_ms: int | None, older_ms: int | None) -> bool:
     return newer_ms is not None and older_ms is not None and newer_ms - older_ms <= _TOGETHER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEvent:
+    """An event that changed a topic's route, or may have."""
+
+    server: str
+    event: Event
+    # True: the event names only the first of many topics, and this topic is not among them.
+    is_uncertain: bool = False
+
+
+def topic_history(
+    cluster: Cluster, topic: str, brokers: Collection[str], moment_ms: Callable[[float], int], most: int = 100
+) -> list[TopicEvent]:
+    """Route changes of a topic, and events of its brokers, on the console's clock; the last one first."""
+    found = []
+    for view in cluster.servers:
+        for event in view.events_on_console_clock(moment_ms):
+            if event.event != "route":
+                if event.fields.get("broker_name") in brokers:
+                    found.append(TopicEvent(view.name, event))
+                continue
+            touches = event.touches(topic)
+            if touches is not False:
+                found.append(TopicEvent(view.name, event, is_uncertain=touches is None))
+    found.sort(key=lambda one: (-(one.event.ts_ms or 0), one.server, -one.event.seq))
+    return found[:most]
 
 
 def sentence(event: Event) -> tuple[str, Mapping[str, Any]] | None:

@@ -8,7 +8,6 @@ from typing import Final, Literal, Protocol, get_args
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
-from namesrv_console.views.overview import compared
 from namesrv_remoting.health import Kind, Level
 
 # Worst first. Unknown is worse than a warning: what the console does not know may be critical.
@@ -57,7 +56,7 @@ def verdict(
         topics,
         len(cluster.servers),
         not disagreements,
-        compared(cluster) == len(cluster.servers) > 1,
+        cluster.compared == len(cluster.servers) > 1,
         len(found) - len(new),
     )
 

@@ -1,19 +1,34 @@
 """The last quarter of an hour of the brokers on each server, from the servers' events and their last responses."""
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from namesrv_client.health import instance_of
+from namesrv_console.past import timeline_rows
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_spark_jobs.history.model import Broker, RegistrationPeriod, TimelineRow
-from namesrv_spark_jobs.history.spans import MINUTE_MS, Span
+from namesrv_spark_jobs.history.spans import MINUTE_MS, Span, tick_texts
 
 _LENGTH_MS: Final = 15 * MINUTE_MS
 # The span moves on in steps, so that the picture of brokers to which nothing happens stays as it is.
 _STEP_MS: Final = 15_000
 _HEARTBEAT_MS: Final = 30_000
+_MOST_BROKERS: Final = 10
 _SHOWN_EVENTS: Final = ("register", "evict", "fenced")
+
+
+def recent_picture(
+    cluster: Cluster, wall: float, moment_ms: Callable[[float], int], group: Iterable[BrokerKey] | None = None
+) -> Mapping[str, Any]:
+    """Rows of these brokers, or of those to which something happened last; and the ticks of the axis."""
+    span = recent_span(round(wall * 1000))
+    wanted = changed_brokers(cluster, span, _MOST_BROKERS, moment_ms) if group is None else set(group)
+    rows = recent_rows(cluster, wanted, span, moment_ms)
+    return {
+        "rows": [(timeline_rows.drawn(row, span), ()) for row in rows],
+        "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
+    }
 
 
 def recent_span(now_ms: int) -> Span:

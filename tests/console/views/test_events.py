@@ -1,4 +1,4 @@
-"""Events as sentences, and equal events of several servers as one line."""
+"""Events of all servers and of one topic, equal events and audit lines as one act, and events as sentences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +7,7 @@ import pytest
 
 from namesrv_console.catalogue import LANGUAGES, catalogue
 from namesrv_console.state import Cluster, ServerView
-from namesrv_console.views.events import happenings, sentence
-from namesrv_console.views.overview import last_events
+from namesrv_console.views.events import acts, happenings, last_events, sentence, topic_history
 from namesrv_remoting.bodies.extensions import Event
 
 BROKER: Mapping[str, Any] = {"cluster": "c1", "broker_name": "broker-a", "broker_id": 0}
@@ -93,3 +92,51 @@ def test_events_of_servers_with_different_clocks_are_in_their_order() -> None:
         ("fenced", 5_000, ["s2"]),
         ("register", 1_000, ["s1"]),
     ]
+
+
+def test_topic_history_has_certain_and_possible_changes() -> None:
+    """A large change names only its first topics, so that it is uncertain for further ones."""
+    events = (
+        Event(1, "register", 10, {"broker_name": "a", "kind": "full"}),
+        Event(2, "route", 20, {"topics": ["t"], "count": 1}),
+        Event(3, "route", 30, {"topics": ["u"], "count": 1}),
+        Event(4, "route", 40, {"topics": ["u"], "count": 9}),
+        Event(5, "route", 50, {"topics": None, "count": None}),
+        Event(6, "evict", 60, {"broker_name": "b"}),
+    )
+
+    found = topic_history(Cluster(1, (ServerView("s1", events=events),)), "t", {"a"}, round)
+
+    assert [(one.event.seq, one.is_uncertain) for one in found] == [(5, True), (4, True), (2, False), (1, False)]
+
+
+def line(ts_ms: int, nameserver: str, **fields: Any) -> dict[str, Any]:
+    """A line about a KV value."""
+    change = {"what": "kv", "namespace": "n", "key": "k", "before": None, "after": "v"}
+    about = {"event": "change", "account": "olga", "peer": f"10.0.0.1:{ts_ms % 997}", "request": "PUT_KV_CONFIG"}
+    return {"ts_ms": ts_ms, "nameserver": nameserver, **about, "changes": [change], **fields}
+
+
+def test_equal_lines_of_several_servers_are_one_act() -> None:
+    """Within 15 s, by one account from one address; the port, which differs, does not count."""
+    lines = [
+        line(100_000, "ns1"),
+        line(99_900, "ns2"),
+        line(99_800, "ns3", account="ben"),
+        line(99_700, "ns3", peer="10.0.0.2:1"),
+        line(85_000, "ns3"),
+        line(84_999, "ns4"),
+        line(84_000, "ns1"),
+    ]
+
+    assert [(act.event["ts_ms"], act.servers) for act in acts(lines)] == [
+        (100_000, ["ns1", "ns2", "ns3"]),
+        (99_800, ["ns3"]),
+        (99_700, ["ns3"]),
+        (84_999, ["ns4", "ns1"]),
+    ]
+
+
+def test_equal_lines_of_one_server_stay_two_acts() -> None:
+    """A repeated change is another act."""
+    assert [act.servers for act in acts([line(2_000, "ns1"), line(1_000, "ns1")])] == [["ns1"], ["ns1"]]

@@ -1,4 +1,4 @@
-"""Settings and keys of several servers, connections, and the history of a topic."""
+"""Settings and keys of several servers, and connections."""
 
 from dataclasses import replace
 
@@ -8,9 +8,8 @@ from namesrv.settings.apache_properties import JAVA_NAMES
 from namesrv.settings.model import PATHS
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.clients import ClientQuery, client_page
-from namesrv_console.views.history import topic_history
 from namesrv_console.views.tables import OWN_SETTINGS, value_rows, with_unit
-from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
+from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 
 
 def test_a_value_that_differs_or_is_missing_drifts() -> None:
@@ -102,19 +101,3 @@ def test_server_that_no_longer_responds_has_no_known_connections(connected: Clus
 def test_connections_are_filtered(connected: Cluster, wanted: ClientQuery, peers: list[int]) -> None:
     """Connections are filtered by role, protocol, address or account."""
     assert peers == [row.connection.id for row in client_page(connected, wanted).rows]
-
-
-def test_topic_history_has_certain_and_possible_changes() -> None:
-    """A large change names only its first topics, so that it is uncertain for further ones."""
-    events = (
-        Event(1, "register", 10, {"broker_name": "a", "kind": "full"}),
-        Event(2, "route", 20, {"topics": ["t"], "count": 1}),
-        Event(3, "route", 30, {"topics": ["u"], "count": 1}),
-        Event(4, "route", 40, {"topics": ["u"], "count": 9}),
-        Event(5, "route", 50, {"topics": None, "count": None}),
-        Event(6, "evict", 60, {"broker_name": "b"}),
-    )
-
-    found = topic_history(Cluster(1, (ServerView("s1", events=events),)), "t", {"a"}, round)
-
-    assert [(one.event.seq, one.is_uncertain) for one in found] == [(5, True), (4, True), (2, False), (1, False)]
