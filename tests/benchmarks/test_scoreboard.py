@@ -7,9 +7,10 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.figures import Figure, none_of
+from benchmarks.harness.figures import BenchError, Figure, none_of
 from benchmarks.scoreboard import page, slices, suite
 from benchmarks.scoreboard.page import Record, Row
+from benchmarks.scoreboard.programs import passing
 from benchmarks.scoreboard.rows import ROWS, SECTIONS
 
 # Times are left to `make scoreboard`, since a busy machine makes them worse.
@@ -179,6 +180,25 @@ def test_command_names_yellow_rows_and_runs_them(
 def test_row_without_a_target_is_not_met() -> None:
     """A figure without a target cannot meet a row."""
     assert not page.is_met([Figure("rate", "rate", "per_second", (1.0,))])
+
+
+@pytest.mark.parametrize(
+    ("second", "options", "error"),
+    [
+        ("pass", ["-k", "renamed"], "ended with 5"),
+        ("pytest.exit('interrupted')", [], "ended with 2"),
+    ],
+    ids=["none selected", "interrupted"],
+)
+def test_row_of_tests_that_did_not_all_run_is_not_measured(
+    tmp_path: Path, second: str, options: list[str], error: str
+) -> None:
+    """Tests that passed before the run broke off do not meet a row, nor do options that select no test."""
+    path = tmp_path / "test_two.py"
+    path.write_text(f"import pytest\n\ndef test_1(): pass\ndef test_2(): {second}\n")
+
+    with pytest.raises(BenchError, match=error):
+        passing([str(path)], options)(1)
 
 
 def test_sections_list_every_row() -> None:
