@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.command import Command
+from benchmarks.harness.command import IMPOSSIBLE, Command
 from benchmarks.harness.conditions import Conditions
-from benchmarks.harness.figures import BenchError
 from benchmarks.scoreboard import page
 from benchmarks.scoreboard.rows import ROWS, SECTIONS
 
@@ -84,7 +83,7 @@ def _measured(name: str, size: int, path: Path) -> bool:
     files = page.digest(row)
     try:
         figures = row.measure(size)
-    except (BenchError, OSError, AssertionError) as error:
+    except IMPOSSIBLE as error:
         print(f"scoreboard: {name} cannot be measured: {error}")
         return False
     record = page.Record.of(row, size, figures, {**conditions.members(), "files": files})

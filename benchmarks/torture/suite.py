@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.command import Command, write_block
+from benchmarks.harness.command import IMPOSSIBLE, Command, write_block
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
             bench.progress(f"{peer.label}: {FAULTS[fault].what}")
             try:
                 cell = asyncio.run(suffered(bench, peer, program, FAULTS[fault]))
-            except BenchError as why:
+            except IMPOSSIBLE as why:
                 bench.progress(f"not measured: {why}")
                 is_complete = False
                 continue

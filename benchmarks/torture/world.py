@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import signal
 import struct
-import subprocess
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from benchmarks.harness.build import program as built
 from benchmarks.harness.figures import BenchError
+from benchmarks.harness.hosts import run
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started, temporary_directory
 from benchmarks.torture.load import REGISTRATION_SECONDS, Client, Probe, Pulls
@@ -29,7 +29,6 @@ _RESPONSE_SECONDS: Final = 1.0
 _DISK_BYTES: Final = 256 << 20
 # longer than the time between two snapshots of a server of ours (5 s)
 _SETTLING_SECONDS: Final = 6.0
-_COMMAND_SECONDS: Final = 60
 
 
 class Fleet:
@@ -61,8 +60,8 @@ class Fleet:
         clock.write_bytes(bytes(8))
         environ = {"LD_PRELOAD": self._clock, "MOVED_CLOCK": str(clock), "HOME": str(home)}
         command = host.command(*self.peer.command(self._program, home, host.address))
-        run = Program(host.name, command, lambda _: self._ports(host), home, environ)
-        self.servers[number] = self._ends[number].enter_context(started(self._bench, run))
+        server = Program(host.name, command, lambda _: self._ports(host), home, environ)
+        self.servers[number] = self._ends[number].enter_context(started(self._bench, server))
 
     def _ports(self, host: Host) -> Sequence[int]:
         """The port of the server on a host, when the server responds to a pull; empty before."""
@@ -103,8 +102,8 @@ class Fleet:
         for number in range(len(SERVERS)):
             home = self._root / str(number)
             home.mkdir(exist_ok=True)
-            _run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "torture", str(home))
-            self._disks.callback(_run, "umount", "-l", str(home))
+            run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "torture", str(home))
+            self._disks.callback(run, "umount", "-l", str(home))
 
     def fill_disk(self, number: int) -> Path:
         """Fill a server's disk to the last byte; return the file to be removed."""
@@ -224,7 +223,3 @@ async def world(bench: Bench, peer: Peer, program: Path, *, has_small_disks: boo
                 await made.end()
             finally:
                 fleet.end()
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, timeout=_COMMAND_SECONDS)

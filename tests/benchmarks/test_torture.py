@@ -3,10 +3,13 @@
 import base64
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.hosts import drop
 from benchmarks.torture.coordination import Etcd, ZooKeeper
 from benchmarks.torture.load import Probe
 from benchmarks.torture.name_servers import RegisteredBroker, RocketMQ, brokers_in
@@ -15,6 +18,17 @@ from tests.netns.network import Host, Network
 
 HOST: Final = Host(Network(), "ns1", "10.0.0.1")
 FINE: Final = Cell(0, 0.0, 1.0, 100, 0, 0, 0.5, 50.0, {"date": "2030-01-02", "commit": "abc"})
+
+
+def test_machine_without_nft_cannot_drop_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the missing program, as errors of other programs that a measurement needs."""
+    ip = tmp_path / "ip"
+    ip.write_text("#!/bin/sh\nexit 255\n")
+    ip.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(BenchError, match="nft"):
+        drop(Network())
 
 
 def test_broker_without_address_is_not_in_a_view() -> None:
