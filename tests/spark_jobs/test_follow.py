@@ -131,6 +131,20 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     assert (aside / ".follow" / "source.json").read_text() == (out / ".follow" / "source.json").read_text()
 
 
+@pytest.mark.parametrize(
+    "state", ['{"source": "LOGS", "files": {}}', '{"source": "LOGS", "files": [], "truncated": {}}', "{"]
+)
+def test_state_of_another_version_is_refused(tmp_path: Path, state: str) -> None:
+    """Without the list of files that were read, some lines would count twice or never; so nothing is read."""
+    out, aside, logs = tmp_path / "report", tmp_path / "aside", tmp_path / "logs"
+    (out / ".follow").mkdir(parents=True)
+    (out / ".follow" / "source.json").write_text(state.replace("LOGS", str(logs)))
+    aside.mkdir()
+
+    with pytest.raises(UsageError, match=f"{out}/.follow was not written by this version of namesrv-staleness"):
+        inherit(out, aside, logs)
+
+
 def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: Path, engine: Engine) -> None:
     """All that will be read counts: files that are new, and the tables that either engine made of earlier ones."""
     logs, aside = tmp_path / "logs", tmp_path / "aside"

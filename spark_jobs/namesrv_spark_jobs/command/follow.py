@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
-from namesrv_spark_jobs.errors import UsageError
+from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import files_below, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX
 
@@ -44,10 +44,22 @@ def inherit(out: Path, aside: Path, source: Path) -> None:
         state.mkdir()
         write_json(state / _SOURCE, {"source": str(source), "files": {}, "truncated": {}})
         return
-    before = json.loads((out / STATE / _SOURCE).read_text(encoding="utf-8"))["source"]
+    before = _followed_source(out)
     if before != str(source):
         raise UsageError(f"--out {out}: follows {before}, not {source}; use another --out")
     shutil.copytree(out / STATE, state, copy_function=_link)
+
+
+def _followed_source(out: Path) -> str:
+    """The directory that a report follows. Raises UsageError unless the state has the form of this version."""
+    try:
+        state = json.loads((out / STATE / _SOURCE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        state = None
+    match state:
+        case {"source": str(source), "files": dict(), "truncated": dict()}:
+            return source
+    raise UsageError(f"--out {out}: {out / STATE} was not written by this version of {PROGRAM}; use another --out")
 
 
 def _link(source: str, target: str) -> None:
