@@ -6,14 +6,13 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
-from starlette.authentication import has_required_scope
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from namesrv_console.access.access import Access
-from namesrv_console.access.guard import csrf_token
+from namesrv_console.access.guard import csrf_token, is_operator
 from namesrv_console.access.login import safe_path
 from namesrv_console.actions import pages as actions
 from namesrv_console.actions.pages import ActionPages
@@ -165,7 +164,7 @@ class _Served:
         """Values about the user for the frame; the CSRF token, which makes a session, only if the page has a form."""
         user, here = request.user, _here(request)
         has_form = user.is_authenticated or here.startswith("/login")
-        may_act = self._console.settings.access.actions and has_required_scope(request, ["operator"])
+        may_act = self._console.settings.access.actions and is_operator(request)
         return {"user": user, "csrf": csrf_token(request) if has_form else "", "here": here, "may_act": may_act}
 
     def _query(self, page: Page, given: Mapping[str, str], request: Request) -> dict[str, str] | Response:

@@ -4,13 +4,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from starlette.authentication import has_required_scope
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from namesrv_client.health import Problem, subject_of
-from namesrv_console.access.guard import form_of
+from namesrv_console.access.guard import for_operators, form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import cut
 from namesrv_console.access.users import User
@@ -25,7 +24,6 @@ logger: Final = logging.getLogger(__name__)
 # Hours for which a problem can be acknowledged; 0 ends an acknowledgement.
 HOURS: Final = (1, 8, 24, 168)
 _MAX_WHY: Final = 500
-_OPERATORS_ONLY: Final = "only operators may change something\n"
 
 
 class AttendingPages:
@@ -39,9 +37,9 @@ class AttendingPages:
     def routes(self) -> list[Route]:
         """The routes of these pages."""
         return [
-            Route("/acknowledge", self._show_problem, methods=["GET"]),
+            Route("/acknowledge", for_operators(self._show_problem), methods=["GET"]),
             Route("/acknowledge", self._acknowledge, methods=["POST"]),
-            Route("/dismiss", self._show_gone, methods=["GET"]),
+            Route("/dismiss", for_operators(self._show_gone), methods=["GET"]),
             Route("/dismiss", self._dismiss, methods=["POST"]),
         ]
 
@@ -77,8 +75,6 @@ class AttendingPages:
         return RedirectResponse("/", 303)
 
     async def _show_gone(self, request: Request) -> Response:
-        if not has_required_scope(request, ["operator"]):
-            return PlainTextResponse(_OPERATORS_ONLY, 403)
         gone = self._gone(request.query_params)
         status = 404 if gone is None else 200
         return self._render(request, "attend", {"problem": None, "gone": gone, "error": None}, status)
@@ -92,8 +88,6 @@ class AttendingPages:
         return RedirectResponse("/", 303)
 
     def _page(self, request: Request, problem: Problem, *, status: int = 200, error: str | None = None) -> Response:
-        if not has_required_scope(request, ["operator"]):
-            return PlainTextResponse(_OPERATORS_ONLY, 403)
         values: dict[str, Any] = {"problem": problem, "gone": None, "hours": HOURS, "error": error}
         # The page shows the extent, and an acknowledgement must not cover more than its user has seen.
         extent = self._extent_of(problem)

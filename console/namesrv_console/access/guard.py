@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -23,6 +23,7 @@ NEXT: Final = "next"
 EXPIRED: Final = "expired"
 _LOGIN: Final = "/login"
 _NOT_OF_SESSION: Final = 403, "this form is not of your session: load the page again"
+_OPERATORS_ONLY: Final = 403, "only operators may change something"
 # Paths to which viewers and users without a session may send a form, too.
 _FOR_ALL: Final = frozenset({_LOGIN, "/logout"})
 # A form of the console is small, and arrives at once.
@@ -102,9 +103,8 @@ class Guard:
             except (TimeoutError, ClientDisconnect):
                 refusal = 408, "the form did not arrive"
             if refusal is not None:
-                status, why = refusal
-                self._record_refusal(request, why)
-                response: Response = PlainTextResponse(f"{why}\n", status)
+                self._record_refusal(request, refusal[1])
+                response = _refused(refusal)
                 if refusal == _NOT_OF_SESSION and request.url.path == _LOGIN and accepts_html(request):
                     # The login page was open for longer than a session lasts, or the console has restarted.
                     query = urlencode({EXPIRED: 1, NEXT: form_of(request).get(NEXT, "")})
@@ -129,8 +129,8 @@ class Guard:
             or _owner(request) != _owner_kept(request)
         ):
             return _NOT_OF_SESSION
-        if request.url.path not in _FOR_ALL and not has_required_scope(request, ["operator"]):
-            return 403, "only operators may change something"
+        if request.url.path not in _FOR_ALL and not is_operator(request):
+            return _OPERATORS_ONLY
         return None
 
     def _while_allowed(self, request: Request, send: Send) -> Send:
@@ -148,6 +148,25 @@ class Guard:
             await send(message)
 
         return send_while_allowed
+
+
+def _refused(refusal: tuple[int, str]) -> Response:
+    status, why = refusal
+    return PlainTextResponse(f"{why}\n", status)
+
+
+def is_operator(conn: HTTPConnection) -> bool:
+    """True if the user of a request may change something."""
+    return has_required_scope(conn, ["operator"])
+
+
+def for_operators(show: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """A page that only operators may open."""
+
+    async def shown(request: Request) -> Response:
+        return await show(request) if is_operator(request) else _refused(_OPERATORS_ONLY)
+
+    return shown
 
 
 def accepts_html(conn: HTTPConnection) -> bool:

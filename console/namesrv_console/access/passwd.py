@@ -4,8 +4,14 @@ import sys
 from collections.abc import Callable
 from getpass import getpass
 from pathlib import Path
+from typing import Final
 
-from namesrv_console.access.users import Role, remove_user, set_user
+from argon2 import PasswordHasher
+
+from namesrv_console.access.users import MAX_PASSWORD, Entry, Role, check_name, read_users
+from namesrv_runtime.durable_file import write_atomically
+
+_MIN_PASSWORD: Final = 12
 
 
 def passwd(path: Path, name: str, *, role: Role | None = None, delete: bool = False) -> str:
@@ -17,18 +23,31 @@ def passwd(path: Path, name: str, *, role: Role | None = None, delete: bool = Fa
         ValueError: a name, password or file that cannot be used.
         OSError: the file cannot be written.
     """
-    if delete:
-        remove_user(path, name)
-        return f"removed user {name!r}"
-    role = set_user(path, name, role, _password())
-    return f"set the password of {role} {name!r}"
+    users = read_users(path) if delete or path.exists() else {}
+    before = users.pop(check_name(name), None)
+    if delete and before is None:
+        raise ValueError(f"{path}: no user {name!r}")
+    done = f"removed user {name!r}"
+    if not delete:
+        role = role or (before.role if before else "viewer")
+        users[name] = Entry(role, PasswordHasher().hash(_password()))
+        done = f"set the password of {role} {name!r}"
+    # The mode stays, since an administrator may have given the console's group read permission.
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    lines = (f"{name}:{it.role}:{it.password_hash}\n" for name, it in sorted(users.items()))
+    write_atomically(path, "".join(lines).encode(), mode=mode)
+    return done
 
 
 def _password() -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
-    ask: Callable[[str], str] = getpass
-    password = ask("Password: ")
-    if ask("Again: ") != password:
-        raise ValueError("the passwords differ")
+    """The password that a user types. Raises ValueError, without the password."""
+    if sys.stdin.isatty():
+        ask: Callable[[str], str] = getpass
+        password = ask("Password: ")
+        if ask("Again: ") != password:
+            raise ValueError("the passwords differ")
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    if not _MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
+        raise ValueError(f"a password has {_MIN_PASSWORD} to {MAX_PASSWORD} characters, this one {len(password)}")
     return password

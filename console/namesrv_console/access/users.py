@@ -11,7 +11,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from starlette.authentication import BaseUser
 
-from namesrv_runtime.durable_file import file_stamp, write_atomically
+from namesrv_runtime.durable_file import file_stamp
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
@@ -24,7 +24,6 @@ Source = Literal["open", "password", "proxy", "oidc"]
 SCOPES: Final[Mapping[Role, tuple[str, ...]]] = {"viewer": ("viewer",), "operator": ("viewer", "operator")}
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
-MIN_PASSWORD: Final = 12
 # The time of argon2 grows with the length of the password, too.
 MAX_PASSWORD: Final = 1024
 # An audit line and the page's menu show the whole name.
@@ -71,13 +70,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_password(password: str) -> str:
-    """A password that may be set. Raises ValueError, without the password."""
-    if not MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
-        raise ValueError(f"a password has {MIN_PASSWORD} to {MAX_PASSWORD} characters, this one {len(password)}")
-    return password
-
-
 def parse_users(text: str) -> dict[str, Entry]:
     """The users of a file, by name. Raises ValueError that names the wrong line, and never shows a hash."""
     users: dict[str, Entry] = {}
@@ -101,11 +93,6 @@ def parse_users(text: str) -> dict[str, Entry]:
     return users
 
 
-def format_users(users: Mapping[str, Entry]) -> str:
-    """The text of a users file with these users."""
-    return "".join(f"{name}:{it.role}:{it.password_hash}\n" for name, it in sorted(users.items()))
-
-
 def read_users(path: Path) -> dict[str, Entry]:
     """The users of a file. Raises ValueError, also when the file cannot be read."""
     try:
@@ -116,25 +103,6 @@ def read_users(path: Path) -> dict[str, Entry]:
     except ValueError as error:
         why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
         raise ValueError(f"{path}: {why}") from None
-
-
-def set_user(path: Path, name: str, role: Role | None, password: str) -> Role:
-    """Add a user, or change its password; returns the role, by default the old one. Raises ValueError, OSError."""
-    users = read_users(path) if path.exists() else {}
-    before = users.get(check_name(name))
-    # The mode stays, since an administrator may have given the console's group read permission.
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    new = Entry(role or (before.role if before else "viewer"), PasswordHasher().hash(check_password(password)))
-    write_atomically(path, format_users({**users, name: new}).encode(), mode=mode)
-    return new.role
-
-
-def remove_user(path: Path, name: str) -> None:
-    """Remove a user, which also ends the user's sessions. Raises ValueError, OSError."""
-    users = read_users(path)
-    if users.pop(name, None) is None:
-        raise ValueError(f"{path}: no user {name!r}")
-    write_atomically(path, format_users(users).encode(), mode=path.stat().st_mode & 0o777)
 
 
 class UsersFile:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.authentication import has_required_scope
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import Responses, reason, responses_of
-from namesrv_console.access.guard import form_of
+from namesrv_console.access.guard import for_operators, form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import Trail, cut
 from namesrv_console.access.users import User
@@ -88,11 +87,9 @@ class ActionPages:
 
     def _previewing(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def preview(request: Request) -> Response:
-            if not has_required_scope(request, ["operator"]):
-                return PlainTextResponse("only operators may change something\n", 403)
             return await self._preview(request, action, request.query_params)
 
-        return preview
+        return for_operators(preview)
 
     def _performing(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def perform(request: Request) -> Response:
