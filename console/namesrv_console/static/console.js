@@ -155,9 +155,12 @@ function replace(id, element) {
 const pageTitle = document.title;
 
 function showVerdict() {
-  const verdict = byId("verdict");
-  const says = isLost ? body.textLost : verdict.classList.contains("good") ? "" : verdict.textContent.trim().replace(/\s+/g, " ");
-  byId("icon").href = isLost ? verdict.dataset.unknownIcon : verdict.dataset.icon;
+  const verdict = byId("verdict"), isPaused = pausedAt !== null;
+  // A paused page may be out of date, so that its title has the time of its last update.
+  const element = isPaused ? byId("as-of") : verdict;
+  const text = element.textContent.trim().replace(/\s+/g, " ");
+  const says = isLost ? body.textLost : isPaused || !verdict.classList.contains("good") ? text : "";
+  byId("icon").href = isLost || isPaused ? verdict.dataset.unknownIcon : verdict.dataset.icon;
   document.title = says ? `${says} · ${pageTitle}` : pageTitle;
 }
 
@@ -256,6 +259,7 @@ function togglePause() {
   button.setAttribute("aria-pressed", String(pausedAt !== null));
   button.textContent = pausedAt === null ? body.textPause : body.textResume;
   document.body.classList.toggle("paused", pausedAt !== null);
+  showVerdict();
   if (pausedAt !== null) disconnect();
   else {
     lastResponseAt = performance.now();

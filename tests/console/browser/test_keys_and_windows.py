@@ -66,6 +66,9 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     body = opened.find_element(By.TAG_NAME, "body")
     body.send_keys("p")
     wait.until(lambda page: page.find_element(By.ID, "pause").get_attribute("aria-pressed") == "true")
+    # The tab of a page that may be out of date does not look healthy.
+    tab = opened.execute_script(TAB)
+    assert (tab.startswith("as of "), tab.endswith(" · Brokers · namesrv console icon-unknown.svg")) == (True, True)
     stopped = width()
     Broker(name="broker-c", addr="10.0.0.3:10911").register(peer)
     body.send_keys("/")
