@@ -122,15 +122,15 @@ async def until_async(what: str, condition: Callable[[], object], seconds: float
 class Repeating:
     """Repeats some work in a thread, at most `at_most` times a second, until the block ends.
 
-    A late run is not made up for. Leaving the block waits for the current run; it raises the BenchError of a run that
-    failed, after which the thread does nothing more.
+    A late run is not made up for. Leaving the block waits for the current run; it raises the BenchError or OSError of a
+    run that failed, after which the thread does nothing more.
     """
 
     def __init__(self, work: Callable[[], object], *, at_most: float | None = None) -> None:
         self._work = work
         self._interval_seconds = 0.0 if at_most is None else 1 / at_most
         self._stopped = threading.Event()
-        self._error: BenchError | None = None
+        self._error: BenchError | OSError | None = None
         self._thread = threading.Thread(target=self._run)
         # Runs a second, known once the block has ended.
         self.per_second = 0.0
@@ -153,6 +153,6 @@ class Repeating:
                 self._work()
                 runs += 1
                 due = max(due + self._interval_seconds, time.monotonic())
-        except BenchError as error:
+        except (BenchError, OSError) as error:
             self._error = error
         self.per_second = runs / (time.monotonic() - began)

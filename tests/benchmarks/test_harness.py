@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -23,7 +24,7 @@ from benchmarks.harness.figures import (
 )
 from benchmarks.harness.loads import Load, read_load
 from benchmarks.harness.probe import busy_seconds
-from benchmarks.harness.rounds import Bench, Effort
+from benchmarks.harness.rounds import Bench, Effort, Repeating
 from benchmarks.harness.servers import daemon_ports, status_bytes
 from benchmarks.harness.wire import Broker
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
@@ -91,6 +92,19 @@ def test_every_other_round_goes_backwards(capsys: pytest.CaptureFixture[str]) ->
     assert called == ["a", "b", "b", "a", "a", "b"]
     assert found == {"a": [1, 4, 5], "b": [2, 3, 6]}
     assert capsys.readouterr().err.splitlines()[-1] == "bench: things, round 3 of 3"
+
+
+@pytest.mark.parametrize("error", [BenchError("no response"), ConnectionResetError("reset")])
+def test_end_of_repeated_work_raises_the_error_of_a_run(error: Exception) -> None:
+    """Work that stopped repeating has measured nothing since: its error is not lost in the thread."""
+    failing = threading.Event()
+
+    def work() -> None:
+        failing.set()
+        raise error
+
+    with pytest.raises(type(error)), Repeating(work):
+        failing.wait(GUARD_SECONDS)
 
 
 # -- reports of servers, loads and the kernel -------------------------------------------------------------------------
