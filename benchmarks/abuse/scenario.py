@@ -70,7 +70,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
     )
     return [
         *costs.figures(),
-        *_peer_figures(costs, seen, times, quiet_since=before.at),
+        *peer_figures(costs, seen, times, quiet_since=before.at),
         costs.none("dead", not times.is_dead_evicted),
         costs.none("killed", kills),
         costs.none("hung", not is_responding or exit_code is None),
@@ -79,7 +79,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
 
 
 @dataclass(frozen=True, slots=True)
-class _Times:
+class Times:
     """Times on the monotonic clock, and what became of the dead broker."""
 
     # last request of the dead broker
@@ -88,6 +88,10 @@ class _Times:
     began: float
     ended: float
     is_dead_evicted: bool
+
+    def overlap(self, at: float, seconds: float) -> bool:
+        """True for a request that was sent at this time, took so long, and was in flight during the attack."""
+        return self.began <= at + seconds and at <= self.ended
 
 
 class _Scenario:
@@ -123,7 +127,7 @@ class _Scenario:
         seconds = max(self._attack.seconds, self._durations.attack_seconds)
         return Attacker(self.server.port, self.server.http_port, seconds)
 
-    def attack(self, attacker: Attacker, send: Callable[[], object]) -> _Times:
+    def attack(self, attacker: Attacker, send: Callable[[], object]) -> Times:
         """Let a broker hang, run the attack, and wait for the broker's eviction."""
         with Wire(self.server, PATIENCE_SECONDS) as dead:
             dead.success(registration(DEAD, SerializeType.JSON))
@@ -134,7 +138,7 @@ class _Scenario:
             ended = time.monotonic()
             attacker.close()
             is_evicted = self._is_dead_evicted()
-        return _Times(died_at, began, ended, is_evicted)
+        return Times(died_at, began, ended, is_evicted)
 
     def _is_dead_evicted(self) -> bool:
         """Wait until the dead broker is evicted; False if a server with any processor time would have done so."""
@@ -155,15 +159,15 @@ class _Scenario:
         return True
 
 
-def _peer_figures(costs: Costs, seen: Seen, times: _Times, *, quiet_since: float) -> list[Figure]:
+def peer_figures(costs: Costs, seen: Seen, times: Times, *, quiet_since: float) -> list[Figure]:
     """What the well-behaved peers have seen of the attack."""
-    during = [pull for pull in seen.pulls if times.began <= pull.sent_at + pull.seconds and pull.sent_at <= times.ended]
+    during = [pull for pull in seen.pulls if times.overlap(pull.sent_at, pull.seconds)]
     before = [pull for pull in seen.pulls if quiet_since < pull.sent_at < times.began]
     after = [pull for pull in seen.pulls if times.ended + _SETTLE_SECONDS < pull.sent_at]
-    newcomers = [one for one in seen.newcomers if times.began <= one.came_at <= times.ended]
+    newcomers = [one for one in seen.newcomers if times.overlap(one.came_at, one.seconds)]
     with_dead = [pull.sent_at + pull.seconds for pull in seen.pulls if pull.has_dead]
     overdue = max(with_dead, default=times.died_at) - times.died_at
-    probes = [seconds for at, seconds in seen.probes if times.began <= at + seconds and at <= times.ended]
+    probes = [seconds for at, seconds in seen.probes if times.overlap(at, seconds)]
     longest_probe = max(probes, default=0.0)
     return [
         *costs.waits(during, [*before, *after]),

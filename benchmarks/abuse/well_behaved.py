@@ -4,7 +4,6 @@ Their responses show what an attack costs other peers.
 """
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,7 +78,7 @@ class Seen:
     lost: int
     # memory of the tables at each scrape
     table_bytes: list[float]
-    # for each liveness probe: its time, seconds until the response
+    # as in HttpPeers
     probes: list[tuple[float, float]]
 
 
@@ -182,7 +181,7 @@ class _Puller:
         self.pulls.append(Pull(sent_at, at - sent_at, computed, evicted, has_dead))
 
 
-class _Newcomers:
+class Newcomers:
     """New clients and new brokers in turn, each with a connection of its own."""
 
     def __init__(self, server: Server) -> None:
@@ -197,23 +196,22 @@ class _Newcomers:
         self.seen.append(Newcomer(came_at, is_broker, time.monotonic() - came_at, refused))
 
     def _refused(self, frame: bytes) -> str:
-        address = ("127.0.0.1", self._server.port)
         try:
-            with socket.create_connection(address, PATIENCE_SECONDS, (_NEWCOMERS_ADDRESS, 0)) as peer:
-                peer.sendall(frame)
-                return "" if peer.recv(4) else "closed"
-        except OSError as error:
+            with Wire(self._server, PATIENCE_SECONDS, source=_NEWCOMERS_ADDRESS) as wire:
+                wire.success(frame)
+        except (BenchError, OSError) as error:
             return str(error)
+        return ""
 
 
-class _HttpPeers:
+class HttpPeers:
     """A scraper of metrics, and a liveness probe like a kubelet's, but more frequent."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         # memory of the tables at each scrape with a response
         self.table_bytes: list[float] = []
-        # for each probe with a response: its time, seconds until the response
+        # for each probe: its time, seconds until the response, or PATIENCE_SECONDS if there was none
         self.probes: list[tuple[float, float]] = []
 
     def scrape(self) -> None:
@@ -224,15 +222,18 @@ class _HttpPeers:
     def probe(self) -> None:
         """Note how long a liveness probe takes."""
         began = time.monotonic()
-        with contextlib.suppress(BenchError):
+        try:
             self._server.page("/livez")
+        except BenchError:
+            self.probes.append((began, PATIENCE_SECONDS))
+        else:
             self.probes.append((began, time.monotonic() - began))
 
 
 def _observe(server: Server, heartbeat_seconds: float, expiry_seconds: float, pipe: Connection) -> None:
     """Let the peers work until a message comes over the pipe, then send over it what they have seen."""
     brokers = _Brokers(server, expiry_seconds)
-    puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(server)
+    puller, newcomers, http = _Puller(server, brokers), Newcomers(server), HttpPeers(server)
     with (
         Repeating(brokers.heartbeat, at_most=1 / heartbeat_seconds),
         Repeating(puller.pull, at_most=_PULLS_A_SECOND),
@@ -259,7 +260,10 @@ def well_behaved_peers(server: Server, heartbeat_seconds: float, expiry_seconds:
             pipe.send("end")
             if not pipe.poll(2 * PATIENCE_SECONDS):
                 raise BenchError("the well-behaved peers do not end")
-            observed: Seen = pipe.recv()
+            try:
+                observed: Seen = pipe.recv()
+            except EOFError:
+                raise BenchError("the well-behaved peers have failed") from None
             return observed
 
         try:

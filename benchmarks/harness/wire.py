@@ -44,8 +44,9 @@ _MAPPING: Final = (
 class Wire:
     """A blocking connection to a server."""
 
-    def __init__(self, server: Server, patience_seconds: float = _PATIENCE_SECONDS) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", server.port), patience_seconds)
+    def __init__(self, server: Server, patience_seconds: float = _PATIENCE_SECONDS, *, source: str = "") -> None:
+        """Connect, from the address `source` if it is given. Raises OSError."""
+        self._socket = socket.create_connection(("127.0.0.1", server.port), patience_seconds, (source, 0))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader()
 

@@ -1,5 +1,7 @@
 """Targets of attacks, and the bytes that attacks send."""
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,10 +10,14 @@ from benchmarks.abuse import payloads
 from benchmarks.abuse.attacks import Attack
 from benchmarks.abuse.costs import Costs, Durations
 from benchmarks.abuse.memory_group import NoMemoryGroupError, place
-from benchmarks.abuse.well_behaved import Newcomer, Pull
+from benchmarks.abuse.scenario import Times, peer_figures
+from benchmarks.abuse.well_behaved import PATIENCE_SECONDS, HttpPeers, Newcomer, Newcomers, Pull, Seen
 from benchmarks.harness.figures import Figure
+from benchmarks.harness.servers import Server
 from namesrv_remoting.bodies.register import decode_body, decode_native_body
-from namesrv_remoting.codes import CURRENT_VERSION
+from namesrv_remoting.codes import CURRENT_VERSION, ResponseCode
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.serializers import encode_command
 from tests.support.steps import finished
 
 DURATIONS = Durations(2.0, 6.0, 1.0, 4.0, 0.5)
@@ -72,6 +78,49 @@ QUIET = pulls(0.002, 0.001)
 def test_a_target_is_missed_beyond_its_bound(figures: list[Figure], missed: list[str]) -> None:
     """A figure at its bound meets the target, and a larger one misses it."""
     assert [figure.name for figure in figures if figure.verdict == "missed"] == missed
+
+
+def test_newcomer_that_waits_since_before_the_attack_counts() -> None:
+    """A newcomer that connected before the attack and is served long after its start has waited for the attack."""
+    waiting = Newcomer(0.9, is_broker=False, seconds=3.0, refused="")
+    served = Newcomer(0.1, is_broker=False, seconds=0.8, refused="closed")
+
+    times = Times(died_at=1.0, began=1.0, ended=7.0, is_dead_evicted=True)
+    figures = peer_figures(costs(), Seen([], [served, waiting], 0, [], []), times, quiet_since=0.0)
+
+    found = {figure.name: figure for figure in figures}
+    assert (found["a.slow"].value, found["a.refused"].details) == (3.0, "0/1")
+
+
+def test_newcomer_with_an_error_response_is_refused() -> None:
+    """A response such as SYSTEM_BUSY is no service."""
+    busy = encode_command(RemotingCommand(ResponseCode.SYSTEM_BUSY, flag=1, remark="memory is used up"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepting = threading.Thread(target=_respond, args=(listening, busy))
+        accepting.start()
+        newcomers = Newcomers(Server(0, listening.getsockname()[1]))
+        newcomers.come()
+        accepting.join()
+
+    assert [one.refused for one in newcomers.seen] == ["response code 2: memory is used up"]
+
+
+def test_probe_without_a_response_counts_as_the_longest_wait() -> None:
+    """A kubelet restarts a server that refuses its probes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    peers = HttpPeers(Server(0, 0, port))
+
+    peers.probe()
+
+    assert [seconds for _, seconds in peers.probes] == [PATIENCE_SECONDS]
+
+
+def _respond(listening: socket.socket, response: bytes) -> None:
+    peer = listening.accept()[0]
+    with peer:
+        peer.recv(4096)
+        peer.sendall(response)
 
 
 def test_changed_body_has_the_same_content_in_other_bytes() -> None:
