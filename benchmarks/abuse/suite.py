@@ -10,10 +10,10 @@ from typing import Final
 
 from benchmarks.abuse.attacks import ATTACKS
 from benchmarks.abuse.scenario import FULL, SHORT, run
-from benchmarks.harness.command import Command, measured, report
-from benchmarks.harness.conditions import Conditions
+from benchmarks.harness.command import Command, Found, measure_and_report
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.rounds import Bench, Cores, raise_file_limit
+from benchmarks.harness.table import Sections
 
 # Figures of each attack in the table; others are shown only if they miss their bound.
 _SHOWN: Final = frozenset({"sent", "cpu", "memory", "tables", "longest", "p99", "refused"})
@@ -30,15 +30,16 @@ def main(arguments: Sequence[str]) -> int:
     durations = SHORT if options.short else FULL
     if options.seconds is not None:
         durations = dataclasses.replace(durations, attack_seconds=options.seconds)
-    bench, conditions = unpinned_bench(), Conditions.now()
-    named = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
-    found, unmeasured = measured(bench, {name: partial(run, bench, name, ATTACKS[name], durations) for name in named})
-    figures = [figure for each in found.values() for figure in each]
-    sections = {"Attacks": list(filter(_is_shown, figures))}
-    report(options, conditions.members(), sections, figures, is_complete=not unmeasured)
-    if unmeasured:
+    subjects = {name: partial(run, name=name, attack=attack, durations=durations) for name, attack in ATTACKS.items()}
+    options.only = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
+    figures, is_complete = measure_and_report(unpinned_bench(), subjects, options, _sections)
+    if not is_complete:
         return 2
     return int(any(figure.verdict == "missed" for figure in figures))
+
+
+def _sections(found: Found) -> Sections:
+    return {"Attacks": [figure for figures in found.values() for figure in figures if _is_shown(figure)]}
 
 
 def _is_shown(figure: Figure) -> bool:

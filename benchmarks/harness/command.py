@@ -9,13 +9,18 @@ from typing import Any, Final
 
 from benchmarks.harness import table
 from benchmarks.harness.build import BUILT
-from benchmarks.harness.conditions import sentence
+from benchmarks.harness.conditions import Conditions, sentence
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.table import with_block
 
 # Errors of a measurement that is impossible here; `ip` raises AssertionError (tests/netns/network.py).
 IMPOSSIBLE: Final = (BenchError, OSError, AssertionError)
+
+# Measures one subject, which the first line of the function's docstring describes. Raises one of IMPOSSIBLE.
+Measure = Callable[[Bench], list[Figure]]
+# name of a subject -> its figures
+Found = Mapping[str, list[Figure]]
 
 
 class Command:
@@ -36,6 +41,10 @@ class Command:
             "--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file"
         )
 
+    def add_quick(self) -> None:
+        """Add the option --quick."""
+        self.parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
+
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse the options; `only` has each requested name once, in the given order."""
         options = self.parser.parse_args(arguments)
@@ -52,22 +61,40 @@ class Command:
         return options
 
 
-def measured(
-    bench: Bench, subjects: Mapping[str, Callable[[], list[Figure]]]
-) -> tuple[dict[str, list[Figure]], list[str]]:
-    """The figures of each subject, and the names of subjects that could not be measured; a message explains each."""
-    figures: dict[str, list[Figure]] = {}
-    unmeasured: list[str] = []
-    for name, measure in subjects.items():
+def measure_and_report(
+    bench: Bench,
+    subjects: Mapping[str, Measure],
+    options: argparse.Namespace,
+    sections: Callable[[Found], table.Sections],
+) -> tuple[list[Figure], bool]:
+    """Measure the requested subjects, or all, and report their figures in sections.
+
+    Return the figures, and True if every subject could be measured; a message explains each other one.
+    """
+    conditions, found = Conditions.now(), dict[str, list[Figure]]()
+    names = options.only or list(subjects)
+    for name in names:
         began = time.monotonic()
         try:
-            figures[name] = measure()
+            found[name] = subjects[name](bench)
         except IMPOSSIBLE as error:
             bench.progress(f"{name} cannot be measured: {error}")
-            unmeasured.append(name)
         else:
-            bench.progress(f"{name} took {time.monotonic() - began:.0f} s: {table.summary(figures[name])}")
-    return figures, unmeasured
+            bench.progress(f"{name} took {time.monotonic() - began:.0f} s: {table.summary(found[name])}")
+    figures, is_complete = [figure for each in found.values() for figure in each], len(found) == len(names)
+    report(options, conditions.members(), sections(found), figures, is_complete=is_complete)
+    return figures, is_complete
+
+
+def titles(subjects: Mapping[str, object]) -> dict[str, str]:
+    """The description of each subject."""
+    return {name: (each.__doc__ or "").partition("\n")[0].rstrip(".") for name, each in subjects.items()}
+
+
+def by_title(subjects: Mapping[str, object], found: Found) -> table.Sections:
+    """A section for each measured subject."""
+    what = titles(subjects)
+    return {what[name]: figures for name, figures in found.items()}
 
 
 def report(

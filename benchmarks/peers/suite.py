@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Final
 
-from benchmarks.harness.command import Command
+from benchmarks.harness.command import Command, by_title, measure_and_report, titles
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
@@ -19,7 +19,6 @@ from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
 from benchmarks.peers.registry import Registry
-from benchmarks.speed import suite
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
 from benchmarks.speed.registration import Cost, a_broker, changes, cost
 
@@ -39,16 +38,17 @@ LoadsByPeer = Mapping[str, Sequence[Load]]
 
 def main(arguments: Sequence[str]) -> int:
     """Measure beside other registries."""
-    command = Command("peers", "Measure this NameServer beside other registries.", suite.titles(SUBJECTS))
+    command = Command("peers", "Measure this NameServer beside other registries.", titles(SUBJECTS))
     command.parser.add_argument(
         "--against", nargs="+", choices=list(REGISTRIES), default=[], help="only these; default: all that are available"
     )
-    suite.add_quick(command)
+    command.add_quick()
     options = command.parse(arguments)
     with Bench.pinned(QUICK if options.quick else FULL) as bench:
         peers = list(available(bench, options.against or REGISTRIES))
-        subjects = {name: update_wrapper(partial(measure, peers), measure) for name, measure in SUBJECTS.items()}
-        return suite.run(bench, subjects, options)
+        subjects = {name: partial(measure, peers) for name, measure in SUBJECTS.items()}
+        _, is_complete = measure_and_report(bench, subjects, options, partial(by_title, SUBJECTS))
+    return int(not is_complete)
 
 
 # -- work -------------------------------------------------------------------------------------------------------------
