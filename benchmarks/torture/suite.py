@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.harness.command import IMPOSSIBLE, Command, write_block
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
-from benchmarks.harness.rounds import Bench
+from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.table import Row, markdown
 from benchmarks.peers.fetching import AbsentError
 from benchmarks.torture.faults import FAULTS, Fault
@@ -19,6 +19,8 @@ from benchmarks.torture.servers import PEERS, Peer
 from benchmarks.torture.world import world
 from tests.netns.network import why_not
 
+# open files of this process: a herd of 2,000 clients, and all others
+_FILES: Final = 2_500
 # The wait after a fault, in expiries, until all tables are the truth; tables that need longer count as never true.
 _PATIENCE: Final = 4
 HEADINGS: Final = (
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     command = Command("torture", "Inflict the same faults on this NameServer and on other registries.", what)
     command.parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
     options = command.parse(arguments)
+    raise_file_limit(_FILES)
     if (reason := why_not()) is not None:
         raise BenchError(reason)
     bench = Bench()

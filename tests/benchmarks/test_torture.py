@@ -2,12 +2,15 @@
 
 import base64
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.hosts import drop
 from benchmarks.torture.coordination import Etcd, ZooKeeper
@@ -29,6 +32,14 @@ def test_machine_without_nft_cannot_drop_packets(tmp_path: Path, monkeypatch: py
 
     with pytest.raises(BenchError, match="nft"):
         drop(Network())
+
+
+def test_torture_does_not_begin_without_descriptors_for_the_herd() -> None:
+    """Clients without a socket would count as failed pulls of the server."""
+    torture = f"ulimit -n 1000 && exec {sys.executable} -m benchmarks torture --peer ours --only herd"
+    done = subprocess.run(["sh", "-c", torture], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (1, "bench: 1000 open files allowed (ulimit -Hn), 2500 needed\n")
 
 
 def test_broker_without_address_is_not_in_a_view() -> None:
