@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -102,7 +103,7 @@ class Server:
             with urllib.request.urlopen(url, timeout=_PAGE_SECONDS) as page:
                 text: str = page.read().decode()
                 return text
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise BenchError(f"{url}: {error}") from error
 
     def metric(self, name: str) -> float:

@@ -106,14 +106,18 @@ def test_newcomer_with_an_error_response_is_refused() -> None:
 
 
 def test_probe_without_a_response_counts_as_the_longest_wait() -> None:
-    """A kubelet restarts a server that refuses its probes."""
+    """A kubelet restarts a server that refuses its probes, or sends part of a response."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    peers = HttpPeers(Server(0, 0, port))
-
+        accepting = threading.Thread(
+            target=_respond, args=(listening, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")
+        )
+        accepting.start()
+        peers = HttpPeers(Server(0, 0, listening.getsockname()[1]))
+        peers.probe()
+        accepting.join()
     peers.probe()
 
-    assert [seconds for _, seconds in peers.probes] == [PATIENCE_SECONDS]
+    assert [seconds for _, seconds in peers.probes] == [PATIENCE_SECONDS] * 2
 
 
 def _respond(listening: socket.socket, response: bytes) -> None:
