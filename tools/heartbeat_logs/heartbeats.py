@@ -28,20 +28,16 @@ class Change:
     eviction: "Eviction | None" = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Eviction:
-    """A removal, with the parts of its line."""
+    """A removal of a broker."""
 
-    # The broker of the line; the number of its last heartbeat is inserted when lines are numbered.
     broker: Broker
     at: int
     last_ok: int
     reason: str
     # None: the broker lives, and its heartbeats were lost.
     death: Death | None
-    # The parts of the line before and after the value of `last_seq`.
-    before_seq: str
-    after_seq: str
 
 
 @dataclass(slots=True)
@@ -208,9 +204,10 @@ class BrokerLines:
         assert self._process is not None  # noqa: S101 - by its last heartbeat
         silent = self._boot.live(at) - self._boot.live(self.last_ok)
         fields = broker_fields(self.broker, self._process)
-        line = tail("evict", **fields, reason=reason, silent_ms=milliseconds(silent), last_seq=0, scan=scan)
-        before, after = line.rsplit('"last_seq":0', 1)
-        eviction = Eviction(self.broker, at, self.last_ok, reason, self._cause(at), f'{before}"last_seq":', after)
+        # no report uses `last_seq`
+        line = tail("evict", **fields, reason=reason, silent_ms=milliseconds(silent), last_seq=None, scan=scan)
+        chunk.events.append((at, line))
+        eviction = Eviction(self.broker, at, self.last_ok, reason, self._cause(at))
         chunk.changes.append(Change(at, self.broker, is_there=False, eviction=eviction))
         self.last_ok = None
 

@@ -1,7 +1,7 @@
 """The log of one NameServer, chunk by chunk."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -53,8 +53,6 @@ class _BootLog:
         self.routes = Routes(settings, boot, world)
         self._random = Random(f"faults of {settings.seed}/{boot.boot_id}")
         self._seq = 0
-        # Broker -> its last heartbeat before this chunk, and the number of that line.
-        self._last_seqs: dict[int, tuple[int, int]] = {}
         # Events for a later chunk, and lines to be written a second time.
         self._carried: list[Event] = []
         self._again: list[str] = []
@@ -74,17 +72,14 @@ class _BootLog:
         for of_broker in self._broker_lines:
             of_broker.add(begin, chunk)
         self.routes.add(chunk)
-        evictions = [change.eviction for change in chunk.changes if change.eviction is not None]
-        marked = [(eviction.at, eviction.before_seq + eviction.after_seq) for eviction in evictions]
         late_lines = [
             (late.line, tail("late", late_ms=late.length / 1000))
             for late in self._boot.lates
             if begin <= late.line < until
         ]
-        events = sorted([*self._carried, *chunk.events, *marked, *late_lines])
+        events = sorted([*self._carried, *chunk.events, *late_lines])
         events, self._carried = events[: bisect_left(events, (until,))], events[bisect_left(events, (until,)) :]
         opening = self._opening(begin) if is_new else []
-        self._number_evictions(events, evictions, self._seq + 1 + len(opening))
         reordered = self._reordered(events)
         if until == self._boot.end and self._boot.is_stopped:
             reordered.append((until, tail("stop", version="0.1.0", dropped=0)))
@@ -99,46 +94,12 @@ class _BootLog:
         late = sum(late.length for late in self._boot.lates if late.line < begin)
         return [(begin, tail("opened", **fields, late_ms=late / 1000))]
 
-    def _number_evictions(self, events: list[Event], evictions: Sequence[Any], first_seq: int) -> None:
-        """Insert the number of the last heartbeat of each evicted broker, and keep the numbers of the other brokers."""
-        self._moved = self._moves(len(events))
-        for eviction in evictions:
-            broker = eviction.broker
-            seq = self._seq_of(events, first_seq, eviction.last_ok, broker.addr)
-            if seq is None:
-                known = self._last_seqs.get(broker.index)
-                seq = known[1] if known is not None and known[0] == eviction.last_ok else None
-            text = eviction.before_seq + eviction.after_seq
-            where = bisect_left(events, (eviction.at, text))
-            complete = f"{eviction.before_seq}{'null' if seq is None else seq}{eviction.after_seq}"
-            if where < len(events) and events[where] == (eviction.at, text):
-                events[where] = (eviction.at, complete)
-            else:
-                self._carried[self._carried.index((eviction.at, text))] = (eviction.at, complete)
-        for of_broker in self._broker_lines:
-            if of_broker.last_ok is not None:
-                seq = self._seq_of(events, first_seq, of_broker.last_ok, of_broker.broker.addr)
-                if seq is not None:
-                    self._last_seqs[of_broker.broker.index] = of_broker.last_ok, seq
-
-    def _seq_of(self, events: list[Event], first_seq: int, at: int, addr: str) -> int | None:
-        where = bisect_left(events, (at,))
-        while where < len(events) and events[where][0] == at:
-            if f'"broker_addr":"{addr}"' in events[where][1] and '"kind":' in events[where][1]:
-                return first_seq + self._moved.get(where, where)
-            where += 1
-        return None
-
-    def _moves(self, count: int) -> dict[int, int]:
-        """Old position -> new position, for pairs of neighbouring lines that are swapped."""
-        rate = self._settings.out_of_order
-        firsts = (
-            sorted(self._random.sample(range(0, count - 1, 2), int(rate * count / 2))) if rate and count > 1 else []
-        )
-        return {**{first: first + 1 for first in firsts}, **{first + 1: first for first in firsts}}
-
     def _reordered(self, events: list[Event]) -> list[Event]:
-        return [events[self._moved.get(number, number)] for number in range(len(events))] if self._moved else events
+        """The events, with some pairs of neighbours swapped."""
+        pairs = range(0, len(events) - 1, 2)
+        for first in self._random.sample(pairs, int(self._settings.out_of_order * len(pairs))):
+            events[first], events[first + 1] = events[first + 1], events[first]
+        return events
 
     def _lines(self, events: list[Event]) -> list[str]:
         """The numbered lines, with the wall clock as of each line."""
