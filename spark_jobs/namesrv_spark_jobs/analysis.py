@@ -14,22 +14,21 @@ from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
-from namesrv_spark_jobs.pipeline import Lines, Tables, counted, made, read, walked
+from namesrv_spark_jobs.pipeline import Tables, counted, good_and_bad, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import (
     boots,
     divergence,
     extract,
     output_rows,
-    registration_periods,
     replay,
     silences,
 )
 from namesrv_spark_jobs.transforms.output_rows import label
+from namesrv_spark_jobs.transforms.registration_periods import BROKER
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 MOST_INTERVALS: Final = 20
-_NAMES: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +43,6 @@ class Analysis:
     # one row per registration period with an eviction, columns as `output_rows.INTERVAL_COLUMNS`; `date` is the UTC day
     # of the removal
     intervals: DataFrame
-    # one row per eviction, exposed client and topic, columns as `output_rows.CLIENT_COLUMNS`
-    clients: DataFrame
-    # one row per replayed eviction under the logged settings, columns as `output_rows.REPLAYED_COLUMNS`
-    replayed: DataFrame
     # the rows of metrics.csv, each with the keys of METRIC_COLUMNS, sorted
     metrics: list[dict[str, Any]]
     # the data of the charts, see below
@@ -101,20 +96,13 @@ def analyse(
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     with written_in(engine):
         lines = counted(engine, read(engine, files, options), options)
-        _require_lines(engine, lines)
+        good, bad = good_and_bad(engine, lines)
+        if not good:
+            raise NothingToReadError(bad)
         walk = walked(engine, lines, options, progress)
         tables = made(engine, walk, options, progress)
         progress("summing up")
         return _summed_up(engine, tables, options, list(taken_in or files), cut)
-
-
-def _require_lines(engine: Engine, lines: Lines) -> None:
-    tallied = lines.tallied.groupBy((F.col("part") == extract.BAD_PART).alias("is_bad")).agg(
-        F.sum("lines").alias("lines")
-    )
-    numbers = {row["is_bad"]: row["lines"] for row in engine.collected({"counted": tallied})["counted"]}
-    if False not in numbers:
-        raise NothingToReadError(numbers.get(True, 0))
 
 
 def _summed_up(
@@ -122,39 +110,30 @@ def _summed_up(
 ) -> Analysis:
     rows = output_rows.interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact)
     intervals = engine.stored(rows, "interval_rows")
-    rows = output_rows.client_rows(tables.exposures, tables.intervals, redact=options.redact)
-    clients = engine.stored(rows, "client_rows")
-    collected = _collected(engine, tables, options, intervals, clients)
+    collected = _collected(engine, tables, options, intervals)
     collected["files"] = extract.per_file(files, collected["files"] + collected["clock_steps"], cut)
     summed = summary(collected, options)
     return Analysis(
         summary=summed,
         intervals=intervals,
-        clients=clients,
-        replayed=output_rows.replayed_rows(tables.as_logged, tables.boots, tables.brokers, redact=options.redact),
         metrics=output_rows.metric_rows(collected["distributions"]),
         charts=charts(collected, summed),
         bad=extract.bad_lines(tables.bad, tables.files, options),
     )
 
 
-def _collected(
-    engine: Engine, tables: Tables, options: Options, intervals: DataFrame, clients: DataFrame
-) -> dict[str, Rows]:
+def _collected(engine: Engine, tables: Tables, options: Options, intervals: DataFrame) -> dict[str, Rows]:
     """The rows for summary and charts, by name; their number is bounded."""
-    # all registration periods, open ones included, with the names of their brokers
-    named_periods = tables.periods.drop(*_NAMES).join(tables.brokers, on=["key", "who"], how="left")
-    near_misses = registration_periods.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
     stored = engine.all_stored(
-        values=output_rows.distributed_values(tables.intervals, clients),
-        named_periods=named_periods,
-        near_misses=near_misses.withColumn("broker", label()),
+        values=output_rows.distributed_values(tables.intervals, tables.exposures, redact=options.redact),
+        named_periods=tables.named_periods,
+        near_misses=tables.near_misses.withColumn("broker", label()),
     )
     values, named, near = stored["values"], stored["named_periods"], stored["near_misses"]
     count = F.count(F.lit(1))
     anchors = tables.moments.filter(F.col("event").isin(*ANCHORS))
     steps = boots.clock_steps(anchors).join(F.broadcast(tables.files), on="file", how="left").drop("file")
-    evicted = tables.intervals.select("key", "evict_seq", *_NAMES)
+    evicted = tables.intervals.select("key", "evict_seq", *BROKER)
     pulls = tables.pulls.join(evicted, on=["key", "evict_seq"], how="inner")
     logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     evictions = tables.evictions.unionByName(logged)

@@ -89,6 +89,19 @@ class Tables(Walk):
     evictions: DataFrame
     as_logged: DataFrame
 
+    @property
+    def named_periods(self) -> DataFrame:
+        """All registration periods, open ones included, with the names of their brokers."""
+        return self._named(self.periods.drop(*registration_periods.BROKER))
+
+    @property
+    def near_misses(self) -> DataFrame:
+        """The near misses, with the names of their brokers."""
+        return self._named(registration_periods.near_misses(self.points))
+
+    def _named(self, rows: DataFrame) -> DataFrame:
+        return rows.join(self.brokers, on=["key", "who"], how="left")
+
 
 def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
     """Parse every line, once."""
@@ -113,6 +126,14 @@ def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
         events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
     return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files, options), "tally"))
+
+
+def good_and_bad(engine: Engine, lines: Lines) -> tuple[int, int]:
+    """The number of lines that could be read, and of those that could not."""
+    is_bad = (F.col("part") == BAD_PART).alias("is_bad")
+    tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
+    numbers = {row["is_bad"]: int(row["lines"]) for row in engine.collected({"counted": tallied})["counted"]}
+    return numbers.get(False, 0), numbers.get(True, 0)
 
 
 def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[str], None]) -> Walk:

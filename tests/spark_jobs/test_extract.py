@@ -75,7 +75,7 @@ def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
     settings = read_settings([str(tmp_path / "logs"), *options])
     with EmbeddedEngine(tmp_path / "staging") as engine:
         sources, found = analysed(engine, Sources([str(file)]), settings, closed)
-        tables = [table.collect() for table in (found.intervals, found.clients, found.replayed, found.bad)]
+        tables = [table.collect() for table in (found.intervals, found.bad)]
 
     assert sources.files == [str(file.with_suffix(".gz"))]
     assert (found.summary["input"]["lines"], found.summary["client"]["seen"]) == (8, 1)

@@ -54,14 +54,14 @@ from namesrv_spark_jobs.history.model import (
 )
 from namesrv_spark_jobs.history.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs.options import Options, WhatIf
-from namesrv_spark_jobs.pipeline import Tables, counted, made, walked
+from namesrv_spark_jobs.pipeline import Tables, counted, good_and_bad, made, walked
 from namesrv_spark_jobs.pipeline import read as read_lines
 from namesrv_spark_jobs.report.charts import Setting, lettered, what_if
 from namesrv_spark_jobs.report.drawing import drawn
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.transforms import clients, output_rows, registration_periods, replay
-from namesrv_spark_jobs.transforms.extract import BAD_PART
 from namesrv_spark_jobs.transforms.output_rows import whole_ms
+from namesrv_spark_jobs.transforms.registration_periods import BROKER
 
 Row = Mapping[str, Any]
 
@@ -88,7 +88,6 @@ _LATE_INTERVALS: Final = 1.5
 # fewer heartbeats say little about the usual interval: a broker registers again soon after a server's start
 _FEW_HEARTBEATS: Final = 3
 _STRIP_KINDS: Final[tuple[StripKind, ...]] = get_args(StripKind)
-_BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +210,8 @@ class Readings:
             engine = kept.enter_context(EmbeddedEngine(Path(folder), memory=_MEMORY))
             with written_in(engine):
                 lines = counted(engine, read_lines(engine, files, options), options)
-                is_bad = (F.col("part") == BAD_PART).alias("is_bad")
-                tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
-                counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}
-                if False not in counts:
+                good, bad = good_and_bad(engine, lines)
+                if not good:
                     raise LogsError(f"no line of a log {_moments(span)} could be read")
                 walk = walked(engine, lines, options, lambda _: None)
                 tables = made(engine, walk, options, lambda _: None)
@@ -229,9 +226,7 @@ class Readings:
             return _Read(
                 engine=engine,
                 kept=kept.pop_all(),
-                about=Reading(
-                    span=span, files=len(files), lines=sum(counts.values()), bad=counts.get(True, 0), read_ms=read_ms
-                ),
+                about=Reading(span=span, files=len(files), lines=good + bad, bad=bad, read_ms=read_ms),
                 tables=tables,
                 silences=silences,
                 long_silences=long_silences,
@@ -288,9 +283,8 @@ def _timeline(read: _Read, request: TimelineRequest) -> Timeline:
 
     for row in _shown(read, request, _named_periods(tables)):
         row_of(row).periods.append(_period(row))
-    near = registration_periods.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
     times = {"began": F.col("mono"), "ended": F.col("mono") + F.col("silence")}
-    for row in _shown(read, request, near.withColumns(times)):
+    for row in _shown(read, request, tables.near_misses.withColumns(times)):
         row_of(row).silences.append(Silence(from_ms=whole_ms(row["began"]), to_ms=whole_ms(row["ended"])))
     fenced = tables.moments.filter(F.col("event") == "fenced")
     for row in _shown(read, request, fenced.withColumns({"began": F.col("mono"), "ended": F.col("mono")})):
@@ -304,9 +298,8 @@ def _timeline(read: _Read, request: TimelineRequest) -> Timeline:
 
 def _named_periods(tables: Tables) -> DataFrame:
     """All registration periods, open ones included, with the names of their brokers, as in the report's timeline."""
-    named = tables.periods.drop(*_BROKER).join(tables.brokers, on=["key", "who"], how="left")
     false = tables.intervals.select("key", "evict_seq", "is_false")
-    ended = named.join(false, on=["key", "evict_seq"], how="left")
+    ended = tables.named_periods.join(false, on=["key", "evict_seq"], how="left")
     ended = ended.join(tables.boots.select("boot", "last"), on="boot", how="inner")
     times = {
         "began": F.coalesce("first_ok", "last_ok"),
@@ -388,12 +381,12 @@ def _strip(read: _Read, request: StripRequest) -> Strip:
     since = F.col("mono") + F.col("offset_ms") * 1000 - span.from_ms * 1000
     placed = known.withColumn("bin", F.floor(since * STRIP_BINS / (span.length_ms * 1000)).cast("bigint"))
     within = placed.filter(F.col("bin").between(0, STRIP_BINS - 1)).join(named, on=["key", "who"], how="inner")
-    binned = within.groupBy("key", "nameserver", *_BROKER, "bin").agg(
+    binned = within.groupBy("key", "nameserver", *BROKER, "bin").agg(
         F.count("mono").alias("heartbeats"), F.max("interval").alias("longest"), F.max("expiry").alias("expiry")
     )
-    periods = tables.periods.drop(*_BROKER).join(named, on=["key", "who"], how="inner").drop("nameserver", "offset_ms")
+    periods = tables.periods.drop(*BROKER).join(named, on=["key", "who"], how="inner").drop("nameserver", "offset_ms")
     lived = periods.join(clocks, on="boot", how="inner").select(
-        *("key", "nameserver", *_BROKER, "usual_interval", "heartbeats", "last_ok", "evict_seq", "reason"),
+        *("key", "nameserver", *BROKER, "usual_interval", "heartbeats", "last_ok", "evict_seq", "reason"),
         (F.col("removed") + F.col("offset_ms") * 1000).alias("ended"),
     )
     rows = read.engine.collected({"binned": binned, "lived": lived})

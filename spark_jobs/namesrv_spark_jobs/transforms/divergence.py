@@ -2,8 +2,7 @@
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.output_rows import label
-
-_BROKER = ["cluster", "broker_name", "broker_id", "broker_addr"]
+from namesrv_spark_jobs.transforms.registration_periods import BROKER
 
 
 def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
@@ -13,9 +12,9 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
     """
     known = periods.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
-    had = _merged(known, _since(), F.coalesce("removed", F.col("last")), _BROKER)
+    had = _merged(known, _since(), F.coalesce("removed", F.col("last")), list(BROKER))
     up = _merged(boots, F.col("first"), F.col("last"), [])
-    up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
+    up_of_each = had.select(*BROKER).distinct().join(F.broadcast(up), how="cross")
     return _joined(_segments(_edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))))
 
 
@@ -48,17 +47,17 @@ def _edges(spans: DataFrame, **numbers: int) -> DataFrame:
         F.struct(F.col(at).alias("at"), *(F.lit(sign * number).alias(name) for name, number in numbers.items()))
         for at, sign in (("began", 1), ("ended", -1))
     ]
-    return spans.select(*_BROKER, F.explode(F.array(*edges)).alias("edge")).select(*_BROKER, "edge.*")
+    return spans.select(*BROKER, F.explode(F.array(*edges)).alias("edge")).select(*BROKER, "edge.*")
 
 
 def _segments(edges: DataFrame) -> DataFrame:
     """The segments between neighbouring edges; `diverges` is true where the servers disagree."""
-    order = W.partitionBy(*_BROKER).orderBy("at")
+    order = W.partitionBy(*BROKER).orderBy("at")
     so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
-    changes = edges.groupBy(*_BROKER, "at").agg(F.sum("had").alias("had"), F.sum("up").alias("up"))
+    changes = edges.groupBy(*BROKER, "at").agg(F.sum("had").alias("had"), F.sum("up").alias("up"))
     had, up = F.sum("had").over(so_far), F.sum("up").over(so_far)
     return changes.select(
-        *_BROKER,
+        *BROKER,
         F.col("at").alias("began"),
         F.lead("at").over(order).alias("ended"),
         ((up > 1) & (had > 0) & (had < up)).alias("diverges"),
@@ -67,11 +66,11 @@ def _segments(edges: DataFrame) -> DataFrame:
 
 def _joined(segments: DataFrame) -> DataFrame:
     """The episodes: neighbouring segments of disagreement joined into one."""
-    so_far = W.partitionBy(*_BROKER).orderBy("began").rowsBetween(W.unboundedPreceding, W.currentRow)
+    so_far = W.partitionBy(*BROKER).orderBy("began").rowsBetween(W.unboundedPreceding, W.currentRow)
     agreed = F.sum(F.when(F.col("diverges"), 0).otherwise(1)).over(so_far)
     numbered = segments.withColumn("episode", agreed).filter(F.col("diverges") & F.col("ended").isNotNull())
-    episodes = numbered.groupBy(*_BROKER, "episode").agg(F.min("began").alias("began"), F.max("ended").alias("ended"))
-    return episodes.select(*_BROKER, "began", "ended")
+    episodes = numbered.groupBy(*BROKER, "episode").agg(F.min("began").alias("began"), F.max("ended").alias("ended"))
+    return episodes.select(*BROKER, "began", "ended")
 
 
 def by_broker(episodes: DataFrame) -> DataFrame:

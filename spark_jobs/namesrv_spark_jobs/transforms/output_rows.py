@@ -17,15 +17,6 @@ INTERVAL_COLUMNS: Final = (
     *("upper_ms", "lower_ms", "over_bound", "false_eviction", "scan", "evict_seq"),
     *("clients_exposed", "clients_seen", "exposed_pulls"),
 )
-# one row for each eviction, exposed client and topic
-CLIENT_COLUMNS: Final = (
-    *_NAMES,
-    *("reason", "evict_seq", "client", "topic"),
-    "outcome",  # seen, returned, client_gone, log_end
-    "staleness_ms",
-)
-# one row for each eviction of a replay under the logged settings
-REPLAYED_COLUMNS: Final = (*_NAMES[1:], "scan", "staleness_ms")
 
 _DIGEST_LENGTH: Final = 12
 # limits of the timeline: brokers on a server, and registration periods of each
@@ -74,20 +65,6 @@ def _hidden(*names: str, redact: bool) -> dict[str, Column]:
     return {name: F.substring(F.sha2(F.col(name), 256), 1, _DIGEST_LENGTH) for name in names}
 
 
-def client_rows(clients: DataFrame, intervals: DataFrame, *, redact: bool) -> DataFrame:
-    """The rows of `CLIENT_COLUMNS`: exposed clients with the eviction that they were exposed to."""
-    known = clients.join(intervals.drop("topic", "client", "outcome"), on=["key", "evict_seq"], how="inner")
-    known = known.withColumn("staleness_ms", F.col("staleness") / 1000)
-    return known.withColumns(_hidden("broker_addr", "client", redact=redact)).select(*CLIENT_COLUMNS)
-
-
-def replayed_rows(replayed: DataFrame, boots: DataFrame, brokers: DataFrame, *, redact: bool) -> DataFrame:
-    """The rows of `REPLAYED_COLUMNS`: replayed evictions with the names of boot and broker."""
-    named = replayed.join(F.broadcast(boots.select("boot", "boot_id")), on="boot", how="inner")
-    named = named.join(brokers, on=["key", "who"], how="left").withColumn("staleness_ms", F.col("staleness") / 1000)
-    return named.withColumns(_hidden("broker_addr", redact=redact)).select(*REPLAYED_COLUMNS)
-
-
 def label() -> Column:
     """A broker as cluster/name/id."""
     return F.concat_ws("/", "cluster", "broker_name", "broker_id")
@@ -121,10 +98,10 @@ def timeline(periods: DataFrame, boots: DataFrame) -> DataFrame:
     return latest.join(F.broadcast(stalest), on=row, how="inner")
 
 
-def distributed_values(intervals: DataFrame, clients: DataFrame) -> DataFrame:
+def distributed_values(intervals: DataFrame, exposures: DataFrame, *, redact: bool) -> DataFrame:
     """One row (`measure`, `scope`, `key`, `value`) for each value and each scope that it belongs to; microseconds.
 
-    Registry staleness comes from `intervals`. Client staleness comes from the `client_rows` with the outcome `seen`;
+    Registry staleness comes from `intervals`. Client staleness comes from the `exposures` with the outcome `seen`;
     censored ones are counted elsewhere.
     """
     both = {"registry": F.col("upper"), "registry_lower": F.col("lower")}
@@ -133,9 +110,12 @@ def distributed_values(intervals: DataFrame, clients: DataFrame) -> DataFrame:
         intervals.withColumn("measured", F.explode(measures)),
         {name: F.col(name) for name in ("reason", "nameserver", "cluster")} | {"broker": label()},
     )
-    staleness = F.rint(F.col("staleness_ms") * 1000).cast("long")
-    measured = F.struct(F.lit("client").alias("measure"), staleness.alias("value"))
-    seen = clients.filter(F.col("outcome") == "seen").withColumn("measured", measured)
+    measured = F.struct(F.lit("client").alias("measure"), F.col("staleness").alias("value"))
+    seen = exposures.filter(F.col("outcome") == "seen").withColumns(
+        {"measured": measured, **_hidden("client", redact=redact)}
+    )
+    reasons = intervals.select("key", "evict_seq", "reason")
+    seen = seen.join(reasons, on=["key", "evict_seq"], how="inner")
     return of_registry.unionByName(_scoped(seen, {name: F.col(name) for name in ("reason", "topic", "client")}))
 
 

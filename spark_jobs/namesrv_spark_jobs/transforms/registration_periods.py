@@ -10,7 +10,7 @@ from namesrv_spark_jobs.transforms.schema import UNANNOUNCED
 from namesrv_spark_jobs.transforms.silences import is_last_heartbeat, is_near_miss
 
 _PERIOD: Final = ("key", "boot", "period")
-_BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
+BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 _HEARTBEAT: Final = ("mono", "seq", "live", "agent")
 # one second: an interval is over its bound only beyond this, since a scan itself takes time
 _TOLERANCE: Final = 1_000_000
@@ -42,7 +42,7 @@ def periods(points: DataFrame, evicts: DataFrame) -> DataFrame:
     )
     ends = evicts.select(
         *("key", F.col("seq").alias("evict_seq"), "reason", "silent", "scan", F.col("expiry").alias("evict_expiry")),
-        *("agent", "agent_id", *_BROKER),
+        *("agent", "agent_id", *BROKER),
     )
     known = of_period.withColumn("evict_seq", F.col("end.seq")).join(ends, on=["key", "evict_seq"], how="left")
     expiry = F.when(F.col("evict_seq").isNull(), F.col("last_heartbeat.expiry")).otherwise(F.col("evict_expiry"))
@@ -58,7 +58,7 @@ def periods(points: DataFrame, evicts: DataFrame) -> DataFrame:
         F.coalesce("end.who", "last_heartbeat.who").alias("who"),
         *("reason", "scan", "expiry", "agent", "agent_id"),
         F.coalesce("usual_interval", F.floor(F.coalesce("expiry", F.lit(0)) / 4)).cast("long").alias("usual_interval"),
-        *_BROKER,
+        *BROKER,
     )
 
 

@@ -110,33 +110,6 @@ class Analysis:
             for period in self.intervals
         ]
 
-    def client_rows(self) -> list[Row]:
-        """The report's rows of exposed clients."""
-        return [
-            {
-                **_names(client.period),
-                "reason": client.period.reason,
-                "evict_seq": client.period.last_line.seq,
-                "client": client.client,
-                "topic": client.topic,
-                "outcome": client.outcome,
-                "staleness_ms": client.staleness / lines.MICROSECONDS,
-            }
-            for client in self.clients
-        ]
-
-    def replayed_rows(self) -> list[Row]:
-        """The report's rows of evictions that the replay makes under the logged settings."""
-        return [
-            {
-                "boot_id": one.boot.boot,
-                **Broker.of(one.heartbeat)._asdict(),
-                "scan": one.scan,
-                "staleness_ms": one.staleness / lines.MICROSECONDS,
-            }
-            for one in replay_as_logged(self.boots)
-        ]
-
 
 def comparable(summary: dict[str, Any]) -> dict[str, Any]:
     """A summary without the worst near miss, which the reference does not compute."""
