@@ -40,12 +40,13 @@ class Disk:
         self.on_torn: Callable[[], None] = lambda: None
         # additional seconds of writes in threads during a fault
         self.slow_seconds = 0.0
+        # end of the last slow write
+        self.slow_until = float("-inf")
         directory.mkdir(parents=True)
 
-    @property
-    def is_impaired(self) -> bool:
-        """Return true if the disk fails or is slow."""
-        return bool(self.error or self.slow_seconds)
+    def is_impaired(self, now: float) -> bool:
+        """Return true if the disk fails or is slow, or a write that began while it was slow has not ended."""
+        return bool(self.error or self.slow_seconds) or now < self.slow_until
 
     def changes(self) -> None:
         """Count a call that changes the disk, and cut the power if its time has come."""
@@ -140,6 +141,7 @@ class _Calls:
         disk = self._disk()
         if disk is not None:
             if disk.slow_seconds and self._world.thread is not None:
+                disk.slow_until = max(disk.slow_until, self._world.now + disk.slow_seconds)
                 self._world.thread.wait(disk.slow_seconds)
             disk.changes()
             if disk.error:

@@ -132,10 +132,10 @@ def _run(world: World, cluster: Cluster, injector: Injector, schedules: Sequence
 def _run_schedule(cluster: Cluster, injector: Injector, checks: Checks, faults: Sequence[Fault]) -> None:
     """Run from now on until these faults are over and every server knows the truth."""
     world = cluster.world
-    began = last = world.now
-    for fault in faults:
-        injector.schedule(replace(fault, at=began + fault.at))
-        last = max(last, began + fault.until)
+    scheduled = [replace(fault, at=world.now + fault.at) for fault in faults]
+    for fault in scheduled:
+        injector.schedule(fault)
+    last = max((fault.until for fault in scheduled), default=world.now)
     world.run(last)
     while injector.ending and world.now < last + _LEAVE_SECONDS:
         world.run(world.now + cluster.times.look)

@@ -217,7 +217,7 @@ class Machine(LoopClock):
             return
         left = [repr(task) for task in loop.tasks]
         left += [repr(timer) for timer in loop.timers]
-        if self.disk is not None and not self.disk.is_impaired:
+        if self.disk is not None and not self.disk.is_impaired(self.world.now):
             # a thread that waits for a failing disk may still be running
             left += [repr(thread) for thread in self.threads if not thread.has_ended]
         left += [repr(end) for end in self.world.network.ends_of(self) if not end.is_closing()]
