@@ -229,7 +229,7 @@ def _model(record: Record) -> str:
 
 def _line(name: str, row: Row, record: Record, colour: str, letters: Mapping[str, str]) -> Sequence[str]:
     # The reason of a yellow row is in the column `measured`.
-    result = colour if record.missed else colour.partition(":")[0]
+    result = colour if colour.startswith(RED) else colour.partition(":")[0]
     machine = letters[_model(record)] + record.machine.removeprefix(_model(record))
     measured = _BETWEEN.join((record.run, record.date, record.commit, record.files, machine))
     return (name, row.what, row.target, record.figures, result, record.how, measured)
