@@ -179,13 +179,13 @@ async def test_filter_without_a_match_is_named(tmp_path: Path) -> None:
 
 # What pages show while no server responds.
 SILENT = {
-    "/": "Last events No events yet. Unknown on",
+    "/": "Last events No events yet. Events unknown on",
     "/topology": "Unknown: no server reports its brokers.",
     "/brokers": "Unknown: no server reports its brokers.",
     "/topics": "Unknown: no server reports its topics.",
     "/search?q=broker": "Unknown: no server reports its topics.",
     "/settings": "unknown",
-    "/audit": "No events yet. Unknown on",
+    "/audit": "No events yet. Events unknown on",
 }
 
 
@@ -240,11 +240,17 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
                 clock, lambda: sum("T" in view.topics for view in shown.console.observed.cluster.servers) == 2
             )
             topic, search = await shown.text("/topic?name=T"), await it.page("/search?q=none")
+            of_events = [
+                await it.page(path) for path in ("/", "/topic?name=T", "/broker?cluster=cluster-1&name=broker-a")
+            ]
 
     for page in (overview, brokers, topology):
         assert "Servers that report their brokers: 2; none has a broker." in page
     assert "Compared servers: 2, without a difference. Servers that cannot be compared: 1." in overview
     assert '<p class="late">On all servers that report topics (2).</p>' in topic
+    for page in of_events:
+        assert "routes changed by broker-a: 2 (T, U)" in page
+        assert page.rstrip().endswith(f" Events unknown on {down} .")
     assert "Nothing found Topics are reported by 2 of 3 servers." in search
 
 
