@@ -1,14 +1,20 @@
 // Pages about the past: reload until the logs are read, zoom by dragging, and replay when a slider moves.
 
 const past = () => document.getElementById("past");
+const RETRY_MS = 2000;
 let latest = 0;
 
 async function swap(url, address) {
   const mine = ++latest;
   past()?.setAttribute("aria-busy", "true");
-  const answer = await fetch(url, { headers: { accept: "text/html" } });
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("past");
+  const html = await fetch(url, { headers: { accept: "text/html" } }).then((answer) => answer.text()).catch(() => null);
   if (mine !== latest) return;
+  if (html === null) {
+    // No connection to the console.
+    setTimeout(() => mine === latest && swap(url, address), RETRY_MS);
+    return;
+  }
+  const fresh = new DOMParser().parseFromString(html, "text/html").getElementById("past");
   if (!fresh) {
     location.assign(address);
     return;

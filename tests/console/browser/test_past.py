@@ -145,6 +145,14 @@ def test_releasing_a_slider_updates_the_page(opened: webdriver.Chrome, url: str)
     assert opened.execute_script("return document.body.dataset.same") == "page"
     assert console(opened) == []
 
+    # Without a connection to the console the request is repeated.
+    opened.set_network_conditions(offline=True, latency=0, throughput=0)
+    opened.find_element(By.ID, "expiry").send_keys(Keys.END)
+    wait.until(lambda _: "what-if" in " ".join(console(opened)))
+    opened.delete_network_conditions()
+    wait.until(lambda page: "expiry=300&" in page.current_url)
+    console(opened)
+
 
 def _shows_length(wanted: int) -> Callable[[webdriver.Chrome], bool]:
     """A condition: the page shows a span of this length, within two pixels of a thousand."""
