@@ -144,6 +144,11 @@ def names(output: str) -> list[list[str]]:
     return sorted(re.sub("[:=].*", "", line[15:]).split() for line in output.splitlines())
 
 
+def without_rate(output: str) -> str:
+    """The output without numbers with two decimals, such as kilobytes that a slave copies in a second."""
+    return re.sub(r"\d+\.\d\d\b", "", output)
+
+
 def without_identity(output: str) -> str:
     """The output without the ids and times that a broker gives each message."""
     return re.sub(r"\b[0-9A-F]{20,}\b|(?<=hysicOffset=)\d+|(?<=hysicSize=)\d+|\d{4}-\d\d-\d\d \S+|\s+", " ", output)
@@ -202,7 +207,7 @@ def shop(sides: Sides, clients: Driver) -> None:
         ("consumerConnection -g buyers", str),
         ("brokerStatus -c DefaultCluster", names),
         ("getBrokerConfig -c DefaultCluster", rows_without_name_servers),
-        ("haStatus -c DefaultCluster", names),
+        ("haStatus -c DefaultCluster", without_rate),
         ("updateTopic -c unknown -t x", str),
         ("listUser -c DefaultCluster", str),
         ("listAcl -c DefaultCluster", str),
