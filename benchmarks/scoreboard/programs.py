@@ -21,6 +21,8 @@ from benchmarks.speed.suite import SUBJECTS
 from namesrv_runtime import loops
 
 _PATIENCE_SECONDS: Final = 3_600
+# packages with mutants
+_MUTATED: Final = ("namesrv", "namesrv_remoting")
 # pytest's exit codes after a whole run: all tests passed, or some failed
 _FINISHED: Final = (0, 1)
 
@@ -104,17 +106,21 @@ def histories(count: int) -> list[Figure]:
 
 def mutation(count: int) -> list[Figure]:
     """The share of `count` mutants of each package that its tests notice."""
-    done = run_command("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")
-    matches = re.findall(r"^(\w+): noticed (\d+) of (\d+)", done.stdout, re.MULTILINE)
-    if done.returncode or not matches:
+    done = run_command("make", "mutation", f"MUTANTS={count}", f"PACKAGES={' '.join(_MUTATED)}")
+    if done.returncode:
         raise BenchError(f"make mutation ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:]}")
+    return noticed(done.stdout)
+
+
+def noticed(printed: str) -> list[Figure]:
+    """The figures in the output of `make mutation`. Raises BenchError if no mutant of one of the packages was tried."""
+    matches = re.findall(r"^(\w+): noticed (\d+) of ([1-9]\d*)", printed, re.MULTILINE)
+    if {package for package, _, _ in matches} != set(_MUTATED):
+        raise BenchError(f"make mutation did not try mutants of {' and '.join(_MUTATED)}: {printed[-1000:]}")
     return [
-        Figure(
-            package, package, "times", (int(noticed) / int(of),), at_least(0.8),
-            f"{noticed} of {of}",
-        )
-        for package, noticed, of in matches
-    ]  # fmt: skip
+        Figure(package, package, "times", (int(count) / int(of),), at_least(0.8), f"{count} of {of}")
+        for package, count, of in matches
+    ]
 
 
 def run_command(*command: str, environ: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":

@@ -10,7 +10,7 @@ from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError, Figure, none_of
 from benchmarks.scoreboard import page, slices, suite
 from benchmarks.scoreboard.page import Record, Row
-from benchmarks.scoreboard.programs import passing
+from benchmarks.scoreboard.programs import noticed, passing
 from benchmarks.scoreboard.rows import ROWS, SECTIONS
 
 # Times are left to `make scoreboard`, since a busy machine makes them worse.
@@ -182,6 +182,19 @@ def test_row_of_tests_that_did_not_all_run_is_not_measured(
 
     with pytest.raises(BenchError, match=error):
         passing([str(path)], options)(1)
+
+
+@pytest.mark.parametrize("remoting", ["", "namesrv_remoting: noticed 0 of 0, 0 %\n"])
+def test_row_of_mutants_that_were_not_tried_is_not_measured(remoting: str) -> None:
+    """Each package needs mutants; a package without them is not met by the others."""
+    tried = "namesrv: noticed 33 of 40, 82 %\n"
+
+    assert [figure.details for figure in noticed(f"{tried}namesrv_remoting: noticed 36 of 39, 92 %\n")] == [
+        "33 of 40",
+        "36 of 39",
+    ]
+    with pytest.raises(BenchError, match="did not try mutants"):
+        noticed(tried + remoting)
 
 
 def test_sections_list_every_row() -> None:
