@@ -8,9 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.support.ui import WebDriverWait
 
-from benchmarks.harness.figures import Column, Figure
+from benchmarks.harness.figures import BenchError, Column, Figure
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
@@ -48,12 +49,19 @@ def is_available() -> bool:
 
 @contextmanager
 def opened(bench: Bench) -> Iterator[webdriver.Chrome]:
-    """A browser without a cache, on both cores: its six processes work at the same time."""
-    with temporary_directory("browser") as directory, _on_both_cores(bench), browser(directory) as chrome:
-        chrome.execute_cdp_cmd("Network.enable", {})
-        chrome.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
-        chrome.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
-        yield chrome
+    """A browser without a cache, on both cores: its six processes work at the same time.
+
+    Raises:
+        BenchError: the browser does not start, or fails in the block.
+    """
+    try:
+        with temporary_directory("browser") as directory, _on_both_cores(bench), browser(directory) as chrome:
+            chrome.execute_cdp_cmd("Network.enable", {})
+            chrome.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
+            chrome.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+            yield chrome
+    except WebDriverException as error:
+        raise BenchError(f"the browser failed: {error.msg}") from error
 
 
 @contextmanager

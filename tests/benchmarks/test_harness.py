@@ -1,11 +1,13 @@
 """The harness: figures, rounds, tables, options, and the reports of servers, loads and the kernel."""
 
+import os
 import platform
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -27,6 +29,7 @@ from benchmarks.harness.probe import busy_seconds
 from benchmarks.harness.rounds import Bench, Effort, Repeating
 from benchmarks.harness.servers import daemon_ports, status_bytes
 from benchmarks.harness.wire import Broker
+from benchmarks.speed import console_browser
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.frames import FrameReader
@@ -213,6 +216,17 @@ def test_options_are_checked_before_anything_is_measured(arguments: list[str], c
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert (done.returncode, output in done.stdout + done.stderr) == (code, True), done
+
+
+def test_browser_that_does_not_start_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other subjects of `make bench` keep their figures."""
+    for name in ("chromium", "chromedriver"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    with pytest.raises(BenchError, match="browser"), console_browser.opened(Bench()):
+        pass
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------
