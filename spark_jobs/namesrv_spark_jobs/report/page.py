@@ -249,7 +249,7 @@ def _shares(summary: Summary, curves: Mapping[str, Sequence[Sequence[float]]]) -
             share,
             *(summary[name]["all"][fields[share]] if share in fields else _at(curves[name], share) for name in curves),
         )
-        for share in sorted((*_MORE_SHARES, *fields))
+        for share in sorted({*_MORE_SHARES, *fields})
     ]
 
 
