@@ -1,5 +1,7 @@
 """KV: the namespaces of the key-value configuration, and one of them on each server."""
 
+import asyncio
+
 from namesrv_console.console import MAX_CHARACTERS, Content, Page, Visit
 from namesrv_console.views.tables import value_rows
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
@@ -8,10 +10,11 @@ from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 async def show(visit: Visit) -> Content:
     """The namespace that the query names; by default that of ordered topics."""
     namespace = visit.query.get("namespace") or ORDER_TOPIC_CONFIG
-    answers = await visit.console.responses.of(
-        ("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace)
+    responses = visit.console.responses
+    answers, namespaces = await asyncio.gather(
+        responses.of(("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace)),
+        responses.of("kv namespaces", visit.native, lambda server: server.kv_namespaces()),
     )
-    namespaces = await visit.console.responses.of("kv namespaces", visit.native, lambda server: server.kv_namespaces())
     rows = value_rows({server: values or {} for server, values in answers.given.items()})
     count = len(visit.cluster.servers)
     return {
