@@ -24,8 +24,6 @@ from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
     BROKER_A,
-    BROKER_B,
-    INFO,
     client_settings,
     register,
     registered,
@@ -47,23 +45,6 @@ def objects() -> Counter[str]:
     ours = ("namesrv_client", "namesrv_remoting.aio.client", "namesrv_remoting.bodies", "_asyncio")
     kinds = (type(found) for found in gc.get_objects())
     return Counter(kind.__name__ for kind in kinds if str(kind.__module__).startswith(ours))
-
-
-async def test_route_is_requested_once_and_then_cached(tmp_path: Path) -> None:
-    """testQueryTopicRouteData, testGetAnExistTopicRouteData: the second use of a topic sends no request."""
-    async with route_scene(tmp_path, [BROKER_A, BROKER_B]) as scene:
-        assert f"<RouteClient [{scene.proxy.address} | <RouteCache [0 topics" in repr(scene.client)
-        first = await scene.client.route("orders")
-        scene.clock.stall(10.0)
-        second = await scene.client.route("orders")
-
-        assert [data.broker_name for data in first.data.broker_datas] == ["broker-a", "broker-b"]
-        assert (first, 10.0, "pull") == (second, second.age, second.source)
-        assert (1, 1, scene.proxy.address) == (
-            scene.request_count(INFO),
-            scene.request_count(),
-            scene.client.chosen_server,
-        )
 
 
 async def test_client_starts_without_a_server() -> None:
