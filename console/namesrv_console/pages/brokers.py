@@ -13,6 +13,7 @@ from namesrv_console.views.brokers import (
     topics_of,
 )
 from namesrv_console.views.events import happenings
+from namesrv_console.views.heat import HeatMap, heat_map
 from namesrv_console.views.recent import recent_picture
 
 _SHOWN_TOPICS = 100
@@ -31,7 +32,7 @@ async def show_all(visit: Visit) -> Content:
     )
     return {
         "wanted": wanted,
-        "found": broker_page(visit.cluster, visit.console.health.report(visit.cluster).problems, wanted),
+        "found": broker_page(visit.cluster, _heat(visit), visit.console.health.report(visit.cluster).problems, wanted),
         # The chosen cluster may have lost its last broker.
         "clusters": sorted({key.cluster for key in visit.cluster.broker_keys} | {wanted.cluster} - {""}),
         "count": len(visit.cluster.broker_keys),
@@ -44,7 +45,7 @@ async def show_all(visit: Visit) -> Content:
 async def show_one(visit: Visit) -> Content:
     """The group that `cluster` and `name` name; the events of a removed group are still shown."""
     cluster_name, name = visit.query.get("cluster", ""), visit.query.get("name", "")
-    rows = broker_rows(visit.cluster, cluster_name, name)
+    rows = broker_rows(visit.cluster, _heat(visit), cluster_name, name)
     topics, knows_topics = topics_of(visit.cluster, name)
     moment_ms = visit.console.compared.moment_ms
     events = events_of(visit.cluster, cluster_name, name, moment_ms)
@@ -64,6 +65,11 @@ async def show_one(visit: Visit) -> Content:
         "moment_ms": moment_ms,
         "events": happenings(events)[:_SHOWN_EVENTS],
     }
+
+
+def _heat(visit: Visit) -> HeatMap:
+    """The heat map of the registered brokers."""
+    return heat_map(visit.cluster, (), visit.console.compared.disagreements(visit.cluster), visit.now)
 
 
 PAGE = Page(

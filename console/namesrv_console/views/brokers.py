@@ -1,11 +1,12 @@
 """The brokers of all servers: each instance as each server sees it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.heat import Heat, HeatCell, HeatMap
 from namesrv_console.views.paging import on_page
 from namesrv_console.views.problems import LEVELS, is_known
 from namesrv_console.views.topics import topic_reports
@@ -13,17 +14,13 @@ from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.health import Level
 
-# missing: other servers have the broker; unknown: the server was not polled yet, is not ready, is unreachable or
-# refuses requests.
-CellState = Literal["live", "missing", "unknown"]
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerCell:
     """One broker as one server reports it."""
 
     view: ServerView
-    state: CellState
+    heat: Heat
     seen: BrokerSeen | None = None
     # True: all its topics are read-only there, although no operator removed its write permission: it is about to leave.
     is_drained: bool = False
@@ -92,13 +89,13 @@ class BrokerQuery:
     page: int = 1
 
 
-def broker_page(cluster: Cluster, problems: Iterable[Problem], query: BrokerQuery) -> BrokerPage:
-    """The brokers that match a query. Raises KeyError for an unknown sort."""
+def broker_page(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem], query: BrokerQuery) -> BrokerPage:
+    """The brokers of a heat map that match a query. Raises KeyError for an unknown sort."""
     worst: dict[str, Level] = {}
     for one in problems:
         worst[one.subject] = min(worst.get(one.subject, one.level), one.level, key=LEVELS.index)
-    writable = {view.address: writable_brokers(view) for view in cluster.servers}
-    rows = (_row(key, cluster, writable) for key in cluster.broker_keys if query.cluster in ("", key.cluster))
+    names = [name for name in heat if query.cluster in ("", name)]
+    rows = (row for name in names for row in _rows(cluster, name, heat[name]))
     listed = (ListedBroker(row, _level(row, worst)) for row in rows)
     wanted = query.text.strip().casefold()
     found = [
@@ -119,11 +116,10 @@ def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
     return min([*levels, "good" if is_known(row.cells) else "unknown"], key=LEVELS.index)
 
 
-def broker_rows(cluster: Cluster, cluster_name: str, broker_name: str) -> list[BrokerRow]:
-    """The instances of one group."""
-    keys = [key for key in cluster.broker_keys if key[:2] == (cluster_name, broker_name)]
-    writable = {view.address: writable_brokers(view) for view in cluster.servers} if keys else {}
-    return [_row(key, cluster, writable) for key in keys]
+def broker_rows(cluster: Cluster, heat: HeatMap, cluster_name: str, broker_name: str) -> list[BrokerRow]:
+    """The instances of one group in a heat map."""
+    group = heat.get(cluster_name, {}).get(broker_name)
+    return [] if group is None else list(_rows(cluster, cluster_name, {broker_name: group}))
 
 
 def writable_brokers(view: ServerView) -> frozenset[str]:
@@ -135,19 +131,25 @@ def writable_brokers(view: ServerView) -> frozenset[str]:
     )
 
 
-def _row(key: BrokerKey, cluster: Cluster, writable: Mapping[str, frozenset[str]]) -> BrokerRow:
-    return BrokerRow(key, [_cell(key, view, writable[view.address]) for view in cluster.servers])
+def _rows(
+    cluster: Cluster, cluster_name: str, groups: Mapping[str, Mapping[int, Sequence[HeatCell]]]
+) -> Iterator[BrokerRow]:
+    writable = {view.address: writable_brokers(view) for view in cluster.servers}
+    for broker_name, instances in groups.items():
+        for number, cells in instances.items():
+            yield BrokerRow(
+                BrokerKey(cluster_name, broker_name, number),
+                [_cell(cell, is_writable=broker_name in writable[cell.view.address]) for cell in cells],
+            )
 
 
-def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerCell:
-    seen = view.brokers.get(key)
-    if seen is None:
-        return BrokerCell(view, "missing" if view.reports_all_brokers else "unknown")
+def _cell(cell: HeatCell, *, is_writable: bool) -> BrokerCell:
+    view, heat, seen = cell
     knows_routes = view.is_native and view.info is not None and view.routes_revision == view.info.revision
     is_drained = (
-        bool(knows_routes and seen.live.topics) and not seen.live.write_removed and key.broker_name not in writable
+        seen is not None and bool(knows_routes and seen.live.topics) and not seen.live.write_removed and not is_writable
     )
-    return BrokerCell(view, "live", seen, is_drained)
+    return BrokerCell(view, heat, seen, is_drained)
 
 
 def topics_of(cluster: Cluster, broker_name: str) -> tuple[list[str], bool]:

@@ -1,5 +1,6 @@
 """The list of brokers: problems first, filter and order."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.brokers import BrokerQuery, broker_page, broker_rows, topics_of
+from namesrv_console.views.brokers import BrokerPage, BrokerQuery, broker_page, broker_rows, topics_of
+from namesrv_console.views.heat import heat_map
 from namesrv_console.views.paging import PAGE_ROWS
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
@@ -37,9 +39,19 @@ PROBLEMS = (
 )
 
 
+def page_of(
+    views: tuple[ServerView, ...],
+    problems: Sequence[Problem] = (),
+    query: BrokerQuery = BrokerQuery(),  # noqa: B008 - frozen
+) -> BrokerPage:
+    """The page of a query."""
+    cluster = Cluster(1, views)
+    return broker_page(cluster, heat_map(cluster, (), (), None), problems, query)
+
+
 def listed(query: BrokerQuery = BrokerQuery(), view: ServerView = VIEW) -> list[tuple[BrokerKey, str]]:  # noqa: B008 - frozen
     """Key and level of the brokers of the list."""
-    found = broker_page(Cluster(1, (view,)), PROBLEMS, query)
+    found = page_of((view,), PROBLEMS, query)
     return [(one.row.key, one.level) for one in found.rows]
 
 
@@ -53,9 +65,7 @@ def test_broker_without_a_cluster_has_the_level_of_its_problem() -> None:
     key = BrokerKey("", "broker-a", 0)
     view = replace(VIEW, brokers={key: BrokerSeen(LiveBroker(*key, ADDRESSES[A]), 0.0, 120.0)})
 
-    [found] = broker_page(
-        Cluster(1, (view,)), [Problem("silent_master", "broker-a", group=key[:2])], BrokerQuery()
-    ).rows
+    [found] = page_of((view,), [Problem("silent_master", "broker-a", group=key[:2])]).rows
     assert (found.row.key, found.level) == (key, "critical")
 
 
@@ -83,7 +93,7 @@ def test_brokers_are_paged() -> None:
     keys = [BrokerKey("c1", f"broker-{number:03}", 0) for number in range(PAGE_ROWS + 2)]
     view = replace(VIEW, brokers={key: BrokerSeen(LiveBroker(*key, ADDRESSES[A]), 0.0, 120.0) for key in keys})
 
-    found = broker_page(Cluster(1, (view,)), (), BrokerQuery(page=7))
+    found = page_of((view,), query=BrokerQuery(page=7))
     assert ([one.row.key for one in found.rows], found.count, found.page, found.pages) == (keys[-2:], 102, 2, 2)
 
 
@@ -96,7 +106,7 @@ def test_broker_that_only_an_unreachable_server_had_is_not_good() -> None:
     """Servers agree about nothing while one of them responds: the other one's broker may be dead."""
     other = ServerView("s2", is_reachable=True, info=ServerInfo("b2", ready=True))
 
-    [found] = broker_page(Cluster(1, (VIEW.lost("timeout", 1.0), other)), (), BrokerQuery(cluster="c0")).rows
+    [found] = page_of((VIEW.lost("timeout", 1.0), other), query=BrokerQuery(cluster="c0")).rows
     assert (found.row.key, found.level) == (C, "unknown")
 
 
@@ -104,8 +114,9 @@ def test_broker_is_unknown_on_a_server_that_refuses_its_brokers() -> None:
     """A server denies its brokers to the account of the console."""
     refusing = replace(VIEW, address="s2", brokers={}, refused={"brokers": "denied"})
 
-    [row] = broker_rows(Cluster(1, (VIEW, refusing)), "c0", "broker-c")
-    assert [cell.state for cell in row.cells] == ["live", "unknown"]
+    cluster = Cluster(1, (VIEW, refusing))
+    [row] = broker_rows(cluster, heat_map(cluster, (), (), None), "c0", "broker-c")
+    assert [cell.heat for cell in row.cells] == ["in_time", "unknown"]
 
 
 def test_denied_topics_are_unknown() -> None:
