@@ -71,7 +71,7 @@ class ServerView:
     # False: Apache's server; None: not known yet.
     is_native: bool | None = None
     # Seconds by which the server's wall clock is ahead of the console's monotonic clock; None if it is unknown.
-    wall_ahead: float | None = None
+    wall_minus_monotonic: float | None = None
     # Time of the last response.
     answered_at: float | None = field(default=None, compare=False)
     info: ServerInfo | None = field(default=None, compare=False)
@@ -167,7 +167,9 @@ class ServerView:
             is_native=info is not None,
             answered_at=now,
             info=info,
-            wall_ahead=_kept(self.wall_ahead, _wall_ahead(info, now), _WALL_JITTER_SECONDS),
+            wall_minus_monotonic=_kept(
+                self.wall_minus_monotonic, _wall_minus_monotonic(info, now), _WALL_JITTER_SECONDS
+            ),
         )
 
     def with_events(self, events: Iterable[Event], now: float) -> Self:
@@ -193,7 +195,7 @@ class ServerView:
 
     def _behind_ms(self, moment_ms: Callable[[float], int]) -> int:
         """Milliseconds by which the server's wall clock is behind the console's."""
-        behind_ms = 0 if self.wall_ahead is None else moment_ms(-self.wall_ahead)
+        behind_ms = 0 if self.wall_minus_monotonic is None else moment_ms(-self.wall_minus_monotonic)
         # A smaller difference may be the time that the response travelled.
         return behind_ms if abs(behind_ms) >= 1000 * _WALL_JITTER_SECONDS else 0
 
@@ -297,7 +299,7 @@ def _moment(seconds: float) -> float | None:
     return seconds if abs(seconds) < _FARTHEST_SECONDS else None
 
 
-def _wall_ahead(info: ServerInfo | None, now: float) -> float | None:
+def _wall_minus_monotonic(info: ServerInfo | None, now: float) -> float | None:
     return None if info is None or info.wall_ms is None else _moment(info.wall_ms / 1000 - now)
 
 

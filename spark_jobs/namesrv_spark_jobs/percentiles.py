@@ -1,4 +1,7 @@
-"""The percentiles of every distribution: the one list for report, gates, comparison and charts."""
+"""The percentiles of every distribution: the one list for report, gates, comparison and charts.
+
+Where space is short, report/page.py shows some of them; report/comparison.py judges some.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -91,11 +91,11 @@ def test_clock_of_a_server_moves_only_by_more_than_a_response_travels() -> None:
     ahead = []
     for now, uptime in ((1.0, 10.0), (2.5, 11.0), (3.0, 12.0), (4.0, 3613.0)):
         view = view.answered(now, info=ServerInfo("b1", started_ms=100_000, uptime_seconds=uptime))
-        ahead.append(view.wall_ahead)
+        ahead.append(view.wall_minus_monotonic)
 
     assert ahead == [109.0, 109.0, 109.0, 3709.0]
-    assert view.answered(5.0, info=ServerInfo("b1", started_ms=0, uptime_seconds=1e300)).wall_ahead is None
-    assert view.answered(5.0, info=None).wall_ahead is None
+    assert view.answered(5.0, info=ServerInfo("b1", started_ms=0, uptime_seconds=1e300)).wall_minus_monotonic is None
+    assert view.answered(5.0, info=None).wall_minus_monotonic is None
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,10 @@ def test_events_of_servers_with_different_clocks_are_in_their_order() -> None:
     """A server whose clock is an hour ahead reported the first event; both reported the last one, within a second."""
     left: dict[str, Any] = {"cluster": "c1", "broker_name": "a", "broker_id": 0, "reason": "silent"}
     first = Event(1, "register", 3_600_000 + 1_000, {"broker_name": "b"})
-    ahead = ServerView("s1", wall_ahead=3_600.0, events=(first, Event(2, "evict", 3_600_000 + 9_500, left)))
-    other = ServerView("s2", wall_ahead=0.0, events=(Event(1, "fenced", 5_000, left), Event(2, "evict", 9_000, left)))
+    ahead = ServerView("s1", wall_minus_monotonic=3_600.0, events=(first, Event(2, "evict", 3_600_000 + 9_500, left)))
+    other = ServerView(
+        "s2", wall_minus_monotonic=0.0, events=(Event(1, "fenced", 5_000, left), Event(2, "evict", 9_000, left))
+    )
 
     found = last_events(Cluster(1, (ahead, other)), lambda moment: round(moment * 1000))
 

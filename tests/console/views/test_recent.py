@@ -101,7 +101,7 @@ def test_times_of_a_server_are_converted_to_the_console_clock(ahead_ms: int) -> 
     info = ServerInfo("boot", ready=True, started_ms=STARTED_MS + ahead_ms, uptime_seconds=1_380.0)
     view = replace(server(*events, brokers={OTHER: 870.0}).answered(880.0, info=info), events=events)
 
-    assert [view.wall_ahead, view.on_console_clock(info.started_ms, moment_ms)] == [
+    assert [view.wall_minus_monotonic, view.on_console_clock(info.started_ms, moment_ms)] == [
         1_000 + ahead_ms / 1000,
         STARTED_MS + late_ms,
     ]
