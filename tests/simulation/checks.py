@@ -55,6 +55,7 @@ class _Sign(NamedTuple):
     """An arrived sign of life."""
 
     at: float
+    end: End
     # iteration of the server's loop after which it counts
     counts_after: int
 
@@ -154,7 +155,7 @@ class Checks:
                 counts_after = max(readable, end.machine.iterations) + _READING_ITERATIONS
                 # A server may ignore what a killed process has sent before.
                 if is_alive and not self._is_outdated(command, end):
-                    self._signs[link].append(_Sign(self._world.now, counts_after))
+                    self._signs[link].append(_Sign(self._world.now, end, counts_after))
             if command.code == RequestCode.REGISTER_BROKER:
                 self._registered[link][end] = self._world.now
 
@@ -220,10 +221,11 @@ class Checks:
     def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
         """The arrival of the last sign of life that the server has to know of.
 
-        A server reads its sockets and then evicts, so it cannot know of signs that arrive in between.
+        A server reads its sockets and then evicts, so it cannot know of signs that arrive in between; nor of those that
+        a reset connection has lost before they were read.
         """
         for sign in reversed(self._signs[broker.name, server.name]):
-            if server.machine.iterations > sign.counts_after:
+            if server.machine.iterations > sign.counts_after and sign.at < sign.end.lost_since:
                 return sign.at
         return -1e9
 

@@ -247,6 +247,8 @@ class End(asyncio.Transport):
         self._received = bytearray()
         # since when the received bytes wait for a read
         self._unread_since = 0.0
+        # since when bytes had waited for a read that a reset has lost
+        self.lost_since = float("inf")
         self._has_eof = False
         self._read_planned = False
         # time before which a slow reader does not read
@@ -549,8 +551,10 @@ class End(asyncio.Transport):
         self._world.at(self._world.now + network.latency(self._way), arrive)
 
     def break_off(self, error: OSError) -> None:
-        """End the connection on this side."""
+        """End the connection on this side; what was not read is lost."""
         self.vanish()
+        if self._received:
+            self.lost_since = self._unread_since
         self._received.clear()
         self._segments.clear()
         if self.machine.loop is self.loop:
