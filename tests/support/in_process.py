@@ -1,6 +1,7 @@
 """A whole NameServer running in the test's own process: on 127.0.0.1, port 0 and a fake clock."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,6 @@ from namesrv.settings.flags import parse
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import load, read_access_file, read_address_views
-from namesrv.state.events import RING_SIZE
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.heartbeat_files import Line, of, read_log
@@ -84,7 +84,7 @@ class InProcess:
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         """Events of RECENT_EVENTS since the last `forget`; heartbeats are not events."""
-        found = self.namesrv.events.since(self._last_event, RING_SIZE)
+        found = self.namesrv.events.since(self._last_event, sys.maxsize)
         return [event for event in found if not names or event["event"] in names]
 
     async def lines(self, *names: str) -> list[Line]:
