@@ -189,6 +189,7 @@ def test_accounts_have_keys_certificates_networks_and_expiry() -> None:
         ("[accounts.a]", "account a: object missing required field may"),
         ("[accounts.a]\nmay = []", "account a: needs secrets, certificates or networks"),
         ("[accounts.a]\nmay = []\naccess_key = 'k'", "account a: an access key needs secrets"),
+        ("[accounts.a]\nmay = []\nsecrets = []", "account a: secrets: needs at least 1 value"),
         ("[accounts.a]\nmay = []\nsecrets = ['hush']", "account a: secrets[0]: needs at least 8 characters"),
         (
             "[accounts.a]\nmay = []\nsecrets = ['hush-hush', 'hush-hush-hush', 'hush-hush-hush-hush']",

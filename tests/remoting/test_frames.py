@@ -94,6 +94,8 @@ def test_limits_are_configurable() -> None:
 
     assert taken == feed(frame, max_frame_bytes=19)
     assert feed(frame, max_frame_bytes=18) == Fed([], "frame of 19 bytes, limit 18")
+    unknown = b"\x00\x00\x00\x0f\x02\x00\x00\x0b"
+    assert feed(unknown, max_frame_bytes=19) == Fed([], "unknown serialize type 2, expected 0, 1 or 77")
     assert taken == feed(frame, max_frame_bytes=4096, max_header_bytes=11)
     assert feed(frame, max_frame_bytes=4096, max_header_bytes=10) == Fed([], "header of 11 bytes, limit 10")
 

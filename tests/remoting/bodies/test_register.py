@@ -274,10 +274,12 @@ FEW = RegistrationLimits(max_topics=2)
 @every_size
 @pytest.mark.parametrize("number", [2, 3])
 def test_json_registration_is_limited(number: int, pad: bytes) -> None:
-    """Topics, mappings and queues of mappings are limited; there may be two mappings per topic."""
+    """Topics, mappings and the queues of all mappings are limited."""
     topics = b",".join(b'"%d":{"topicName":"t"}' % count for count in range(number))
     mappings = b",".join(b'"%d":{}' % count for count in range(number))
-    queues = b'"S":{"currIdMap":{%b}}' % b",".join(b"%d:0" % count for count in range(number + 2))
+    queues = b'"S":{"currIdMap":{%b}},"T":{"currIdMap":{0:0}}' % b",".join(
+        b"%d:0" % count for count in range(number + 1)
+    )
     for member, found, what in (
         (b"topicConfigTable", topics, "3 topics in one registration, limit 2"),
         (b"topicQueueMappingInfoMap", mappings, "3 static-topic mappings in one registration, limit 2"),
