@@ -114,8 +114,8 @@ class Checks:
         # end -> iteration of its machine after which it is read
         self._readable: dict[End, int] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
-        # the same -> connections with a registration, and the time of the last one
-        self._registered: defaultdict[tuple[str, str], dict[End, float]] = defaultdict(dict)
+        # the same -> connections with a registration, and the last one
+        self._registered: defaultdict[tuple[str, str], dict[End, _Sign]] = defaultdict(dict)
         # boot id -> routes of the boot
         self._histories: dict[str, _History] = {}
         # (client, its life) -> topics of which it has had a route
@@ -149,15 +149,16 @@ class Checks:
         link = (end.there.name, end.machine.name)
         for frame in FrameReader(1 << 20).receive_data(data):
             command = decode_frame(frame)
-            if command.code in _SIGNS_OF_LIFE:
-                self._last_arrivals[link] = self._world.now
-                readable = self._readable.setdefault(end, end.machine.iterations + _ACCEPTING_ITERATIONS)
-                counts_after = max(readable, end.machine.iterations) + _READING_ITERATIONS
-                # A server may ignore what a killed process has sent before.
-                if is_alive and not self._is_outdated(command, end):
-                    self._signs[link].append(_Sign(self._world.now, end, counts_after))
+            if command.code not in _SIGNS_OF_LIFE:
+                continue
+            self._last_arrivals[link] = self._world.now
+            readable = self._readable.setdefault(end, end.machine.iterations + _ACCEPTING_ITERATIONS)
+            sign = _Sign(self._world.now, end, max(readable, end.machine.iterations) + _READING_ITERATIONS)
+            # A server may ignore what a killed process has sent before.
+            if is_alive and not self._is_outdated(command, end):
+                self._signs[link].append(sign)
             if command.code == RequestCode.REGISTER_BROKER:
-                self._registered[link][end] = self._world.now
+                self._registered[link][end] = sign
 
     def _is_outdated(self, command: RemotingCommand, end: End) -> bool:
         """True for a native heartbeat over an older connection than an open one over which the broker registered.
@@ -207,9 +208,11 @@ class Checks:
             if effect.silent_seconds > effect.live.expiry_seconds:
                 # The next scan would have evicted the broker. A connection that is silent as long only looks open.
                 return
-            for end, at in self._registered[broker.name, server.name].items():
-                if end.is_open and end.loop is server.machine.loop and at < self._world.now - _UNREAD_SECONDS:
-                    silent = self._world.now - at
+            for end, sign in self._registered[broker.name, server.name].items():
+                silent = self._world.now - sign.at
+                # A server that computes for long after it has read its sockets cannot know of what arrives meanwhile.
+                has_read = silent > _UNREAD_SECONDS and server.machine.iterations > sign.counts_after
+                if end.is_open and end.loop is server.machine.loop and has_read:
                     self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
         elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by an earlier life")
