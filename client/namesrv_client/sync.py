@@ -48,6 +48,24 @@ class _ThreadClient(RouteClient):
         self._call_soon(super()._suspect, broker)
 
 
+class SyncRouteChanges(Iterator[RouteChange]):
+    """An iterator that threads share: it ends for each of them by itself.
+
+    `iter(take, None)` ends for all threads at once, and drops the change that another thread is just taking.
+    """
+
+    def __init__(self, take: Callable[[], RouteChange | None]) -> None:
+        """`take` returns the next change, or None when there is none any more."""
+        self._take = take
+
+    def __next__(self) -> RouteChange:
+        """Wait for the next change. Raises StopIteration after the last one."""
+        change = self._take()
+        if change is None:
+            raise StopIteration
+        return change
+
+
 class SyncRouteClient(Threaded[_ThreadClient]):
     """A RouteClient in a background thread: the same methods, blocking, for any thread.
 
@@ -87,7 +105,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         Threads that share an iterator get each change once.
         """
         changes = self._read(RouteClient.changes)
-        return iter(lambda: self._next(changes), None)
+        return SyncRouteChanges(lambda: self._next(changes))
 
     def _next(self, changes: RouteChanges) -> RouteChange | None:
         # A change is taken on the loop: of several threads that wait for the same change, only one gets it.

@@ -15,6 +15,7 @@ from namesrv_client import (
     RouteChange,
     SyncRouteClient,
 )
+from namesrv_client.sync import SyncRouteChanges
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
@@ -122,6 +123,30 @@ def test_threads_may_share_an_iterator_of_changes(namesrv: Daemon) -> None:
         client.stop()
 
         assert [topic for each in topics for topic in each.result(GUARD_SECONDS)] == ["orders"] * 20
+
+
+def test_thread_that_takes_the_last_change_gets_it_after_others_have_ended() -> None:
+    """A thread that finds no change any more does not end the iterator for one that is taking the last."""
+    last = RouteChange("orders", None, None)
+    is_taking, others_ended = threading.Event(), threading.Event()
+    left = [last]
+
+    def take() -> RouteChange | None:
+        if not left:
+            return None
+        change = left.pop()
+        is_taking.set()
+        others_ended.wait(GUARD_SECONDS)
+        return change
+
+    changes = SyncRouteChanges(take)
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(list, changes)
+        assert is_taking.wait(GUARD_SECONDS)
+        assert not list(changes)
+        others_ended.set()
+
+        assert taken.result(GUARD_SECONDS) == [last]
 
 
 def test_interrupted_wait_takes_no_change(client: SyncRouteClient) -> None:
