@@ -58,7 +58,7 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "failovers",
             "counter",
-            "Times that another server was chosen because the one before failed or was silent.",
+            "Times that another server answered because the chosen one failed or was silent.",
             lambda status: status.failovers,
         ),
         Metric(

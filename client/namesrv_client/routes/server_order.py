@@ -30,7 +30,9 @@ class ServerOrder:
         self._events = events
         self._servers: list[Server] = []
         self._closing: set[asyncio.Task[None]] = set()
-        # number of times that another server became the chosen one
+        # address of the chosen server that failed or was silent, until a chosen server answers
+        self._failed: str | None = None
+        # number of times that another server answered after that
         self.failovers = 0
 
     def __repr__(self) -> str:
@@ -97,18 +99,23 @@ class ServerOrder:
         self._servers.insert(0, server)
 
     def overtake(self, server: Server) -> None:
-        """Choose a server because the servers before it are silent; this counts as a failover."""
-        before = self.chosen
+        """Choose a server because the servers before it are silent."""
+        self._note_failure()
         self.choose(server)
-        self._count_failover(before)
 
     def put_last(self, server: Server) -> None:
-        """Move a failed server to the end; if it was the chosen one, this counts as a failover."""
-        before = self.chosen
+        """Move a failed server to the end."""
+        if server is self.chosen:
+            self._note_failure()
         self._servers.remove(server)
         self._servers.append(server)
-        self._count_failover(before)
 
-    def _count_failover(self, before: Server | None) -> None:
-        if self.chosen is not before:
+    def answered(self, server: Server) -> None:
+        """Count a failover if the chosen server has answered in place of another one, which failed."""
+        if self._failed not in (None, server.address):
             self.failovers += 1
+        self._failed = None
+
+    def _note_failure(self) -> None:
+        if self._failed is None and self.chosen is not None:
+            self._failed = self.chosen.address

@@ -128,7 +128,7 @@ class ServerSession:
 
     @property
     def failovers(self) -> int:
-        """Number of times that another server became the chosen one."""
+        """Number of times that another server answered because the chosen one failed or was silent."""
         return self._servers.failovers
 
     @property
@@ -361,6 +361,7 @@ class ServerSession:
         # Another call may have changed the chosen server meanwhile.
         if server.address == self.chosen:
             self._log.answered(server.address)
+            self._servers.answered(server)
 
     async def _done_or_silent(
         self, attempts: Mapping[asyncio.Task[RemotingError | None], Server], silence_seconds: float | None

@@ -71,7 +71,7 @@ class ClientStatus:
     servers: tuple[ServerStatus, ...] = ()
     routes: tuple[RouteStatus, ...] = ()
     watches: tuple[WatchStatus, ...] = ()
-    # number of times that another server became the chosen one
+    # number of times that another server answered because the chosen one failed or was silent
     failovers: int = 0
     # route requests that no server answered
     unanswered: int = 0

@@ -130,6 +130,27 @@ async def test_failover_stays_with_the_next_server(tmp_path: Path) -> None:
         assert [proxy.address] == list(scene.session.errors)
 
 
+async def test_failed_attempts_count_as_failover_only_if_another_server_answers(tmp_path: Path) -> None:
+    """An outage of all servers is no failover if the chosen server is the first one to answer again."""
+    async with native(tmp_path) as (scene, servers, proxy):
+        scene.session.use((proxy.address, "127.0.0.1:1"))
+        await scene.changes("orders")
+        proxy.cut()
+        for _ in range(3):
+            with pytest.raises(RouteUnavailableError):
+                await scene.changes("orders")
+        assert scene.session.failovers == 0
+        await proxy.heal()
+        await scene.clock.advance(2.0)
+        await scene.changes("orders")
+        assert (scene.session.chosen, scene.session.failovers) == (proxy.address, 0)
+
+        scene.session.use((proxy.address, servers[1].where))
+        proxy.cut()
+        await scene.changes("orders")
+        assert (scene.session.chosen, scene.session.failovers) == (servers[1].where, 1)
+
+
 async def test_outage_is_logged_once_and_then_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """The outage is logged once a minute although every request tries all servers."""
     caplog.set_level(logging.INFO, "namesrv_client")
