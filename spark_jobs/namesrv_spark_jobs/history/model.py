@@ -221,7 +221,8 @@ class ServerRoute(Value, frozen=True):
     """The route on one server at the moment."""
 
     nameserver: str
-    is_up: bool
+    # False: no boot has lines around the moment, so that the server was down or its log is missing
+    is_logged: bool
     # the last change up to the moment; None: unknown from the lines that were read
     change: Change | None
 

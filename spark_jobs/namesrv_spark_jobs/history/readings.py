@@ -466,7 +466,7 @@ def _topic_past(read: _Read, request: RouteRequest) -> TopicPast:
     current = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
     boot_of = {run.nameserver: boot for boot, run in up.items()}
     servers = [
-        ServerRoute(nameserver=name, is_up=name in boot_of, change=current.get(boot_of.get(name, 0)))
+        ServerRoute(nameserver=name, is_logged=name in boot_of, change=current.get(boot_of.get(name, 0)))
         for name in sorted({run.nameserver for run in runs.values()})
     ]
     received = _received(read, request, up, changes, current)

@@ -76,6 +76,16 @@ def test_history_from_logs_at_a_time(tmp_path: Path, time: str) -> None:
     ]
 
 
+def test_a_server_without_lines_around_the_time_may_have_been_running(tmp_path: Path) -> None:
+    """A gap in the logs does not prove that the server was down."""
+    logs = str(write_log(tmp_path))
+
+    shown = run("history", "t", "--logs", logs, "--at", "2026-03-01T00:50:00")
+
+    unknown = "not running, or its log is missing"
+    assert shown.cells == [["SERVER", "ROUTE"], ["ns-1", unknown], ["ns-2", unknown]]
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

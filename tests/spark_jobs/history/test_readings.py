@@ -104,7 +104,7 @@ def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) ->
     assert first.change is not None
     assert (2, [both[1]], [both[0]]) == (first.change.revision, first.change.route, first.change.left)
     # the other one has never had a topic
-    assert (second.is_up, second.change) == (True, None)
+    assert (second.is_logged, second.change) == (True, None)
     assert [(2, []), (1, both)] == [(change.revision, change.came) for change in at_190.changes]
     assert [received(at) for at in (50, 184_000, 190_000, 200_000)] == [[], [(1, False)], [(1, True)], [(2, False)]]
     assert ask(asked, RouteRequest(span=after(190_000), topic="other"), TopicPast).changes == []
@@ -167,7 +167,7 @@ def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
 
     past = topic_past([str(tmp_path)], "t", None)
 
-    assert [(one["nameserver"], one["is_up"]) for one in past["servers"]] == [("ns-1", True)]
+    assert [(one["nameserver"], one["is_logged"]) for one in past["servers"]] == [("ns-1", True)]
     assert [(one["client"], one["is_old"]) for one in past["clients"]] == [("k#1", False)]
 
 

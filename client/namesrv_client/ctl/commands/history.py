@@ -156,7 +156,11 @@ def _all_changes(past: Document) -> list[RenderableType]:
 
 def _at_the_moment(past: Document) -> list[RenderableType]:
     servers = [
-        (one["nameserver"], _route(one["change"]) if one["is_up"] else "was not running", _since(one["change"]))
+        (
+            one["nameserver"],
+            _route(one["change"]) if one["is_logged"] else "not running, or its log is missing",
+            _since(one["change"]),
+        )
         for one in past["servers"]
     ]
     received = [
