@@ -81,6 +81,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         self._topics = list(topics)
         # the role of the settings, or of the last stop
         self._broker_id, self._state_version = settings.broker_id, 0
+        # True after a stop, or a start that failed
+        self._has_stopped = False
         self._options = options
         seconds = settings.response_timeout_seconds + settings.connect_timeout_seconds
         super().__init__("namesrv-broker-agent", "the agent", seconds, settings.stop_seconds)
@@ -92,7 +94,12 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return _ThreadAgent(settings, self._topics, self._state_version, **self._options)
 
     def drain(self) -> None:
-        """Remove the write permission, wait one poll interval of the clients, and stop. Blocks that long."""
+        """Remove the write permission, wait one poll interval of the clients, and stop. Blocks that long.
+
+        An agent that has stopped has left already. Raises RuntimeError if the agent was never started.
+        """
+        if self._has_stopped and self._inner is None:
+            return
         agent = self._started()
         try:
             self._call(agent.drain(), self.settings.client_poll_seconds + self.settings.stop_seconds)
@@ -165,6 +172,10 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         # Refused in callbacks for all methods, including those that would not block.
         self._check_other_thread()
         return super()._started()
+
+    def _end(self) -> None:
+        self._has_stopped = True
+        super()._end()
 
     def _forget(self) -> None:
         if self._inner is not None:
