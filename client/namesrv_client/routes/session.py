@@ -110,10 +110,10 @@ class ServerSession:
         self._events = events
         self._log = _SessionLog(clock)
         self._servers = ServerOrder(settings, clock, protocols=protocols, shuffle=shuffle, events=events)
-        # boot id of the server that got the last watch
+        # boot id to which the last watch was sent
         self._watched: str | None = None
         self._is_closed = False
-        # True if a server answered the last request
+        # True if a server answered the last call; refused calls and failed watches change nothing
         self.is_ready = False
         # number of requests that no server answered
         self.unanswered = 0
@@ -209,9 +209,11 @@ class ServerSession:
         *,
         on_refused: Callable[[Collection[str]], None],
     ) -> bool:
-        """As `changes`, but the chosen server holds the request until a topic changes; True if one did.
+        """Let the chosen server hold a request until a topic changes, or for `wait_seconds`; True: watch again at once.
 
-        `on_refused` is called with topics that the server refuses, and that the next watch has to omit.
+        If the sync point lacks a topic, or the server refuses the watch, `changes` requests the topics without a wait;
+        then `on_refused` gets the refused topics, which the next watch has to omit. The result is False if there are
+        such topics, or if the time passed without a change. Raises RemotingError.
         """
         server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
         if server is None:
@@ -273,9 +275,10 @@ class ServerSession:
                 await server.disconnect("another server was chosen")
 
     async def ping(self, timeout_seconds: float) -> bool:
-        """True if the chosen server has another boot id than the watched one.
+        """Request the boot id of the chosen server; True if the last watch was sent to another boot id.
 
-        The wait is at least `timeout_seconds`, and at least that of an attempt. Raises RemotingError on no response.
+        False without a request if the server is not known to be native. The timeout is that of an attempt, if that is
+        longer than `timeout_seconds`. Raises RemotingError if the request fails; the server then counts as failed.
         """
         server = self._servers.chosen
         if server is None or not server.identity.is_native:

@@ -63,7 +63,7 @@ class ClientStatus:
     client_name: str
     # True between entering and leaving the client's context
     is_started: bool
-    # True if a server answered the last route request
+    # True if a server answered the last call for routes; refused calls and failed watches change nothing
     is_ready: bool
     # the error of the last read of the list of NameServers
     name_servers_error: str | None = None
