@@ -196,7 +196,7 @@ class RouteInfoManager:
     def register_unchanged(
         self, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
     ) -> RegisterResult | None:
-        """Refresh the live entry of a broker whose registration is unchanged; None if it is not, or must be checked."""
+        """Refresh a live entry if `digest` is that of the last registration; None if the request must be applied."""
         if key in self._leaving:
             # An earlier unregister request of the broker still waits for the lock.
             return None
@@ -287,9 +287,11 @@ class RouteInfoManager:
         agent_id: str | None = None,
         registration_seq: int | None = None,
     ) -> bool:
-        """Remove a broker at its own request, unless a newer registration exists; return True if it is removed.
+        """Remove a broker at its own request; return True if it is removed.
 
-        Raises NoPermissionError if takeovers are refused and the broker is in use on another open connection.
+        An unknown broker is no error. The request of another agent, or one from before the broker's last registration
+        (over an older connection, or with a lower number), is stale and removes nothing. Raises NoPermissionError if
+        takeovers are refused and the broker is in use on another open connection.
         """
         async with self._removing(key) as section:
             live = self.tables.broker_live_table.get(key)
@@ -349,7 +351,10 @@ class RouteInfoManager:
         return evicted
 
     def leave_connection(self, connection_id: int) -> None:
-        """Move the brokers of a closed connection to an open connection over which they were seen before."""
+        """Forget a closed connection, and move its brokers to other open connections over which they were seen.
+
+        A broker without such a connection stays on the closed one, for `connection_closed` or the scan to evict.
+        """
         tables, now = self.tables, self.now()
         tables.forget_connection(connection_id)
         for key in list(tables.connections.brokers_on.get(connection_id, ())):
@@ -418,17 +423,17 @@ class RouteInfoManager:
         section.apply(prepared)
 
     async def wipe_write_perm(self, broker_name: str) -> int:
-        """Remove the write permission of a broker.
+        """Remove the write permission of a broker group, also for topics that the group registers later.
 
-        The permission returns when it is added, when the broker unregisters, or after the broker was gone for its
-        expiry; a closed connection does not restore it.
+        The permission returns by `add_write_perm`, when the group's master or its last broker unregisters, or, if that
+        broker left in another way, when its expiry after its last heartbeat has passed.
 
-        Returns the number of the broker's topics, including topics that were not writable before.
+        Returns the number of the group's topics, including topics that were not writable before.
         """
         return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, is_removed=True)
 
     async def add_write_perm(self, broker_name: str) -> int:
-        """Set all topics of a broker to read and write permission (no other bit, as in Java); return their number."""
+        """Set a broker group's topics to read and write permission (no other bit, as in Java); return their number."""
         return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, is_removed=False)
 
     async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, is_removed: bool) -> int:

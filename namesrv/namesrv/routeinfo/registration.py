@@ -225,7 +225,7 @@ def _note_former_connection(section: WriteSection, key: BrokerAddrInfo, before: 
 def refresh(
     section: WriteSection, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
 ) -> RegisterResult | None:
-    """Refresh the live entry of a broker whose registration is unchanged; None if it is not, or must be checked."""
+    """Refresh a live entry if `digest` is that of the last registration; None if the request must be applied."""
     tables, rules = section.tables, section.rules
     live = tables.broker_live_table.get(key)
     if live is None or tables.digests.get(key) != digest or connection_id < live.connection_id:

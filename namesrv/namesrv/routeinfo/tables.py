@@ -54,7 +54,7 @@ class RouteTables:
     """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
 
     def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
-        # Cluster name -> names of its brokers, ten thousand perhaps; never an empty set.
+        # Cluster name -> names of its broker groups, ten thousand perhaps; never an empty set.
         self.cluster_addr_table: dict[str, set[str]] = {}
         # Broker name -> the group's instances; never a group without an address.
         self.broker_addr_table: dict[str, BrokerData] = {}
