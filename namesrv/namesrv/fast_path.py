@@ -74,7 +74,7 @@ class _Request(msgspec.Struct, frozen=True, gc=False):
     heads: tuple[bytes, ...]
 
 
-class _Pull(_Request, frozen=True, gc=False):
+class _RouteRequest(_Request, frozen=True, gc=False):
     """Request 105: the route of a topic, for clients in a zone if `zone` is not empty."""
 
     access_class = AccessClass.ROUTE_READ
@@ -117,8 +117,8 @@ def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | N
         # The signature of each request has to be verified.
         return None
     if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and not command.is_oneway:
-        pull = GetRouteInfoRequestHeader.from_ext(ext)
-        return _Pull(heads, pull.topic, pull.zone())
+        header = GetRouteInfoRequestHeader.from_ext(ext)
+        return _RouteRequest(heads, header.topic, header.zone())
     if command.code == RequestCode.BROKER_HEARTBEAT:
         sender = BrokerHeartbeatRequestHeader.from_ext(ext)
         has_state = command.is_native and heartbeat_state(command.body) is not None
@@ -209,9 +209,9 @@ def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingComm
     return command.opaque == number and decoded == replace(command, opaque=number ^ 1)
 
 
-def _find_small(cache: RouteCache[EncodedResponse], pull: _Pull) -> EncodedResponse | None:
+def _find_small(cache: RouteCache[EncodedResponse], request: _RouteRequest) -> EncodedResponse | None:
     """Return a response that `cache.responses` does not have; None for a large one, which needs reserved memory."""
-    response = cache.find(pull.topic, pull.zone)
+    response = cache.find(request.topic, request.zone)
     return None if response is None or response.body_bytes > cache.small_bytes else response
 
 
@@ -290,18 +290,20 @@ class FastPath:
             return None
         if self._open_classes is not None and request.access_class not in self._open_classes(connection):
             return None
-        if type(request) is _Pull:
-            return self._pull(connection, request, frame[4], opaque)
+        if type(request) is _RouteRequest:
+            return self._route(connection, request, frame[4], opaque)
         if type(request) is _Heartbeat:
             return self._heartbeat(connection, request, opaque, frame)
         if type(request) is _VersionQuery:
             return self._compare_version(connection, request, opaque)
         return None
 
-    def _pull(self, connection: ServerConnection, pull: _Pull, serialize_type: int, opaque: bytes) -> bytes | None:
+    def _route(
+        self, connection: ServerConnection, request: _RouteRequest, serialize_type: int, opaque: bytes
+    ) -> bytes | None:
         if not self.is_ready:
             return None
-        peer, topic = connection.peer, pull.topic
+        peer, topic = connection.peer, request.topic
         routes: RoutesInView | None = peer.routes
         if routes is None:
             if self._views.file.need_accounts:
@@ -313,7 +315,7 @@ class FastPath:
         if row is None:
             return None
         # A response for a zone is not cached by its row alone, nor is any while some settings are on: see RouteCache.
-        response = (None if pull.zone else cache.responses.get(row)) or _find_small(cache, pull)
+        response = (None if request.zone else cache.responses.get(row)) or _find_small(cache, request)
         if response is None:
             return None
         self.pulls += 1

@@ -82,10 +82,10 @@ class ClientProcessor:
                 if await self._changed(pull) == [] and revision == namesrv.manager.revisions.revision:
                     self._watch(request, pull, rules, revision)
                     return HELD
-            return await self._all_routes(request, pull)
+            return await self._response(request, pull)
 
-    async def _all_routes(self, request: Request, pull: Pull) -> Reply:
-        """The response to a pull without a further wait; responses to many topics are built one at a time."""
+    async def _response(self, request: Request, pull: Pull) -> Reply:
+        """Return the response to a pull; a large one is built alone, once the peer has read the earlier ones."""
         if len(pull.topics) <= _CHUNK:
             return await self._routes(request, pull)
         # Of several large responses that are built together, each would keep all of its routes in memory while its peer
@@ -175,7 +175,7 @@ class ClientProcessor:
             # The access rules changed during the wait: the response has no routes, and the access guard judges the
             # client's next request by the new rules.
             return Reply(self._encoded(watch.revision, {}, is_full=False))
-        return await self._all_routes(watch.request, watch.pull)
+        return await self._response(watch.request, watch.pull)
 
     # -- responses ----------------------------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class RouteWatch:
         return f"<RouteWatch [{len(self.topics)} topics | {self.request.connection!r}]>"
 
     def end(self, shared: SharedResponses) -> None:
-        """Respond, since a topic has changed or all watches end."""
+        """Respond, or start a task that responds: a topic has changed, or all watches end."""
         self.processor.end_watch(self, shared)
 
     def cancel(self) -> None:

@@ -99,7 +99,7 @@ class ExtensionProcessor:
         )
 
     async def recent_events(self, request: Request, only: RecentEventsRequest) -> Reply:
-        """Handle RECENT_EVENTS (20003)."""
+        """Handle RECENT_EVENTS (20003): of the events after `since`, the latest `limit`; earlier ones are left out."""
         events = self._namesrv.events.since(only.since, only.limit)
         return Reply(NATIVE.encode(EventsResponse(self._namesrv.boot.id, events)))
 

@@ -172,7 +172,10 @@ class Housekeeping:
         event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer.address)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """Evict the brokers of a closed connection at once, unless the server itself is stopping."""
+        """Start the eviction of the brokers of a closed connection, but for brokers that another connection takes over.
+
+        Without `evict_on_disconnect`, and while the server is stopping, the brokers stay.
+        """
         namesrv = self._namesrv
         event(
             logger,
@@ -194,8 +197,7 @@ class Housekeeping:
 
         If this process was stopped, however shortly, the brokers may have registered over new connections: these are
         read first. After a longer stop the brokers' own timeouts may have closed the connection, and the brokers stay
-        until they had time to register again. A broker that an older open connection carries as well moves there at
-        once.
+        until they had time to register again. A broker that was seen over another open connection moves there at once.
         """
         self._note_stop()
         manager, clock = self._namesrv.manager, self._namesrv.clock

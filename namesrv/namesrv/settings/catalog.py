@@ -107,8 +107,10 @@ def _catalog() -> Iterable[Setting]:
         )
 
 
-# Settings for addresses, waits and staleness. The `start` line of the heartbeat log has those for staleness, and the
-# report relies on that line.
+# Settings that keep their value from the start: a reload logs their changes as `setting_needs_restart`. A reload logs a
+# change of any other setting as `setting_changed`, even if the reader keeps the old value; a new setting belongs here
+# unless its reader follows changes. The settings for staleness stay as the `start` line of the heartbeat log has them,
+# because the report relies on that line.
 NEED_RESTART: Final = frozenset(
     {
         # A server has access rules from its start, or never.

@@ -3,13 +3,13 @@
 from collections import deque
 from typing import Any, Final
 
-RING_SIZE: Final = 1000
+MAX_EVENTS: Final = 1000
 
 
 class EventRing:
     """The most recent events, numbered from 1 since the server started."""
 
-    def __init__(self, size: int = RING_SIZE) -> None:
+    def __init__(self, size: int = MAX_EVENTS) -> None:
         self._events: deque[dict[str, Any]] = deque(maxlen=size)
         self.last_seq = 0
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from namesrv.routeinfo.effects import Effect, Evicted, RouteChanged
 from namesrv_runtime.clock import Clock
 
-RING_SIZE: Final = 1000
+MAX_LOSSES: Final = 1000
 
 
 class LostRoute(NamedTuple):
@@ -26,7 +26,7 @@ class LostRoutes:
     ring needs no names of topics, and no time for each topic of a broker that leaves.
     """
 
-    def __init__(self, clock: Clock, size: int = RING_SIZE) -> None:
+    def __init__(self, clock: Clock, size: int = MAX_LOSSES) -> None:
         self._clock = clock
         self._size = size
         # Revision -> the loss, oldest first.

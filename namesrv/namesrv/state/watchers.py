@@ -56,7 +56,10 @@ class Watch(Protocol):
         ...
 
     def end(self, shared: SharedResponses) -> None:
-        """Respond to a watch that was removed. `shared` has responses to earlier watches of the slice; add to it."""
+        """Respond, or start a task that responds; the watch has left the table.
+
+        `shared` has the responses to earlier watches of the slice, and gets a new one.
+        """
         ...
 
 
@@ -107,7 +110,7 @@ class RouteWatchers:
                     del self._waiting[topic]
 
     def wake(self, topics: AbstractSet[str] | None) -> None:
-        """End the watches of these topics (None: all watches), a slice at a time."""
+        """Schedule the end of the watches of these topics (None: all watches), in slices of their own."""
         was_idle = not self._is_busy()
         if topics is None:
             self._woken.update(self._watches)
