@@ -17,6 +17,7 @@ from namesrv_runtime.address import parse_address
 from namesrv_runtime.log import configure, printable
 from namesrv_runtime.name_servers import parse_servers
 from namesrv_runtime.program import not_installed, version
+from namesrv_runtime.state_dir import state_dir
 
 if TYPE_CHECKING:
     from namesrv_console.access.settings import AccessSettings
@@ -185,8 +186,7 @@ def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
 
     given = {name: value for name in AccessSettings.model_fields if (value := getattr(options, name, None)) is not None}
     if {"users", "trusted_proxies", "oidc_issuer"} & given.keys():
-        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        given.setdefault("audit_log_dir", Path(home) / "namesrv-console" / "audit")
+        given.setdefault("audit_log_dir", state_dir(os.environ, "namesrv-console") / "audit")
     try:
         settings = AccessSettings(**given, listen_host=host)
     except ValueError as error:

@@ -3,7 +3,6 @@
 import os
 import re
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_origin
 
@@ -14,6 +13,7 @@ from namesrv_remoting.addresses import HOST_NAME, is_endpoint, is_host
 from namesrv_remoting.aio.tls import TlsFiles
 from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime.log import quoted
+from namesrv_runtime.state_dir import state_dir
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -57,18 +57,6 @@ _MAX_PORT: Final = 65535
 # Example values of what `broker_metrics_target` may contain, and its syntax.
 _TARGET_FIELDS: Final = {"host": "h", "cluster": "c", "broker_name": "b", "broker_id": "0"}
 _TARGET: Final = re.compile(r"([^{}]|\{(host|cluster|broker_name|broker_id)\})*")
-
-
-def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Return the default data directory by the XDG rule, for root as for all users."""
-    state_home = Path(environ.get("XDG_STATE_HOME", ""))
-    if not state_home.is_absolute():  # the rule says to ignore a relative path
-        try:
-            home = Path(environ.get("HOME") or Path.home())
-        except RuntimeError:  # the user has no home, as in containers
-            return Path("/var/lib/namesrv")
-        state_home = home / ".local" / "state"
-    return state_home / "namesrv"
 
 
 def default_nameserver_name() -> str:
@@ -123,7 +111,7 @@ class Settings(BaseModel):
     (http_sd). {host}, {cluster}, {broker_name} and {broker_id} are filled in; 5557 is the port of RocketMQ 5's own
     exporter. Empty: the page names only NameServers."""
 
-    data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
+    data_dir: Path = Field(default_factory=lambda: state_dir(os.environ, "namesrv"))
     """Directory of the KV configuration and the snapshot of expected brokers, made when missing. Two servers must not
     share one. If it is lost, so is the KV configuration, and the next start does not wait."""
 

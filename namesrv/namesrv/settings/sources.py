@@ -16,13 +16,14 @@ from namesrv.settings.apache_properties import Translation, translate, translate
 from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, text_of
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.flags import CommandLine
-from namesrv.settings.model import Settings, default_data_dir
+from namesrv.settings.model import Settings
 from namesrv_remoting.access import AccessFile, parse_access_file
 from namesrv_remoting.address_views import AddressViews, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.typed_toml import FileError, parse_toml, text_of_file
 from namesrv_runtime.log import printable, quoted
+from namesrv_runtime.state_dir import state_dir
 from namesrv_runtime.suggestions import did_you_mean
 
 # pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not the code around it. Its errors name
@@ -79,7 +80,7 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
         _from_toml(line.toml_file),
         _from_environment(environ),
     ]
-    given: dict[str, Given] = {"data_dir": Given(default_data_dir(environ), "default")}
+    given: dict[str, Given] = {"data_dir": Given(state_dir(environ, "namesrv"), "default")}
     for source in sources:
         given |= source.given
     given |= line.given

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from namesrv.settings.catalog import SETTINGS, Setting
-from namesrv.settings.model import Settings, default_data_dir, default_nameserver_name
+from namesrv.settings.model import Settings, default_nameserver_name
 
 
 def settings(**values: object) -> Settings:
@@ -114,29 +114,6 @@ def test_heartbeat_log_is_below_the_data_directory(
     found = settings(data_dir="~/state", heartbeat_log_dir=value).heartbeat_log_path
 
     assert (None if path is None else Path(path)) == found
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({"HOME": "/home/mq"}, "/home/mq/.local/state/namesrv"),
-        ({"HOME": "/home/mq", "XDG_STATE_HOME": "/var/state"}, "/var/state/namesrv"),
-        ({"HOME": "/home/mq", "XDG_STATE_HOME": ""}, "/home/mq/.local/state/namesrv"),
-        ({"HOME": "/home/mq", "XDG_STATE_HOME": "relative"}, "/home/mq/.local/state/namesrv"),
-        ({"HOME": "/root"}, "/root/.local/state/namesrv"),
-    ],
-)
-def test_data_dir_follows_the_xdg_rule(environ: dict[str, str], expected: str) -> None:
-    """State is in XDG_STATE_HOME if that is absolute, else below the home directory, also for root."""
-    assert default_data_dir(environ) == Path(expected)
-
-
-def test_data_dir_of_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default for a user without a home directory, as in containers, is /var/lib/namesrv."""
-    monkeypatch.delenv("HOME")
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-
-    assert default_data_dir({}) == Path("/var/lib/namesrv")
 
 
 @pytest.mark.parametrize(

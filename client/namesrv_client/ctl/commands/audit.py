@@ -30,6 +30,7 @@ from namesrv_client.ctl.output import Output, Report, complain, moment, table
 from namesrv_client.ctl.running import print_once, run
 from namesrv_client.ctl.servers import Servers
 from namesrv_runtime.log import printable
+from namesrv_runtime.state_dir import state_dir
 from namesrv_runtime.suggestions import did_you_mean
 from namesrv_spark_jobs.history.spans import moment_ms
 
@@ -124,8 +125,7 @@ def _place(options: Options, directory: Path | None) -> Path:
         return _existing(Path(named), "")
     servers = ", ".join(options.addresses)
     unseen = f", and no open files of a server at {servers} can be seen from here"
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return running_data_dir(options) or _existing(Path(home) / "namesrv", unseen)
+    return running_data_dir(options) or _existing(state_dir(os.environ, "namesrv"), unseen)
 
 
 def _existing(default: Path, more: str) -> Path:
