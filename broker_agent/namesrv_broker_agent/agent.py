@@ -168,12 +168,14 @@ class BrokerAgent:
             if self._stopping is None:
                 raise RuntimeError("the agent is not started")
             return
-        self._identity.is_writable = False
+        watch, self._identity.is_writable = self._watch, False
         async with self._table_lock:
             self._table.bump_in_memory()
         await self._links.register_again()
         await self._clock.sleep(self.settings.client_poll_seconds)
-        await self.stop()
+        if self._watch is watch:
+            # Each start has another task: the agent was not stopped and started again meanwhile.
+            await self.stop()
 
     async def registered(self, *, count: int | None = None, timeout_seconds: float = 30.0) -> int:
         """Wait until `count` servers (None: all) have accepted all topics; return the number that have.

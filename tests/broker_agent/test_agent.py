@@ -355,6 +355,19 @@ async def test_drain_removes_write_permission_then_unregisters(tmp_path: Path) -
         assert [(brokers(server), len(server.events("unregister"))) for server in servers] == [({}, 1)] * 3
 
 
+async def test_drain_does_not_stop_a_later_start(tmp_path: Path) -> None:
+    """A drain that another task has cut short with a stop leaves the agent alone when it starts again."""
+    async with real(tmp_path) as it:
+        draining = asyncio.ensure_future(it.agent.drain())
+        await until(lambda: queues(it.server, "orders") == (8, 8, 4))
+        await it.agent.stop()
+        async with it.agent:
+            assert await it.agent.registered() == 1
+            await it.clock.advance(30.0)
+            await draining
+            assert queues(it.server, "orders") == (8, 8, 6)
+
+
 async def test_cancelled_error_of_a_callback_ends_no_link(tmp_path: Path) -> None:
     """A callback that reads the result of a cancelled task raises a CancelledError, which cancels nothing."""
     task = asyncio.ensure_future(asyncio.sleep(0))
