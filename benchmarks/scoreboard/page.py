@@ -1,11 +1,16 @@
 """The page of the scoreboard, which also stores the measurements: one line for each row that was ever measured.
 
 A row is green if its target was met in full, and neither the target nor the files of the row have changed since; yellow
-if less was run than the target needs, or the target or a file has changed; red if the target was missed.
+if less was run than the target needs, or the target or a file has changed; red if the target was missed. Comments and
+docstrings of Python files do not count.
 """
 
+import ast
+import functools
 import hashlib
+import io
 import re
+import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -32,6 +37,7 @@ After this page you know each promise of this project, its target, and when it w
 
 * **Green**: run in full, on the present version of the files that the row is about.
 * **Yellow**: run shorter than the target says, or before those files or the target changed.
+  Comments and docstrings do not count.
 * **Red**: the target is missed.
 
 [testing.md](testing.md#the-scoreboard) explains how to measure and to add a row.
@@ -46,6 +52,7 @@ A commit with a plus had uncommitted changes.
 
 """
 _LOAD: Final = ", load "
+_HAVE_DOCSTRINGS: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _MACHINE: Final = re.compile(r"^\* ([A-Z]): (.*)$", re.MULTILINE)
 
 
@@ -161,8 +168,28 @@ def _digest(path: Path) -> bytes:
     sha256 = hashlib.sha256()
     for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if "__pycache__" not in each.parts and not each.is_dir():
-            sha256.update(each.relative_to(ROOT).as_posix().encode() + b"\0" + each.read_bytes())
+            content = each.read_bytes()
+            sha256.update(each.relative_to(ROOT).as_posix().encode() + b"\0")
+            sha256.update(_program(content) if each.suffix == ".py" else content)
     return sha256.digest()
+
+
+@functools.cache
+def _program(source: bytes) -> bytes:
+    """A Python file without its comments and docstrings."""
+    lines = source.splitlines()
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, _HAVE_DOCSTRINGS) and ast.get_docstring(node, clean=False) is not None:
+            left_out.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            number, column = token.start
+            # The column counts characters, not bytes.
+            lines[number - 1] = token.line[:column].rstrip().encode()
+            if not lines[number - 1]:
+                left_out.add(number)
+    return b"\n".join(line for number, line in enumerate(lines, 1) if number not in left_out)
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

@@ -58,6 +58,31 @@ def test_digest_covers_every_file_but_bytecode(monkeypatch: pytest.MonkeyPatch, 
     assert page.digest(row) != before
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_same"),
+    [
+        ('"""Adds."""\nA = 1  # one\n', '"""Sums up."""\n# why\nA = 1\n', True),
+        ('def add():\n    """Add."""\n', 'def add():\n    # Add\n    """Two\n    lines."""\n', True),
+        ('Ä = "# text"  # Ä\n', 'Ä = "# text"\n', True),
+        ('A = "# text"\n', 'A = "# words"\n', False),
+        ('A = """\n\n"""\n', 'A = """\n"""\n', False),
+        ("if A:\n    b()\n", "if A:\n    pass\nb()\n", False),
+    ],
+)
+def test_digest_ignores_comments_and_docstrings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str, after: str, is_same: bool
+) -> None:
+    """Every other change of a Python file counts."""
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    row = replace(ROW, files=("module.py",))
+    digests = []
+    for source in (before, after):
+        (tmp_path / "module.py").write_text(source)
+        digests.append(page.digest(row))
+
+    assert (digests[0] == digests[1]) is is_same
+
+
 def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A later run does only what is missing; slices of other files do not count."""
     monkeypatch.setattr(page, "ROOT", tmp_path)
