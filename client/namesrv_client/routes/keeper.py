@@ -111,7 +111,10 @@ class RouteKeeper:
         self.cache.forget(topic)
 
     async def fetch(self, topic: str) -> Route:
-        """The route of a topic from a server; one request serves all callers of the moment. Raises RouteError."""
+        """The route of a topic from a server; one request serves all callers of the moment.
+
+        Raises RouteError, or ValueError for an invalid name.
+        """
         fetch = self._fetches.get(topic)
         if fetch is None:
             _check_name(topic)
@@ -300,10 +303,10 @@ class RouteKeeper:
 
 
 def _check_name(topic: str) -> None:
-    """Raise a RouteUnavailableError for a name that would fail a request for all of its topics."""
+    """Raise a ValueError for a name that would fail a request for all of its topics."""
     if not 1 <= len(topic) <= MAX_TOPIC_CHARACTERS:
-        raise RouteUnavailableError(f"topic name of {len(topic)} characters: must have 1 to {MAX_TOPIC_CHARACTERS}")
+        raise ValueError(f"topic name of {len(topic)} characters: must have 1 to {MAX_TOPIC_CHARACTERS}")
     try:
         topic.encode()
     except UnicodeEncodeError as error:
-        raise RouteUnavailableError(f"topic {topic!a} is not valid Unicode: {error.reason}") from error
+        raise ValueError(f"topic {topic!a} is not valid Unicode: {error.reason}") from error
