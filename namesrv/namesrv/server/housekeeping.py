@@ -29,6 +29,9 @@ _CARRYING_OUT_PASSES: Final = 4
 # A loop with slow iterations was busy, not stopped, and has read its sockets all the time: it needs no reserve.
 _BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
+# An idle loop drains its sockets in less time. Registrations may have arrived during a longer computation, so the
+# sockets are drained once more before brokers of a closed connection are removed; a busy loop may be slow all the time.
+_QUICK_DRAIN_SECONDS: Final = 0.02
 # After a stop of at least so long, peers may have timed out and closed their connections.
 _STOP_SECONDS: Final = 1.0
 # Log lines about refused peers per tick; without a limit a hostile peer could fill the disk.
@@ -203,8 +206,11 @@ class Housekeeping:
         manager, clock = self._namesrv.manager, self._namesrv.clock
         manager.leave_connection(connection_id)
         while connection_id in manager.tables.connections.brokers_on:
+            began = clock.monotonic()
             await self._drain_sockets()
             await self._scheduler.begin()
+            if clock.monotonic() - began > _QUICK_DRAIN_SECONDS:
+                await self._drain_sockets()
             early = self._closes_count_at - clock.monotonic()
             if early <= 0:
                 await manager.connection_closed(connection_id)

@@ -213,6 +213,26 @@ async def test_stopped_server_reads_sockets_before_disconnects(server: InProcess
         assert [event["reason"] for event in server.events("evict")] == ["disconnected"]
 
 
+@pytest.mark.parametrize("passes", [0, 8, 12], ids=["first", "later", "last"])
+async def test_registration_that_arrives_while_sockets_are_drained_precedes_a_disconnect(
+    server: InProcess, passes: int
+) -> None:
+    """A loop that computed for long before it removes a broker reads first what has arrived meanwhile."""
+    with socket.create_connection(server.address) as own, socket.socket() as newer:
+        own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
+        await until(lambda: alive(server))
+
+        own.close()
+        await until(lambda: not server.namesrv.slots.connections)
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        server.clock.work(0.5)
+        newer.connect(server.address)
+        newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
+        await until(lambda: len(server.events("register")) == 2 or server.events("evict"))
+        assert server.events("evict") == []
+
+
 @pytest.mark.parametrize("back_after", [0.0, 8.0, 30.0])
 async def test_broker_that_reconnects_to_a_stopped_server_stays(server: InProcess, back_after: float) -> None:
     """A broker that timed out and closed its connection while the server was stopped has seconds to register again."""
