@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
+from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, SystemBusyError
 from namesrv_runtime.backoff import Backoff
 
 _FIRST_BACKOFF_SECONDS: Final = 0.1
-# An attempt that times out, or whose connection the server accepts and closes, shows an overloaded server or network,
-# not an absent server. Two thousand agents that retried every second with unchanged timeouts would keep such a server
-# overloaded for ever.
+# An attempt that times out, whose connection the server accepts and closes, or whose first request is answered with
+# SYSTEM_BUSY, shows an overloaded server or network, not an absent server. Two thousand agents that retried every
+# second with unchanged timeouts would keep such a server overloaded for ever.
 _FIRST_SLOW_BACKOFF_SECONDS: Final = 1.0
 _MAX_SLOW_BACKOFF_SECONDS: Final = 15.0
 # Timeouts of attempts on an overloaded server double so often at most, to four times their length.
@@ -39,7 +39,7 @@ class Retries:
         self._failures = 1 if was_registered else self._failures + 1
         # The cause of a ConnectError is a TimeoutError if the connect timed out.
         timed_out = isinstance(error, RequestTimeoutError) or isinstance(error.__cause__, TimeoutError)
-        is_overload = timed_out or isinstance(error, ConnectionClosedError)
+        is_overload = timed_out or isinstance(error, ConnectionClosedError | SystemBusyError)
         self._slow_failures = self._slow_failures + 1 if is_overload and not was_registered else 0
 
     def pause_seconds(self) -> float:

@@ -3,7 +3,13 @@
 import pytest
 
 from namesrv_broker_agent.retries import Retries
-from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError, RequestTimeoutError
+from namesrv_remoting.errors import (
+    ConnectError,
+    ConnectionClosedError,
+    RemotingError,
+    RequestTimeoutError,
+    SystemBusyError,
+)
 
 
 def caused_by(cause: OSError) -> ConnectError:
@@ -19,12 +25,13 @@ def caused_by(cause: OSError) -> ConnectError:
         (RequestTimeoutError("no answer within 0.2 s"), True),
         (ConnectionClosedError("closed by the peer"), True),
         (caused_by(TimeoutError()), True),
+        (SystemBusyError("requests over the quota"), True),
         (caused_by(ConnectionRefusedError()), False),
     ],
-    ids=["no-response", "closed", "connect-timeout", "refused"],
+    ids=["no-response", "closed", "connect-timeout", "busy", "refused"],
 )
-def test_server_that_does_not_respond_seems_overloaded(error: RemotingError, is_slow: bool) -> None:
-    """An attempt that times out makes the next one more patient, however short the timeouts are."""
+def test_busy_or_silent_server_seems_overloaded(error: RemotingError, is_slow: bool) -> None:
+    """An attempt that fails on an overloaded server makes the next one more patient, however short the timeouts are."""
     retries = Retries(0.8, 30.0, lambda: 1.0)
     retries.failed(error, was_registered=False)
 
