@@ -14,13 +14,29 @@ from namesrv_remoting.aio.tls import is_tls_failure
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, TlsRequiredError
+from namesrv_remoting.errors import (
+    RemoteProtocolError,
+    RemotingError,
+    RequestTimeoutError,
+    ResponseError,
+    TlsRequiredError,
+)
 from namesrv_remoting.health import LEVELS, SILENT_SHARE, GroupHealth, Kind, Level, group_health
 
 # Frozen: the server does not respond in time, although no error says that it is unreachable.
 # Tls_failed: either side refuses the other's TLS, or only one side uses TLS.
+# Protocol_error: bytes that violate RocketMQ's protocol arrived, as from a port of another program.
 ServerState = Literal[
-    "asking", "ready", "not_ready", "draining", "answers", "refuses", "tls_failed", "frozen", "unreachable"
+    "asking",
+    "ready",
+    "not_ready",
+    "draining",
+    "answers",
+    "refuses",
+    "tls_failed",
+    "protocol_error",
+    "frozen",
+    "unreachable",
 ]
 
 # Cluster and broker name.
@@ -34,6 +50,7 @@ _OF_QUEUES: Final = frozenset[Kind]({"group_gone", "without_master", "silent_mas
 _OF_SERVERS: Final[Mapping[ServerState, Kind]] = {
     "asking": "server_asked",
     "unreachable": "server_unreachable",
+    "protocol_error": "server_unreachable",
     "frozen": "server_frozen",
     "tls_failed": "tls_failed",
     "refuses": "server_refuses",
@@ -201,6 +218,8 @@ def failure_state(error: RemotingError) -> ServerState:
     """The state of a server whose last request failed."""
     if isinstance(error, TlsRequiredError) or is_tls_failure(error.__cause__):
         return "tls_failed"
+    if isinstance(error, RemoteProtocolError) or isinstance(error.__cause__, RemoteProtocolError):
+        return "protocol_error"
     if isinstance(error, ResponseError):
         return "refuses"
     return "frozen" if isinstance(error, RequestTimeoutError) else "unreachable"

@@ -23,7 +23,14 @@ from namesrv_client.health import (
 )
 from namesrv_remoting.bodies.extensions import Event, ServerInfo, ServerProblem
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
-from namesrv_remoting.errors import ConnectError, NoPermissionError, RemotingError, RequestTimeoutError
+from namesrv_remoting.errors import (
+    ConnectError,
+    ConnectionClosedError,
+    NoPermissionError,
+    RemoteProtocolError,
+    RemotingError,
+    RequestTimeoutError,
+)
 from namesrv_remoting.health import LEVELS
 
 MASTER, SLAVE, GROUP = ("c1", "a", 0), ("c1", "a", 1), ("c1", "a")
@@ -165,16 +172,25 @@ def test_worst_problem_is_first_and_has_numbers() -> None:
     assert write_shares([("T", route)], ["a"]) == {"a": Affected(4, 12, 1, "T")}
 
 
+def caused_by(cause: Exception) -> RemotingError:
+    """The error of a request whose connection ended for this reason."""
+    error = ConnectionClosedError("connection closed")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "state"),
     [
         (RequestTimeoutError("2 s"), "frozen"),
         (ConnectError("refused"), "unreachable"),
+        (ConnectionClosedError("closed by the peer"), "unreachable"),
+        (caused_by(RemoteProtocolError("frame of 1213486160 bytes")), "protocol_error"),
         (NoPermissionError("denied"), "refuses"),
     ],
 )
 def test_error_says_whether_a_server_hangs(error: RemotingError, state: str) -> None:
-    """Only a missing response in time leaves open whether the server runs."""
+    """A missing response leaves open whether the server runs; a port of another protocol is not unreachable."""
     assert failure_state(error) == state
 
 

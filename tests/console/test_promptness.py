@@ -191,7 +191,7 @@ FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], Look]] = {
         brokers="late late in_time in_time", agrees=True,
     ),
     kill_server: Look(
-        "critical", "1 server unreachable", "Critical ns2: the server cannot be reached",
+        "critical", "1 server unreachable", "Critical ns2: no NameServer can be reached there",
         servers="ready unreachable", brokers=SECOND_UNKNOWN,
     ),
     freeze_server: Look(

@@ -37,7 +37,7 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
         "no heartbeat of the master{lasts}, while a slave sends them",
         "producers may fail to write to {affected}",
     ),
-    "server_unreachable": ("unreachable{lasts}", "its clients use other servers, or the routes they have"),
+    "server_unreachable": ("no NameServer reachable{lasts}", "its clients use other servers, or the routes they have"),
     "server_frozen": ("does not respond{lasts}", "its clients use other servers, or the routes they have"),
     "tls_failed": ("no TLS connection{lasts}", "peers with the same TLS settings cannot use it; its state is unknown"),
     "server_refuses": ("access denied{lasts}", "its state is unknown"),

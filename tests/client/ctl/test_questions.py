@@ -119,7 +119,7 @@ async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
             none = await ctl(*at(absent), "status", "-o", "json")
 
     assert (1, [[absent, "unreachable"], [where, "ready"]]) == (shown.code, [row[:2] for row in shown.cells[1:]])
-    unreachable = f"critical: {absent}: unreachable: no connection to {absent}: "
+    unreachable = f"critical: {absent}: no NameServer reachable: no connection to {absent}: "
     assert [problem.startswith(unreachable) for problem in shown.problems] == [True]
     assert (found.code, found.json["healthy"]) == (1, False)
     assert [(absent, False), (where, None)] == [(one["server"], one.get("answered")) for one in found.json["servers"]]

@@ -117,7 +117,7 @@ ONLY_IS_GOOD: Final = ".chip.ready, #servers tr.ready, #agreement .good"
 FAILURES: Final = {
     "killed server": Failure(
         killed_server, "critical", "Critical 1 server unreachable", "bad",
-        "Critical ns2: the server cannot be reached", LAST_IS_GOOD,
+        "Critical ns2: no NameServer can be reached there", LAST_IS_GOOD,
     ),
     "killed slave": Failure(
         killed_slave, "warning", "Warning 1 broker gone", "late", f"Warning {CLUSTER}/{NAME}/1: the broker has left",
