@@ -191,7 +191,8 @@ class ServerConnection(asyncio.Protocol):
     _owner: ConnectionOwner
     id: int
     peer: Peer = field(default_factory=Peer)
-    opened_wall: float = field(init=False)
+    # the monotonic time of the accept
+    opened_at: float = field(init=False)
     # the share of this peer's address in each iteration of the loop
     read_share: AddressShare = field(init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
@@ -208,8 +209,8 @@ class ServerConnection(asyncio.Protocol):
     def __post_init__(self) -> None:
         """Create the receiver, deadlines and queue from the owner's limits and clock."""
         owner = self._owner
-        self.opened_wall = owner.clock.wall()
-        self._deadlines = Deadlines(owner.limits, owner.clock.monotonic())
+        self.opened_at = owner.clock.monotonic()
+        self._deadlines = Deadlines(owner.limits, self.opened_at)
         self._receiver = Receiver(owner.limits)
         self._queue = RequestQueue(owner.tasks, _answer, _request_ended)
 

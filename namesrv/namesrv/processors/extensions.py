@@ -105,7 +105,9 @@ class ExtensionProcessor:
 
     async def list_connections(self, request: Request, only: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
-        now = self._namesrv.clock.monotonic()
+        now, boot = self._namesrv.clock.monotonic(), self._namesrv.boot
+        # Clients add the uptime to `started_ms`: both go on over a step of the wall clock, and so does `since_ms`.
+        to_wall = boot.started_wall - boot.started_monotonic
         connections = [
             Connection(
                 id=connection.id,
@@ -113,7 +115,7 @@ class ExtensionProcessor:
                 proxied=connection.peer.proxied,
                 role=connection.peer.role or None,
                 protocol=_PROTOCOLS.get(connection.peer.serialize_type),
-                since_ms=int(connection.opened_wall * 1000),
+                since_ms=round((connection.opened_at + to_wall) * 1000),
                 last_request_seconds=round(now - connection.quiet_since, 3),
                 requests=connection.peer.requests,
                 in_flight=connection.in_flight,

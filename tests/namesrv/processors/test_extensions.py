@@ -78,6 +78,18 @@ async def test_server_info(server: InProcess) -> None:
     } == info  # fmt: skip
 
 
+async def test_age_of_a_connection_is_right_after_a_step_of_the_wall_clock(server: InProcess) -> None:
+    """Clients compare the time of a connection with the server's start and uptime, which go on over a step."""
+    server.clock.step_wall(3600)
+    peer = await server.connect()
+    await server.clock.advance(2.5)
+
+    (connection,) = (await ask(peer, RequestCode.LIST_CONNECTIONS))["connections"]
+    info = await ask(peer, SERVER_INFO)
+
+    assert info["started_ms"] + 1000 * info["uptime_seconds"] - connection["since_ms"] == 2_500
+
+
 async def test_recent_events_are_paged(server: InProcess, peer: NamesrvPeer) -> None:
     """`since` is the last known number, and `limit` selects the latest events after it."""
     for n in range(1_005):
