@@ -63,8 +63,8 @@ class ClientLog(LineLog):
         self, directory: Path, client: str, clock: Clock, point: SyncPoint, chosen: Callable[[], str | None]
     ) -> None:
         boot_id = secrets.token_hex(8)
-        files = LineFiles(directory, client, boot_id)
-        super().__init__(files, ClientLines(boot_id), Retention(KEEP_DAYS, MAX_BYTES), report=_report)
+        files = LineFiles(directory, client, boot_id, Retention(KEEP_DAYS, MAX_BYTES))
+        super().__init__(files, ClientLines(boot_id), report=_report)
         self._clock = clock
         self._client = client
         self._point = point

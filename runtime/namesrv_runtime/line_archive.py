@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, Final
 
-from namesrv_runtime.line_files import LineFiles, Retention, compress
+from namesrv_runtime.line_files import LineFiles, compress
 
 # Compression gets the lowest priority, on systems that have priorities for threads.
 _NICE: Final = 5
@@ -22,17 +22,15 @@ Report = Callable[[int, str, dict[str, Any]], None]
 class LineArchive:
     """Compresses closed files in the order in which the log closed them, and removes files that are too old."""
 
-    def __init__(  # noqa: PLR0913 - keyword arguments
+    def __init__(
         self,
         files: LineFiles,
-        retention: Retention,
         report: Report,
         *,
         closing: threading.Event,
         max_uncompressed: int,
         on_compressed: Callable[[Path, threading.Event], None] | None,
     ) -> None:
-        self.retention = retention
         # True when the last closed file is compressed
         self.is_complete = False
         self._files = files
@@ -79,12 +77,12 @@ class LineArchive:
         # CLOCK_BOOTTIME, where it exists, goes on while the machine sleeps: waking up then looks like no clock step.
         steady = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
         try:
-            removed, has_clock_step = self._files.remove_old(time.time(), steady, self.retention)
+            removed, has_clock_step = self._files.remove_old(time.time(), steady)
         except OSError as error:
             self._report(logging.WARNING, "not_removed", {"error": error})
             return
         if removed:
             self._report(logging.INFO, "removed", {"files": len(removed)})
         if has_clock_step and not self._is_clock_step_reported:
-            self._report(logging.WARNING, "clock_step_detected", {"kept_days": self.retention.keep_days})
+            self._report(logging.WARNING, "clock_step_detected", {"kept_days": self._files.retention.keep_days})
         self._is_clock_step_reported = has_clock_step

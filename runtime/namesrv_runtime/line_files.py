@@ -27,6 +27,8 @@ COMPACTED_SUFFIX: Final = ".parquet"
 DEFAULT_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 # The lines of a log resemble each other: level 4 would take up to twice the time and save 3 to 10 %.
 _GZIP_LEVEL: Final = 3
+# No file is larger than this part of what is kept, so that removing the oldest file removes little.
+_MIN_FILES: Final = 16
 _SECONDS_PER_HOUR: Final = 3600
 _SECONDS_PER_DAY: Final = 86_400
 # the largest correction of a wall clock between two files that is not a step
@@ -47,16 +49,18 @@ class Retention:
 class LineFiles:
     """The files of one writer: `<directory>/dt=…/hour=…/<name>-<run_id>-<n>.jsonl.open`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword arguments: limits
         self,
         directory: Path,
         name: str,
         run_id: str,
+        retention: Retention,
         *,
         max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
         syncs: bool = False,
     ) -> None:
         self.directory = directory
+        self.retention = retention
         # number of files begun so far
         self.count = 0
         self._name = name
@@ -79,11 +83,15 @@ class LineFiles:
     @property
     def room(self) -> int:
         """Bytes left before the current file reaches its size limit; the last line may exceed it."""
-        return self._max_file_bytes - self._good_bytes
+        return max(0, self._limit - self._good_bytes)
+
+    @property
+    def _limit(self) -> int:
+        return min(self._max_file_bytes, self.retention.max_bytes // _MIN_FILES)
 
     def is_due(self, wall: float) -> bool:
         """True if lines of this moment belong into a new file."""
-        if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._max_file_bytes:
+        if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._limit:
             return True
         # The file is gone from its folder if it was deleted by another process.
         return os.fstat(self._fd).st_nlink == 0
@@ -151,7 +159,7 @@ class LineFiles:
             if not path.name.startswith(mine) and not _is_locked(path):
                 yield path
 
-    def remove_old(self, wall: float, steady: float, retention: Retention) -> tuple[list[Path], bool]:
+    def remove_old(self, wall: float, steady: float) -> tuple[list[Path], bool]:
         """Remove files that are too old, and the oldest files while the total is too large.
 
         Returns the removed files, and whether the wall clock is doubted. `steady` is the time of a clock that is never
@@ -163,14 +171,14 @@ class LineFiles:
             with contextlib.suppress(FileNotFoundError):
                 files.append((path, path.stat()))
         self._notice_steps(wall, steady, max((status.st_mtime for _, status in files), default=None))
-        keep_seconds = retention.keep_days * _SECONDS_PER_DAY
+        keep_seconds = self.retention.keep_days * _SECONDS_PER_DAY
         is_doubted = steady - self._steady_since < keep_seconds
         oldest = -math.inf if is_doubted else wall - keep_seconds
         removed = [path for path, status in files if status.st_mtime < oldest]
         kept = [(path, status.st_size) for path, status in files if status.st_mtime >= oldest]
         total = self._good_bytes + sum(size for _, size in kept)
         for path, size in kept:
-            if total <= retention.max_bytes:
+            if total <= self.retention.max_bytes:
                 break
             removed.append(path)
             total -= size

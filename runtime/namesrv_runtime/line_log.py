@@ -75,7 +75,6 @@ class LineLog:
         self,
         files: LineFiles,
         encoder: Encoder,
-        retention: Retention,
         *,
         report: Report,
         name: str = "heartbeat_log",
@@ -92,7 +91,6 @@ class LineLog:
         self._closing = threading.Event()
         self._archive = LineArchive(
             files,
-            retention,
             self._report,
             closing=self._closing,
             max_uncompressed=max_uncompressed,
@@ -123,7 +121,7 @@ class LineLog:
     @property
     def retention(self) -> Retention:
         """How much of the log is kept."""
-        return self._archive.retention
+        return self._files.retention
 
     # -- the loop's side ----------------------------------------------------------------------------------------------
 

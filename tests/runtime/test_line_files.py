@@ -20,7 +20,7 @@ HOUR_8 = "dt=2026-03-01/hour=08"
 @pytest.fixture
 def files(tmp_path: Path) -> LineFiles:
     """The files of a writer that has not written yet."""
-    return LineFiles(tmp_path, "ns-1", "00ff", max_file_bytes=100)
+    return LineFiles(tmp_path, "ns-1", "00ff", Retention(keep_days=7, max_bytes=2000), max_file_bytes=100)
 
 
 def names(root: Path) -> list[str]:
@@ -149,12 +149,23 @@ def test_old_files_are_deleted(files: LineFiles, tmp_path: Path) -> None:
     closed(tmp_path, HOUR_8, "ns-1-00aa-3.jsonl.gz", size=10, modified=now - DAY)
     closed(tmp_path, HOUR_8, "ns-2-00aa-1.jsonl.gz", size=10, modified=0)
 
-    removed = files.remove_old(now, 0.0, Retention(keep_days=7, max_bytes=1000))
+    removed = files.remove_old(now, 0.0)
 
     assert ([tmp_path / HOUR_7 / f"ns-1-00aa-1.{ending}" for ending in ("jsonl.gz", "parquet")], False) == removed
     left = ("ns-1-00aa-2", "ns-1-00aa-3", "ns-2-00aa-1")
     assert [f"{HOUR_8}/{name}.jsonl.gz" for name in left] == names(tmp_path)
     assert not (tmp_path / HOUR_7).exists()
+
+
+def test_file_ends_at_a_sixteenth_of_a_smaller_limit(files: LineFiles) -> None:
+    """The limit may change while a file is written: the open file counts towards it, and is never removed."""
+    files.begin(WALL)
+    files.write(b"x" * 20)
+    assert (files.room, files.is_due(WALL)) == (80, False)
+
+    files.retention.max_bytes = 16 * 20
+
+    assert (files.room, files.is_due(WALL)) == (0, True)
 
 
 YEARS = 20 * 365 * DAY
@@ -166,16 +177,15 @@ def test_step_of_the_wall_clock_deletes_no_file(
     files: LineFiles, tmp_path: Path, ahead: float, old: int, *, is_at_start: bool
 ) -> None:
     """Files are deleted by age only after the clock has run evenly for the retention time."""
-    week = Retention(keep_days=7, max_bytes=1000)
     for number, days in enumerate((0.0, 0.5, 6.5), start=1):
         closed(tmp_path, HOUR_7, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL - days * DAY)
     if not is_at_start:
-        assert files.remove_old(WALL, 0.0, week) == ([], False)
+        assert files.remove_old(WALL, 0.0) == ([], False)
 
     for steady in (1.0, 3.0 * DAY, 7.0 * DAY):
-        assert files.remove_old(WALL + ahead + steady, steady, week) == ([], True)
+        assert files.remove_old(WALL + ahead + steady, steady) == ([], True)
     assert len(names(tmp_path)) == 3
-    removed, is_doubted = files.remove_old(WALL + ahead + 7.0 * DAY + 2, 7.0 * DAY + 2, week)
+    removed, is_doubted = files.remove_old(WALL + ahead + 7.0 * DAY + 2, 7.0 * DAY + 2)
     assert not is_doubted
     assert len(removed) == old
 
@@ -190,8 +200,9 @@ def test_oldest_files_are_deleted_above_the_size_limit(
         closed(tmp_path, folder, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL)
     files.begin(WALL)
     files.write(b"x" * 10)
+    files.retention.max_bytes = limit
 
-    _, is_doubted = files.remove_old(WALL + ahead, 0.0, Retention(keep_days=7, max_bytes=limit))
+    _, is_doubted = files.remove_old(WALL + ahead, 0.0)
 
     assert is_doubted == (ahead > 0)
     expected = [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_8}/ns-1-00aa-1.jsonl.gz"]

@@ -52,9 +52,8 @@ class Written:
         # (event, fields)
         self.reports: list[tuple[str, dict[str, Any]]] = []
         self.log = LineLog(
-            LineFiles(root, "ns", "0a", max_file_bytes=max_file_bytes),
+            LineFiles(root, "ns", "0a", Retention(keep_days=1e6, max_bytes=1 << 30), max_file_bytes=max_file_bytes),
             self.encoder,
-            Retention(keep_days=1e6, max_bytes=1 << 30),
             report=lambda _, name, fields: self.reports.append((name, fields)),
             max_queued=10,
         )

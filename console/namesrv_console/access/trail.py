@@ -51,9 +51,8 @@ class Trail(LineLog):
         self._clock = clock
         run_id = secrets.token_hex(8)
         super().__init__(
-            LineFiles(directory, "console", run_id, max_file_bytes=_MAX_FILE_BYTES, syncs=True),
+            LineFiles(directory, "console", run_id, _KEEP, max_file_bytes=_MAX_FILE_BYTES, syncs=True),
             _Lines(run_id),
-            _KEEP,
             report=lambda level, name, fields: event(logger, level, name, **fields),
             name="console_audit",
             max_queued=_MAX_QUEUED,

@@ -25,7 +25,7 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.base import parts
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.line_files import DEFAULT_MAX_FILE_BYTES, LineFiles, Retention
+from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import LineLog
 from namesrv_runtime.line_queue import Item, Light
 from namesrv_runtime.log import event
@@ -100,10 +100,9 @@ class HeartbeatLog(LineLog):
                 settings.heartbeat_log_path or Path(),
                 settings.nameserver_name,
                 boot_id,
-                max_file_bytes=min(DEFAULT_MAX_FILE_BYTES, settings.heartbeat_log_max_bytes // 16),
+                retention,
             ),
             HeartbeatLines(settings.nameserver_name, boot_id, self._shape),
-            retention,
             report=lambda level, name, fields: event(logger, level, name, **fields),
             on_compressed=compaction(settings.heartbeat_log_compact),
         )

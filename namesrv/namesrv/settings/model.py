@@ -274,8 +274,7 @@ class Settings(BaseModel):
 
     heartbeat_log_max_bytes: int = Field(default=2 * 1024 * MIB, ge=MIB, le=1 << 50)
     """Total size of the heartbeat log's files; the oldest are deleted first. A hundred brokers write about 100 MB a
-    day, and a tenth of that once it is compressed. A file ends at a sixteenth of this size, or at
-    64 MiB; a reload does not change that limit."""
+    day, and a tenth of that once it is compressed."""
 
     heartbeat_log_compact: Literal["off", "keep", "drop"] = "off"
     """Whether closed files of the heartbeat log become Parquet (namesrv-staleness compact), a seventh of their size, in
@@ -321,8 +320,7 @@ class Settings(BaseModel):
 
     audit_log_max_bytes: int = Field(default=256 * MIB, ge=64 * KIB, le=1 << 50)
     """Total size of the audit trail's files; the oldest are deleted first. Half of it is for what brokers change, the
-    other half for operators and refusals. A change takes about 500 bytes, and a tenth of that once it is compressed.
-    A file ends at a sixteenth of this size, or at 4 MiB; a reload does not change that limit."""
+    other half for operators and refusals. A change takes about 500 bytes, and a tenth of that once it is compressed."""
 
     admin_enabled: bool = False
     """Allow UPDATE_NAMESRV_CONFIG (318) to change settings of the running server without an access file: anyone who
