@@ -207,7 +207,8 @@ FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], Look]] = {
         servers="ready tls_failed", brokers=SECOND_UNKNOWN,
     ),
     expire_certificate: Look(
-        "warning", "1 certificate runs out", "expired 2.0 days ago", brokers="in_time awaited in_time awaited"
+        "warning", "1 certificate or revocation list runs out", "expired 2.0 days ago",
+        brokers="in_time awaited in_time awaited",
     ),
     restart_server: Look(
         "warning", "1 server not ready", "clients get no routes from this server",

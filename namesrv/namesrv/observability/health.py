@@ -17,6 +17,8 @@ FULL_SHARE: Final = 0.8
 # Brokers or groups counted between two yields to the event loop: a tenth to a fifth of a millisecond.
 _CHUNK: Final = 500
 _SHOWN_GROUPS: Final = 20
+# A revocation list with less time left is a problem, as in the alert.
+_DAY_SECONDS: Final = 86_400.0
 _MIB: Final = 1024 * 1024
 
 # Health -> names of the groups in this state, as `cluster/broker name`.
@@ -35,6 +37,8 @@ class ServerState:
     max_memory_bytes: int = 0
     # None without a certificate.
     certificate_days: float | None = None
+    # Until the first revocation list expires; None without a list.
+    crl_seconds: float | None = None
 
     @classmethod
     def of(cls, namesrv: Namesrv) -> "ServerState":
@@ -45,6 +49,7 @@ class ServerState:
             memory_bytes=namesrv.memory_bytes(),
             max_memory_bytes=namesrv.settings.current.max_memory_bytes,
             certificate_days=namesrv.certificates.days_left(),
+            crl_seconds=namesrv.certificates.crl_seconds_left(),
         )
 
 
@@ -58,13 +63,18 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
     if state.memory_bytes > FULL_SHARE * state.max_memory_bytes:
         used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
         problems.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
+    expiring = []
     if (days := state.certificate_days) is not None and days < SOON_DAYS:
-        problems.append(ServerProblem("certificate_expires", expiry_text(days)))
+        expiring.append(expiry_text(days))
+    if (seconds := state.crl_seconds) is not None and seconds < _DAY_SECONDS:
+        expiring.append(f"revocation list {expiry_text(seconds / _DAY_SECONDS)}")
+    if expiring:
+        problems.append(ServerProblem("certificate_expires", "; ".join(expiring)))
     return problems
 
 
 def expiry_text(days: float) -> str:
-    """The time until a certificate expires, or since it has expired."""
+    """The time until a certificate or revocation list expires, or since it has expired."""
     return f"expires in {days:.1f} days" if days > 0 else f"expired {-days:.1f} days ago"
 
 

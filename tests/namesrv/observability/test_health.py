@@ -21,6 +21,11 @@ MIB = 1024 * 1024
         (ServerState(certificate_days=14.0), []),
         (ServerState(certificate_days=13.9), [("certificate_expires", "expires in 13.9 days")]),
         (ServerState(certificate_days=-1.5), [("certificate_expires", "expired 1.5 days ago")]),
+        (ServerState(crl_seconds=86_400.0), []),
+        (
+            ServerState(certificate_days=13.9, crl_seconds=-43_200.0),
+            [("certificate_expires", "expires in 13.9 days; revocation list expired 0.5 days ago")],
+        ),
         (ServerState(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),
         (
             ServerState(memory_bytes=81 * MIB, max_memory_bytes=100 * MIB),
