@@ -83,7 +83,7 @@ class RouteClient:
         self._name_servers = NameServerList(
             settings.name_servers,
             clock=clock,
-            on_change=self._session.use,
+            on_change=self._use_servers,
             logger=logging.getLogger("namesrv_client.connection"),
             refresh_seconds=settings.refresh_seconds,
             is_urgent=lambda: not self._session.is_ready and self._session.unanswered > 0,
@@ -167,6 +167,10 @@ class RouteClient:
         if self._log is not None:
             await self._log.close(CLOSE_SECONDS)
         await self._session.close()
+
+    def _use_servers(self, addresses: tuple[str, ...]) -> None:
+        self._session.use(addresses)
+        self._keeper.servers_changed()
 
     def _check_started(self) -> None:
         if self._stage == "new":

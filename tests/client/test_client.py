@@ -115,6 +115,23 @@ async def test_servers_that_moved_are_found_soon(tmp_path: Path) -> None:
             assert (await client.route("bills")).source == "pull"
 
 
+async def test_new_list_is_polled_at_once_during_an_outage(tmp_path: Path) -> None:
+    """Routes become fresh as soon as the list has a live server, however long the pause between polls has become."""
+    source = tmp_path / "servers"
+    async with route_scene(tmp_path) as scene:
+        source.write_text(scene.proxy.address)
+        async with route_client(scene.clock, f"file:{source}", poll_seconds=600.0) as client:
+            await client.route("orders")
+            scene.proxy.cut()
+            for polls, pause in enumerate((300.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)):
+                await scene.clock.advance(pause)
+                await until(lambda: client.status().unanswered > polls)  # noqa: B023 - called in this iteration
+            source.write_text(scene.server.where)
+
+            await scene.clock.advance(15.0)
+            await until(lambda: client.status().is_ready)
+
+
 async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
     """400 server restarts and route changes leave no more objects than 100 do."""
     async with route_scene(tmp_path, warm_up_seconds=0.0) as scene:

@@ -7,6 +7,7 @@ server also holds such a request until a topic changes.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -26,7 +27,7 @@ from namesrv_client.settings import ClientSettings
 from namesrv_remoting.bodies.topic import MAX_TOPIC_CHARACTERS
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.backoff import Backoff
-from namesrv_runtime.clock import Clock
+from namesrv_runtime.clock import Clock, timeout_on
 
 logger: Final = logging.getLogger("namesrv_client.pull")
 _watch_logger: Final = logging.getLogger("namesrv_client.watch")
@@ -76,6 +77,8 @@ class RouteKeeper:
         self._requests: set[asyncio.Task[None]] = set()
         # set when a new watch is needed: for other topics, or after a restart of the server
         self._watch_again = asyncio.Event()
+        # set when the list of servers has changed
+        self._servers_changed = asyncio.Event()
         # brokers of failed sends, whose topics are to be refreshed
         self._suspects: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -109,6 +112,10 @@ class RouteKeeper:
         """Stop keeping a topic up to date."""
         self.in_use.discard(topic)
         self.cache.forget(topic)
+
+    def servers_changed(self) -> None:
+        """Poll at once if no server answered the last poll, because a new server may answer."""
+        self._servers_changed.set()
 
     async def fetch(self, topic: str) -> Route:
         """The route of a topic from a server; one request serves all callers of the moment.
@@ -207,13 +214,15 @@ class RouteKeeper:
         await self.clock.sleep(self.settings.poll_seconds * self.random_unit())
         retry, failures = Backoff(_POLL_RETRY_SECONDS, self.settings.poll_seconds), 0
         while True:
+            self._servers_changed.clear()
             if await self.refresh():
                 failures = 0
-                pause = self.settings.poll_seconds * (1 + _JITTER * (2 * self.random_unit() - 1))
-            else:
-                failures += 1
-                pause = retry.pause_seconds(failures, self.random_unit())
-            await self.clock.sleep(pause)
+                await self.clock.sleep(self.settings.poll_seconds * (1 + _JITTER * (2 * self.random_unit() - 1)))
+                continue
+            failures += 1
+            with suppress(TimeoutError):
+                async with timeout_on(self.clock, retry.pause_seconds(failures, self.random_unit())):
+                    await self._servers_changed.wait()
 
     async def _choose(self) -> None:
         # Full jitter before the first choice, since many clients may have started together.
