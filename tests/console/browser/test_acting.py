@@ -9,6 +9,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.browser.test_pages import TOO_WIDE, violations
@@ -38,15 +39,39 @@ def url(tmp_path: Path) -> Iterator[str]:
         yield process.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
 
 
+class Screen:
+    """A browser, by what a user sees and presses."""
+
+    def __init__(self, opened: webdriver.Chrome) -> None:
+        self._opened = opened
+        self._wait = WebDriverWait(opened, GUARD_SECONDS, 0.05, [StaleElementReferenceException])
+
+    def see(self, css: str, text: str) -> None:
+        """Wait for a text in one of these elements."""
+        self._wait.until(lambda page: any(text in found.text for found in page.find_elements(By.CSS_SELECTOR, css)))
+
+    def found(self, css: str) -> WebElement:
+        """Wait for an element."""
+        return self._wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, css))[0]
+
+    def press(self, css: str) -> None:
+        """Click an element once it is there."""
+        self.found(css).click()
+
+    def sign_in(self, name: str) -> None:
+        """Fill in the login page."""
+        self._opened.find_element(By.ID, "name").send_keys(name)
+        self._opened.find_element(By.ID, "password").send_keys(f"{PASSWORD} of {name}")
+        self.press("form.fields button")
+
+
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")])
 def test_operator_signs_in_acts_and_leaves(
     opened: webdriver.Chrome, tmp_path: Path, url: str, size: tuple[int, int], scheme: str
 ) -> None:
     """A link to a broker leads over the login page; its write permission is removed; axe finds no violation."""
-    wait = WebDriverWait(opened, GUARD_SECONDS, 0.05, [StaleElementReferenceException])
-
-    def see(css: str, text: str) -> None:
-        wait.until(lambda page: any(text in found.text for found in page.find_elements(By.CSS_SELECTOR, css)))
+    screen = Screen(opened)
+    see, press = screen.see, screen.press
 
     def looks_good(name: str | None = None) -> None:
         """Check the page for accessibility, and take a picture if it has a name."""
@@ -55,15 +80,10 @@ def test_operator_signs_in_acts_and_leaves(
         if name is not None and size == DESK:
             take_picture(opened, pictures(tmp_path / "pictures") / f"console-{name}.png", clip=(*size, 0.7))
 
-    def press(css: str) -> None:
-        wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, css))[0].click()
-
     show(opened, f"{url}broker?cluster=shop&name=broker-a", size=size, scheme=scheme)
     see("h1", "Sign in")
     looks_good("login")
-    opened.find_element(By.ID, "name").send_keys("olga")
-    opened.find_element(By.ID, "password").send_keys(f"{PASSWORD} of olga")
-    press("form.fields button")
+    screen.sign_in("olga")
     see("h1", "broker-a")
     see(".user", "olga (operator)")
 
@@ -81,7 +101,7 @@ def test_operator_signs_in_acts_and_leaves(
     # The keyboard alone acknowledges the problem that the action has caused.
     show(opened, url, size=size, scheme=scheme)
     see("#verdict", "1 group without write permission")
-    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#problems a.act"))[0].send_keys(Keys.ENTER)
+    screen.found("#problems a.act").send_keys(Keys.ENTER)
     see("h1", "Acknowledge a problem")
     looks_good()
     opened.switch_to.active_element.send_keys("maintenance until noon", Keys.ENTER)
@@ -96,4 +116,10 @@ def test_operator_signs_in_acts_and_leaves(
     looks_good()
     press(".user button")
     see("h1", "Sign in")
+
+    screen.sign_in("vera")
+    see(".user", "vera (viewer)")
+    press("a.brand")
+    see("#problems .acknowledged", "acknowledged by olga")
+    assert not opened.find_element(By.CSS_SELECTOR, "#problems a.act").is_displayed()
     assert console(opened) == []
