@@ -123,7 +123,8 @@ class LinkState:
             self._on_status(before)
 
     def _accepted(self, **changes: Any) -> None:
-        if (late := self.lateness_seconds) > _LATE_SECONDS:
+        # Before the first registration the server expected no heartbeat.
+        if (late := self.lateness_seconds) > _LATE_SECONDS and self.current.last_heartbeat is not None:
             _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
         self._accepted_at = self._clock.monotonic()
         self._refusal = None

@@ -56,6 +56,19 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
     assert replace(STOPPED, broker_id=0) == it.agent.status()
 
 
+def test_first_contact_with_a_server_is_not_a_late_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that becomes reachable long after the start had no heartbeat that could be late."""
+    clock = FakeClock()
+    state = LinkState("10.0.0.1:9876", 30.0, clock, lambda _: None)
+    clock.stall(44.0)
+    state.registration_accepted("b1")
+    assert caplog.messages == []
+
+    clock.stall(44.0)
+    state.heartbeat_accepted(None)
+    assert caplog.messages == ["heartbeat to 10.0.0.1:9876 was 14.0 s late"]
+
+
 async def test_refusals_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Refused heartbeats and registrations have loggers of their own."""
     for name in ("connection", "registration"):
