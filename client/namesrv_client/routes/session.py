@@ -73,6 +73,8 @@ class _SessionLog:
         self._chosen: str | None = None
         # time of the last line about the current outage; None without an outage
         self._outage_logged_at: float | None = None
+        # topics that were refused when they were last requested
+        self._refused: set[str] = set()
 
     def answered(self, chosen: str) -> None:
         """The chosen server answered."""
@@ -86,6 +88,13 @@ class _SessionLog:
         if self._outage_logged_at is None or now - self._outage_logged_at >= _OUTAGE_LINE_SECONDS:
             self._outage_logged_at = now
             logger.warning("%s", reasons)
+
+    def refused(self, server: str | None, topics: Collection[str], refused: Collection[str], reason: str) -> None:
+        """Some of the requested topics were refused."""
+        new = sorted(set(refused) - self._refused)
+        self._refused = self._refused.difference(topics).union(refused)
+        if new:
+            logger.warning("%s refused %d of %d topics, such as %s: %s", server, len(new), len(topics), new[0], reason)
 
 
 class ServerSession:
@@ -194,12 +203,20 @@ class ServerSession:
         A native server gets one request for the changes since the sync point, and one for topics that are not in the
         sync point. A RocketMQ server gets one request per topic.
         """
+        refused = set(topics)
+
+        def received(response: RouteResponse) -> None:
+            refused.difference_update(response.topics)
+            receive(response)
+
         try:
-            await self._call(lambda server, seconds: server.changes(topics, self._point, receive, seconds))
+            await self._call(lambda server, seconds: server.changes(topics, self._point, received, seconds))
         except _RefusedError as error:
             # Logged here, because a poll has no caller who would see the error.
             self._log.unanswered(str(error))
             raise
+        chosen = self.chosen
+        self._log.refused(chosen, topics, refused, self.errors.get(chosen or "", ""))
 
     async def watch(
         self,

@@ -439,7 +439,10 @@ async def test_invalid_topic_does_not_block_the_others(tmp_path: Path) -> None:
 
 
 async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The access file of one server refuses all topics of a poll; if every server does, that is logged once."""
+    """The access file of one server refuses all topics of a poll; if every server does, that is logged once.
+
+    A refusal of some topics is logged once, too.
+    """
     access = tmp_path / "access.toml"
     account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = [%s]\n'
     access.write_text(account % '"broker-control", { access = "route-read", topics = ["bills"] }')
@@ -454,13 +457,16 @@ async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplo
         assert await scene.changes("orders") == ["orders"]
         assert [status.pulls for status in scene.session.statuses()] == [{"refused": 1}, {"answered": 1}]
         assert await scene.changes("orders", "bills") == ["bills"]
+        assert await scene.changes("orders", "bills") == []
 
         scene.session.use((one.where,))
         for _ in range(2):
             with pytest.raises(RouteUnavailableError, match=r"lacks route-read for topic orders"):
                 await scene.changes("orders")
+        refusal = "account clients lacks route-read for topic orders (PULL_ROUTES)"
         assert [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"] == [
-            f"no NameServer could answer: {one.where}: account clients lacks route-read for topic orders (PULL_ROUTES)"
+            f"{one.where} refused 1 of 2 topics, such as orders: {refusal}",
+            f"no NameServer could answer: {one.where}: {refusal}",
         ]
         assert not await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
         assert scene.refused == [["orders"]]
