@@ -374,6 +374,7 @@ async def test_reload_revokes_registrations_without_eviction_on_disconnect(
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
     if not is_connected:
         await server.hang_up(peer)
+        await server.clock.advance(1.0)
     assert server.namesrv.manager.tables.broker_live_table
 
     access.write_text(OPERATOR)
@@ -657,6 +658,8 @@ async def test_takeover_after_a_disconnect_is_allowed(open_server: InProcess) ->
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.hang_up(peer)
+    await open_server.clock.advance(1.0)
+    assert open_server.namesrv.manager.tables.broker_live_table
 
     assert (await other.register(USURPER)).code == 0
 
