@@ -422,7 +422,11 @@ class ServerSession:
     def _unavailable(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:
             return "the client is closed" if self._is_closed else self._no_server()
-        lines = sorted(f"{server.address}: {reasons.get(server, 'not tried')}" for server in self._servers)
+        lines = []
+        for server in sorted(self._servers, key=lambda server: server.address):
+            reason = reasons.get(server, "not tried")
+            # Most reasons name the server, but its responses do not.
+            lines.append(reason if server.address in reason else f"{server.address}: {reason}")
         return f"no NameServer could answer: {'; '.join(lines)}"
 
 
