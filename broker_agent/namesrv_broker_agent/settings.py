@@ -75,7 +75,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     advertised_ha: Advertised = Field(default_factory=dict)
     # the broker's zone, for clients that ask only for the brokers of their own zone
     zone_name: Name | None = None
-    # True: the slave with the smallest id acts as master while the master is gone
+    # True: the prime slave acts as master while the master is gone
     enable_acting_master: bool = False
     # "a:9876;b:9876", "env:NAME", "file:PATH", "dns:HOST:PORT" or an http(s) URL; empty is "env:NAMESRV_ADDR"
     name_servers: Annotated[str, AfterValidator(check_source)] = ""

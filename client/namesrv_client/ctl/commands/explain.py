@@ -189,9 +189,9 @@ async def _explained(server: NameServer, topic: str) -> Explained:
 
 def _live(group: BrokerData, number: int, live: Mapping[int, LiveBroker]) -> LiveBroker | None:
     """The live entry of a broker in the route, by its id: its address there may be that of an address view."""
-    if number == MASTER_ID and group.enable_acting_master:
-        # The acting master, the slave with the lowest id, has the master's id in the route.
-        number = min(live, default=number)
+    if number == MASTER_ID and MASTER_ID not in live:
+        # An acting master has the master's id in the route, in the place of its own.
+        number = min(live.keys() - group.broker_addrs.keys(), default=number)
     return live.get(number)
 
 
