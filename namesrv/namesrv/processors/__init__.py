@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import Handler, Reply, Request
-from namesrv.processors.admin import AdminProcessor
+from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor
 from namesrv.processors.client import ClientProcessor
 from namesrv.processors.extensions import ExtensionProcessor
 from namesrv.processors.handlers import Handlers, TypedHandler
-from namesrv_remoting.requests import REQUESTS, RequestKind
+from namesrv_remoting.requests import REQUESTS, AccessClass, RequestKind
 
 # Requests (watches) whose response may wait for an event; the dispatcher does not answer them in order.
 CONCURRENT: Final = frozenset(code for code, kind in REQUESTS.items() if kind.may_wait)
@@ -29,11 +29,14 @@ def processors(namesrv: Namesrv) -> tuple[dict[int, Handler], dict[int, str]]:
 
 
 def _bound(kind: RequestKind, handler: TypedHandler) -> Handler:
-    """Wrap a handler: note the role of the peer, and decode typed values."""
+    """Wrap a handler: note the role of the peer, decode typed values, and log changes made by operators."""
 
     async def handle(request: Request) -> Reply:
         request.connection.peer.note_role(kind.sender)
         values: tuple[Any, ...] = kind.values(request.command)
-        return await handler(request, *values)
+        reply = await handler(request, *values)
+        if kind.access_class is AccessClass.ADMIN_WRITE:
+            log_change(request)
+        return reply
 
     return handle

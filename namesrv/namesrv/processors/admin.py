@@ -80,31 +80,25 @@ class AdminProcessor:
 
     async def wipe_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
         """Handle WIPE_WRITE_PERM_OF_BROKER (205)."""
-        count, is_changed = await self._manager.wipe_write_perm(header.broker_name)
-        if is_changed:
-            log_change(request)
+        count = await self._manager.wipe_write_perm(header.broker_name)
         return Reply(ext_fields={"wipeTopicCount": str(count)})
 
     async def add_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
         """Handle ADD_WRITE_PERM_OF_BROKER (327)."""
-        count, is_changed = await self._manager.add_write_perm(header.broker_name)
-        if is_changed:
-            log_change(request)
+        count = await self._manager.add_write_perm(header.broker_name)
         return Reply(ext_fields={"addTopicCount": str(count)})
 
     async def delete_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
         """Handle DELETE_TOPIC_IN_NAMESRV (216)."""
         # As in Java, an empty name of a cluster stands for all clusters.
-        if await self._manager.delete_topic(header.topic, header.cluster_name or None):
-            log_change(request)
+        await self._manager.delete_topic(header.topic, header.cluster_name or None)
         return SUCCESS
 
     async def register_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
         """Handle REGISTER_TOPIC_IN_NAMESRV (217)."""
         if request.command.body:
             queue_datas = read_queue_datas(dialect_of(request.command), request.command.body)
-            if await self._manager.register_topic(header.topic, queue_datas):
-                log_change(request)
+            await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
 
     async def system_topics(self, request: Request) -> Reply:
@@ -149,8 +143,6 @@ class AdminProcessor:
         changed = apply_update(self._namesrv, request.command.body)
         if self._namesrv.access.audit is not None:
             self._namesrv.access.audit.settings_changed(*changed)
-        if changed:
-            log_change(request)
         return SUCCESS
 
     async def get_config(self, request: Request) -> Reply:
@@ -166,7 +158,7 @@ class AdminProcessor:
         except KVWriteError as error:
             raise SystemError_(error.strerror) from error
         if is_changed:
-            self._kv_changed(request, header.namespace, header.key)
+            self._kv_changed(header.namespace, header.key)
         return SUCCESS
 
     async def get_kv(self, request: Request, header: KVConfigKeyRequestHeader) -> Reply:
@@ -180,7 +172,7 @@ class AdminProcessor:
         """Handle DELETE_KV_CONFIG (102); deleting a missing key succeeds, too."""
         try:
             if await self._namesrv.kv.delete(header.namespace, header.key):
-                self._kv_changed(request, header.namespace, header.key)
+                self._kv_changed(header.namespace, header.key)
         except KVWriteError as error:
             raise SystemError_(error.strerror) from error
         return SUCCESS
@@ -192,8 +184,7 @@ class AdminProcessor:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace}")
         return Reply(dialect_of(request.command).encode(KVTable(table)))
 
-    def _kv_changed(self, request: Request, namespace: str, key: str) -> None:
-        log_change(request)
+    def _kv_changed(self, namespace: str, key: str) -> None:
         # The order configuration is part of the topic's route.
         if namespace == ORDER_TOPIC_CONFIG and self._namesrv.settings.live.order_message_enable:
             self._manager.routes_may_differ((key,))

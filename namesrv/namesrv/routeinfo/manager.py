@@ -398,14 +398,14 @@ class RouteInfoManager:
         # A new snapshot is due: the file still names missing brokers, and the next start would wait for them again.
         self.tables.membership += is_any_missing
 
-    async def delete_topic(self, topic: str, cluster_name: str | None) -> bool:
-        """Remove a topic, or only its queues on one cluster's brokers; True if that changed its route."""
+    async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
+        """Remove a topic, or only its queues on one cluster's brokers; unknown names change nothing."""
         async with self._changing() as section:
             row = self.tables.topic_queue_table.get(topic)
-            return await self._change_topic(section, plan_delete_topic(self.tables, topic, cluster_name), row)
+            await self._change_topic(section, plan_delete_topic(self.tables, topic, cluster_name), row)
 
-    async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> bool:
-        """Set a topic's queues on known brokers; True if that changed its route. Raises LimitExceededError."""
+    async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
+        """Set a topic's queues on known brokers. Raises LimitExceededError."""
         async with self._changing(AccessClass.ADMIN_WRITE) as section:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
@@ -415,34 +415,28 @@ class RouteInfoManager:
                 check_routes(self.tables, limits, added)
             for queues in queues_of(row):
                 await run_in_steps(check_topics(self.tables, limits, queues.broker_name, [topic], 1))
-            return await self._change_topic(section, changes, row)
+            await self._change_topic(section, changes, row)
 
-    async def _change_topic(self, section: WriteSection, changes: Changes, row: TopicRow | None) -> bool:
+    async def _change_topic(self, section: WriteSection, changes: Changes, row: TopicRow | None) -> None:
         prepared = await run_in_steps(self.tables.prepare(changes))
         self.tables.forget_digests(queues.broker_name for queues in queues_of(row))
-        return section.apply(prepared) > 0
+        section.apply(prepared)
 
-    async def wipe_write_perm(self, broker_name: str) -> tuple[int, bool]:
+    async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the write permission of a broker group, also for topics that the group registers later.
 
         The permission returns by `add_write_perm`, when the group's master or its last broker unregisters, or, if that
         broker left in another way, when its expiry after its last heartbeat has passed.
 
-        Returns the number of the group's topics, including topics that were not writable before, and whether anything
-        changed.
+        Returns the number of the group's topics, including topics that were not writable before.
         """
         return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, is_removed=True)
 
-    async def add_write_perm(self, broker_name: str) -> tuple[int, bool]:
-        """Set a broker group's topics to read and write permission (no other bit, as in Java).
-
-        Returns the number of topics, and whether anything changed.
-        """
+    async def add_write_perm(self, broker_name: str) -> int:
+        """Set a broker group's topics to read and write permission (no other bit, as in Java); return their number."""
         return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, is_removed=False)
 
-    async def _change_perms(
-        self, broker_name: str, new_perm: Callable[[int], int], *, is_removed: bool
-    ) -> tuple[int, bool]:
+    async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, is_removed: bool) -> int:
         async with self._changing() as section:
             changes = Changes()
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
@@ -453,15 +447,14 @@ class RouteInfoManager:
                 self.tables.write_removed[broker_name] = NEVER
             elif not is_removed:
                 self.tables.write_removed.pop(broker_name, None)
-            is_changed = section.apply(prepared, broker_name) > 0
+            section.apply(prepared, broker_name)
             topics = len(self.tables.topics.of_broker.get(broker_name, ()))
             if was_removed != (broker_name in self.tables.write_removed):
-                is_changed = True
                 self.tables.membership += 1
                 section.effects.append(
                     WritePermissionChanged(broker_name, topics, is_removed=is_removed, reason="operator")
                 )
-            return topics, is_changed
+            return topics
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
         """Renew routes that depend on data outside the tables (order configuration, options); None: all routes.

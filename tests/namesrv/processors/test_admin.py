@@ -241,7 +241,7 @@ CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [
     (102, "DELETE_KV_CONFIG", {"namespace": "n", "key": "k"}, b""),
     (205, "WIPE_WRITE_PERM_OF_BROKER", {"brokerName": "broker-a"}, b""),
     (327, "ADD_WRITE_PERM_OF_BROKER", {"brokerName": "broker-a"}, b""),
-    (217, "REGISTER_TOPIC_IN_NAMESRV", {"topic": "new"}, route_body("json", "broker-a")),
+    (217, "REGISTER_TOPIC_IN_NAMESRV", {"topic": "new"}, b""),
     (216, "DELETE_TOPIC_IN_NAMESRV", {"topic": "T"}, b""),
     (318, "UPDATE_NAMESRV_CONFIG", {}, b"enableTopicList=false"),
     (104, "UNREGISTER_BROKER", MASTER.ext, b""),
@@ -249,7 +249,7 @@ CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [
 
 
 async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Successful changes by operators are logged; reads, refusals, repetitions and a broker's own requests are not."""
+    """Successful changes by operators are logged; reads, refusals and a broker's own requests are not."""
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
         own, operator = await server.connect(), await server.connect()
@@ -260,8 +260,7 @@ async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog
         signed = {"AccessKey": "op", "Signature": "c2ln", "hmacSha256": "c2ln", "nonce": "n1", "signedAt": "1"}
         for code, _, ext, body in CHANGES:
             # the log has no signatures, which a reader could use again
-            for _ in range(2):
-                assert (await operator.call(code, {**ext, **signed}, body)).code == 0
+            assert (await operator.call(code, {**ext, **signed}, body)).code == 0
         await own.register(MASTER)
         await own.call(104, MASTER.ext)
 
@@ -269,6 +268,5 @@ async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog
     assert [name for _, name, _, _ in CHANGES] == [fields["request"] for _, fields in lines]
     for (_, _, ext, body), (level, fields) in zip(CHANGES, lines, strict=True):
         assert (logging.INFO, operator.address, None) == (level, fields["peer"], fields["proxied"])
-        settings = {"settings": body.decode()} if fields["request"] == "UPDATE_NAMESRV_CONFIG" else {}
-        assert {**ext, **settings} == fields["request_fields"]
+        assert ({**ext, "settings": body.decode()} if body else ext) == fields["request_fields"]
     assert [fields["role"] for _, fields in lines[:7]] == ["admin"] * 7
