@@ -21,17 +21,13 @@ from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PREFIX
 
 
-def prime_slave(group_ids: Collection[int]) -> int | None:
-    """The id of the prime slave of a group with these ids, at least one; None while it has a master."""
-    return None if MASTER_ID in group_ids else min(group_ids)
-
-
 def makes_routes(broker_id: int, group_ids: Collection[int], *, enable_acting_master: bool | None) -> bool:
     """True if the registration of a broker makes routes in a group with these ids.
 
-    Brokers older than 5.x do not know acting masters: their `enable_acting_master` is None.
+    Brokers older than 5.x do not know acting masters: their `enable_acting_master` is None. As in Java, an id below
+    zero is the smallest even beside a master, and makes routes.
     """
-    return broker_id == MASTER_ID or (enable_acting_master is not None and broker_id == prime_slave(group_ids))
+    return broker_id == MASTER_ID or (enable_acting_master is not None and broker_id == min(group_ids))
 
 
 def registers_without_write(broker_id: int, *, enable_acting_master: bool | None) -> bool:
@@ -41,7 +37,7 @@ def registers_without_write(broker_id: int, *, enable_acting_master: bool | None
 
 def loses_write(remaining_ids: Collection[int], *, enable_acting_master: bool) -> bool:
     """True if the topics of a group lose the write permission when only these broker ids remain."""
-    return enable_acting_master and MASTER_ID not in remaining_ids
+    return enable_acting_master and min(remaining_ids) > MASTER_ID
 
 
 def is_shown_as_it_is(topic: str) -> bool:
@@ -54,8 +50,8 @@ def shown_to_clients(group: BrokerData, queues: QueueData, registered_ids: Colle
 
     `group` may lack brokers of the registered group, because an address view hides them.
     """
-    prime = prime_slave(registered_ids)
-    if queues.perm & PERM_WRITE or prime is None or not group.enable_acting_master:
+    if queues.perm & PERM_WRITE or MASTER_ID in registered_ids or not group.enable_acting_master:
         return group
-    addrs = {MASTER_ID if i == prime else i: addr for i, addr in group.broker_addrs.items()}
+    acting = min(registered_ids)
+    addrs = {MASTER_ID if i == acting else i: addr for i, addr in group.broker_addrs.items()}
     return BrokerData(group.cluster, group.broker_name, addrs, group.zone_name, group.enable_acting_master)
