@@ -60,8 +60,8 @@ def encode_frame(
 def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes: int, max_header_bytes: int) -> int:
     """The number of bytes that are needed to continue with the frame at `at`; once its head is there, its full size.
 
-    Raises RemoteProtocolError for a malformed or too large frame as soon as its length has arrived, before any of the
-    announced bytes are kept.
+    Raises RemoteProtocolError for a malformed or too large frame as soon as the wrong length (of the frame, or of its
+    header) has arrived, before any of the announced bytes are kept.
     """
     there = len(data) - at
     if there >= 8:
@@ -196,7 +196,7 @@ class FrameReader:
         return frame if isinstance(frame, bytes) else bytes(frame)
 
     def take(self, most: int) -> bytes:
-        """Take the bytes of the next frame, or the received part of it."""
+        """Take the bytes of the next frame, or the received part of it; `most` is the size of the frame."""
         begin = self._at
         self.skip(min(most, self.held_bytes))
         return bytes(self._data[begin : self._at])

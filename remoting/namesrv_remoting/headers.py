@@ -94,7 +94,7 @@ class RegisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
 
 
 class RegisterBrokerResponseHeader(ExtHeader, frozen=True, kw_only=True):
-    """103's response: the addresses of the slave's master; without fields for a master."""
+    """103's response: the addresses of the slave's master; without fields for a master, or without a master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -188,7 +188,7 @@ class BrokerNameRequestHeader(ExtHeader, frozen=True, kw_only=True):
 
 
 class TopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """216 and 217. With a cluster, only that cluster's brokers lose the topic."""
+    """216 and 217. With a cluster in 216, only that cluster's brokers lose the topic; 217 does not use the cluster."""
 
     topic: Name
     cluster_name: str | None = None

@@ -53,10 +53,11 @@ class AccessClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestKind:
-    """One kind of request."""
+    """One kind of request: a row of the table, which dispatcher, access rules, quotas and metrics read."""
 
     code: RequestCode
-    # the role of the peers that send the request
+    # The role under which the request is counted, and which the server notes for its peer, unless the peer has a role
+    # already that says more: a broker stays a broker when it sends GET_BROKER_CLUSTER_INFO, an "admin" request.
     sender: Sender
     access_class: AccessClass
     # the typed ext fields; None if the request has none
@@ -77,10 +78,10 @@ class RequestKind:
         return self.code >= FIRST_EXTENSION
 
     def values(self, command: RemotingCommand) -> tuple[ExtHeader | RequestBody, ...]:
-        """The typed header and the typed body of a request, if this kind has them.
+        """The arguments of the handler: the typed header and the typed body, each only if this kind of request has it.
 
         Raises:
-            BadRequestError: a field or the body cannot be read.
+            BadRequestError: a field is missing, or a field or the body cannot be read.
             RequestCodeNotSupportedError: an extension request in a protocol other than the native one.
         """
         if self.is_extension and not command.is_native:

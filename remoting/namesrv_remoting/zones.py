@@ -68,7 +68,10 @@ def _step(zone: str, route: TopicRouteData) -> ZoneStep:
 
 
 def in_zones(route: TopicRouteData, zones: Collection[str]) -> TopicRouteData:
-    """The route with the groups of these zones, and all groups without a master, as RocketMQ's NameServer filters."""
+    """The route with the groups of these zones, and all groups without a master, as RocketMQ's NameServer filters.
+
+    The names of the zones must be casefolded.
+    """
     kept = [group for group in route.broker_datas if _is_in(group, zones) or not _has_master(group)]
     names = {group.broker_name for group in kept}
     addrs = {addr for group in kept for addr in group.broker_addrs.values()}

@@ -21,7 +21,7 @@ _DELAY_SECONDS: Final = 0.25
 
 
 async def reachable_address(host: str, port: int, clock: Clock) -> str:
-    """The address of a host name that accepts a connection first; an address, and a name's only one, are not tried.
+    """The address of a host name that accepts a connection first; an IP address, or a name's only one, is not tried.
 
     A host name with several addresses costs one connection more, which is closed at once. Only the connect is raced:
     the handshake of TLS follows on the caller's own connection, so that a busy server gets one from each client. The

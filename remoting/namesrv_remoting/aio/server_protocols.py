@@ -14,7 +14,7 @@ class ServerProtocols:
 
     An unknown server gets a native SERVER_INFO. A response means the native protocol; code 3, or two consecutive
     connections that close without a response, mean RocketMQ's. The result is dropped when a connection closes before
-    its first response; the result RocketMQ is also dropped after a minute.
+    its first response; the result RocketMQ also ends after a minute, and then one closed connection confirms it.
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ class TlsFiles:
 
 
 def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
-    """The TLS context of a server; by `client_auth`, clients need a certificate of `ca_file`. Raises TlsError."""
+    """The TLS context of a server; by `client_auth`, clients may or must have a certificate. Raises TlsError."""
     if files.cert_file is None:
         raise TlsError("no certificate: set tls-cert-file")
     if client_auth != "none" and files.ca_file is None:
@@ -86,7 +86,11 @@ def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
 
 
 def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
-    """The TLS context of a client, which verifies that a CA issued the server's certificate. Raises TlsError."""
+    """The TLS context of a client. Raises TlsError.
+
+    The client verifies that a CA issued the server's certificate, and with `verify_host` that the certificate names the
+    host or address of the connection.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify_host
     _load(context, files)

@@ -35,7 +35,8 @@ def parts(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
     """The typed value of a JSON body, read strictly, then with bare integer keys, then, if small, as fastjson reads it.
 
-    Raises BadRequestError if all of them fail, or the body is too large; the remark has the reason and the position.
+    Raises BadRequestError if all three readings fail, or the body is too large; the remark has the reason, and for a
+    body that cannot be read also the position or the text there.
     """
     check_size(data, what, max_bytes)
     try:
@@ -96,7 +97,7 @@ def check_size(data: bytes, what: str, max_bytes: int) -> None:
 def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
     """The inflated body in chunks, which may be empty. Raises BadRequestError if it is not zlib, or inflates too much.
 
-    A zlib stream can inflate one byte to 1,029 bytes; ten thousand real topics reach a ratio of 37. The ratio compares
+    A zlib stream can inflate one byte to 1,032 bytes; ten thousand real topics reach a ratio of 37. The ratio compares
     with the input bytes used so far, and counts after the first mebibyte only.
     """
     inflater = zlib.decompressobj()

@@ -31,8 +31,8 @@ _MAX_NAME: Final = 255
 # attributes; a mapping takes 10 to 20 bytes per queue.
 MAX_TOPIC_LINE_BYTES: Final = 4 * 1024
 MAX_MAPPING_BYTES: Final = 64 * 1024
-# All are kept for every broker, and sent with its routes: of ten thousand brokers, 41 MB at most. Brokers of RocketMQ 4
-# have a few; later ones have none.
+# Filter servers are kept for every broker, and sent with its routes: of ten thousand brokers, 41 MB at most. Brokers of
+# RocketMQ 4 have a few; later ones have none.
 MAX_FILTER_SERVERS_BYTES: Final = 4 * 1024
 _MAX_FILTER_SERVERS: Final = 64
 # The most different line endings that are cached, see `_topics`; a broker has a few dozen.

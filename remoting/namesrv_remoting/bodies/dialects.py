@@ -31,7 +31,7 @@ def java(kind: Any, *, written: bool = False) -> Any:
     """The type with Java's form of its structs, for reading or for writing.
 
     Names are in camelCase, members in alphabetical order. When written, null members are left out. When read, a missing
-    member has its default or zero; only members that must not be empty are required.
+    member has its default or zero; only objects, and texts that must not be empty, are required.
     """
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _java_struct(kind, written=written)

@@ -81,7 +81,7 @@ class Pull(NamedTuple):
 
 
 class RecentEventsRequest(RequestBody, gc=False):
-    """20003: events after `since`, at most `limit`."""
+    """20003: of the events with numbers above `since`, the latest `limit`; there are no pages for earlier ones."""
 
     code = RequestCode.RECENT_EVENTS
 
@@ -168,6 +168,7 @@ class RoutesResponse(msgspec.Struct):
     revision: int
     # False if the routes may lack brokers that lost their connection to the server a moment ago, and are alive
     ready: bool
+    # True: the routes of all requested topics; False: only those that have changed since the revision in the request
     full: bool
     routes: Mapping[str, msgspec.Raw]
 
@@ -325,6 +326,7 @@ class LiveBroker(msgspec.Struct):
     # of the whole broker group: number of topics, and whether an operator removed the write permission
     topics: int | None = None
     write_removed: bool | None = None
+    # a digest of the agent id, since a peer that knows the id could register in the agent's name
     agent_id: str | None = None
     registration_seq: int | None = None
     connection: int | None = None
@@ -377,7 +379,8 @@ class Setting(msgspec.Struct):
     key: str
     name: str
     value: str
-    # the source of the value: default, file, environment, flag, request; with details if the peer may administer
+    # the source of the value: default, file, environment, flag, request; with details, such as the name of the file, if
+    # the server's setting `admin-enabled` is on
     origin: str | None = None
     # how the setting can be changed: by `request` (318), `reload` (SIGHUP), or only by `restart`
     changed_by: str | None = None
@@ -404,7 +407,8 @@ class _KnownMembers(msgspec.Struct):
 def read_routes(body: bytes, known: dict[bytes, TopicRouteData] | None = None) -> PulledRoutes:
     """Decode 20001; routes with equal bytes, as most in a cluster, share one object, also across responses.
 
-    `known` has the decoded routes of earlier responses by their encoding. Raises RemoteProtocolError.
+    `known` has the decoded routes of earlier responses by their encoding, and gets the new ones of this response.
+    Raises RemoteProtocolError.
     """
     raw = NATIVE.read_response(RoutesResponse, body)
     # The encoding is sufficient as a key, since a route does not contain its topic.

@@ -23,7 +23,7 @@ _MAP32: Final = 0xDF
 class MsgpackSlices:
     """A msgpack document that arrives in chunks and is never held as a whole.
 
-    `what` names the document in errors, and `whole` its content.
+    Errors name the document as `what` (REGISTER_BROKER), and as `whole` (registration) if a limit is exceeded.
 
     The outer maps and arrays are opened one by one, so that their lengths are known before their elements; compiled
     code measures the elements, which are then decoded in batches.
@@ -39,7 +39,7 @@ class MsgpackSlices:
         self._base = 0
 
     def read(self, members: Mapping[str, Member]) -> Steps[None]:
-        """Read the document, a map with a few members; others than these are skipped. Raises BadRequestError."""
+        """Read the given members of the document, a map; other members are skipped. Raises BadRequestError."""
         for _ in range((yield from self._opened(_MAP32, "members", MAX_MEMBERS))):
             member = members.get((yield from self._value(_names, MAX_NAME_BYTES)))
             if member is None:

@@ -84,7 +84,7 @@ class JsonSlices:
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
         self._what = what
-        # True until a likely cut was missing or rejected by the parser; the last slice of a table does not count
+        # False after a likely cut was missing or rejected by the parser, until the end of that table
         self._guesses = True
 
     def read(self, members: Mapping[str, Member | Group]) -> Steps[None]:

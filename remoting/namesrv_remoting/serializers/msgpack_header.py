@@ -1,6 +1,7 @@
 """Header in msgpack (serialize type 77, the native protocol).
 
-The header is an array [code, opaque, flag, version, remark | nil, ext | nil]; ext maps str to str, int or bool.
+The header is an array [code, opaque, flag, version, remark | nil, ext | nil]; ext maps str to str, int, bool or nil.
+Fields that are nil count as missing.
 """
 
 from typing import Annotated, Final

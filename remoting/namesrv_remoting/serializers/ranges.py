@@ -5,7 +5,8 @@ from typing import Final
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 
 INT32: Final = range(-(1 << 31), 1 << 31)
-# A registration, the header with the most fields, has nine.
+# A registration, the header with the most fields, has nine in RocketMQ's protocol, and in the native one up to sixteen,
+# with a zone and a signature.
 MAX_EXT_FIELDS: Final = 256
 MAX_EXT_KEY_BYTES: Final = 255
 MAX_EXT_VALUE_BYTES: Final = 32 * 1024

@@ -21,7 +21,7 @@ _LANGUAGES: Final = frozenset(LanguageCode)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The bytes of the header. Raises LocalProtocolError if code or version does not fit 16 bits."""
+    """The bytes of the header. Raises LocalProtocolError if a number or the name of a field is too large for it."""
     remark = (command.remark or "").encode()
     ext = b"".join(
         _INT16.pack(check_sendable("ext field name length", len(key), 16)) + key + _INT32.pack(len(value)) + value
@@ -38,7 +38,7 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame. Raises RemoteProtocolError for an impossible length, or text that is not UTF-8.
+    """The command in a frame. Raises RemoteProtocolError for a wrong length, too many fields, or text not in UTF-8.
 
     As in Java's decoder, the body begins where the ext fields end, and has the length that follows from the declared
     header length.
