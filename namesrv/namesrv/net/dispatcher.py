@@ -108,7 +108,7 @@ class Dispatcher:
         return Response(data, closes, reserved)
 
     def note_answered(self, request_code: int, code: int, began: float) -> None:
-        """Count a response, and the time since `began` on the monotonic clock."""
+        """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
         # All unknown codes are counted as -1, so that peers cannot grow the table.
         counted = request_code if request_code in self.handlers else -1
         self.answered[counted, code] = self.answered.get((counted, code), 0) + 1

@@ -112,7 +112,7 @@ class RequestHandler(Protocol):
         ...
 
     def note_answered(self, request_code: int, code: int, began: float) -> None:
-        """Count a response, and the time since `began` on the monotonic clock."""
+        """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
         ...
 
     def is_admitted(self, request: Request) -> bool | None:
