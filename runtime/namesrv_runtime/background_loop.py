@@ -65,7 +65,7 @@ class Threaded(ABC, Generic[W_co]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._inner: W_co | None = None
-        # the sockets that the child of the latest fork closes
+        # the sockets that the child of the latest fork closes, as far as they were known just before the fork
         self._given_up: frozenset[int] = frozenset()
         # loop, thread and object of the parent process, kept alive in the child of a fork
         self._parents: object = None

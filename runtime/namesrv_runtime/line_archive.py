@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from namesrv_runtime.line_files import LineFiles, compress
 
-# Compression gets the lowest priority, on systems that have priorities for threads.
+# The nice value of the thread that compresses, on systems that have priorities for threads.
 _NICE: Final = 5
 
 # reports a problem: level, event, fields

@@ -198,7 +198,7 @@ class LineFiles:
             self._steady_since = steady
 
     def _files(self, *suffixes: str) -> list[Path]:
-        """This writer's files, of all its processes, oldest first."""
+        """This writer's files, of all its processes, by hour; within an hour, those of one process oldest first."""
         endings = "|".join(re.escape(suffix) for suffix in suffixes)
         mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+)({endings})")
         files = []

@@ -25,7 +25,7 @@ from namesrv_runtime.write_state import WriteState
 
 T = TypeVar("T")
 
-# A line is visible to other processes this long after its event.
+# A line is visible to other processes about this long after its event, unless many lines are queued.
 FLUSH_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
 # The assumed length of a line until the real length is known.

@@ -99,7 +99,7 @@ class MetricTable(Generic[S]):
 
 
 def _read(statuses: Mapping[str, Callable[[], S]]) -> dict[str, S]:
-    # a copy: others come and go in threads of their own
+    # A copy, because other threads may add and remove objects meanwhile.
     return {name: status() for name, status in dict(statuses).items()}
 
 

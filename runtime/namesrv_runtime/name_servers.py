@@ -91,7 +91,7 @@ def check_source(source: str) -> str:
 
 
 async def resolve(source: str) -> tuple[str, ...]:
-    """The addresses that a source names now. Raises NameServerSourceError if the source is empty or cannot be read."""
+    """The addresses that a source names now. Raises NameServerSourceError if it names none, or cannot be read."""
     source = source or DEFAULT_SOURCE
     kind, _, rest = source.partition(":")
     try:
@@ -165,7 +165,7 @@ class NameServerList:
         check_source(self.source)
 
     def open(self) -> None:
-        """Wait for a new refresh, in the running event loop; the last list stays."""
+        """Make `looked_within` wait for a new refresh, in the running event loop; the last list stays."""
         self.looked = asyncio.Event()
 
     async def refresh(self) -> None:

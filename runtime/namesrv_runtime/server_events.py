@@ -59,11 +59,11 @@ class ServerEvents:
             self.logger.exception("callback %r failed", callback)
 
     def connected(self, address: str) -> None:
-        """A server has sent its first response over a new connection."""
+        """A server has responded over a new connection; for a broker, it has accepted a registration over it."""
         self.call(self.on_connected, address)
 
     def disconnected(self, address: str, why: str) -> None:
-        """The connection to a server is closed."""
+        """The connection to a server is closed, or the server refuses a broker that it does not know any more."""
         self.call(self.on_disconnected, address, why)
 
     def ready(self) -> None:
