@@ -38,6 +38,9 @@ class BrokerAgent:
     connection and heartbeats of its own: a server that is dead, slow or unreachable delays no other one. Leaving the
     context unregisters the broker.
 
+    With a state file, a change of topics or of the role raises OSError if the file cannot be written; then nothing has
+    changed.
+
     All methods belong to the loop that entered the context; see SyncBrokerAgent for threads.
     """
 
@@ -92,7 +95,7 @@ class BrokerAgent:
             protocols=protocols,
             random_unit=random_unit,
         )
-        # the master of a slave, as reported by most servers; a server that knows no master does not clear this field
+        # the master of a slave that most servers report; a server that knows no master does not clear this field
         self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
@@ -290,11 +293,17 @@ class BrokerAgent:
             raise
 
     async def promote(self, state_version: int | None = None) -> None:
-        """Become the master (id 0) at the same address; `state_version` is the new term under a controller."""
+        """Become the master (id 0) at the same address; `state_version` is the new term under a controller.
+
+        Raises ValueError for a term that is not a number from 0 to 2^63 - 1.
+        """
         await self._take_id(MASTER_ID, state_version)
 
     async def demote(self, broker_id: int, state_version: int | None = None) -> None:
-        """Become a slave with this id. Raises ValueError for an id below 1 or beyond 63 bits, and TypeError."""
+        """Become a slave with this id. Raises ValueError for an id below 1 or beyond 63 bits, or as `promote`.
+
+        Raises TypeError for an id that is not an int.
+        """
         # True is an int, too.
         if type(broker_id) is not int:
             raise TypeError(f"broker_id {broker_id!r} is not an integer")

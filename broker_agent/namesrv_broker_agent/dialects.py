@@ -168,7 +168,7 @@ class Dialect(ABC):
 
     @abstractmethod
     async def heartbeat(self, client: RemotingClient, version: DataVersion, now: float) -> str | None:
-        """Send a heartbeat; return the boot id.
+        """Send a heartbeat; return the boot id, None in RocketMQ's protocol.
 
         Raises QueryNotFoundError if the server does not have the broker with the version that the server accepted.
         """

@@ -26,8 +26,8 @@ from namesrv_runtime.clock import Clock, timeout_on
 logger: Final = logging.getLogger("namesrv_agent.connection")
 _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
 
-# The shortest interval between heartbeats, as a part of the setting: four intervals always fit into four times the
-# setting.
+# An interval between heartbeats is a random part of `heartbeat_seconds`, from this part to all of it: so four intervals
+# never take longer than four times the setting, 120 s by default.
 _SHORTEST_PERIOD: Final = 0.9
 # the longest time of a client's close()
 CLOSE_SECONDS: Final = 1.0
@@ -63,7 +63,7 @@ class ServerLink:
         self._accepted: Accepted | None = None
         # True while the server has a registration of the broker over the current connection
         self._has_registration = False
-        # the refusal of newer topics, as long as the server accepts only those
+        # the reason that the server has not accepted the broker's current topics; None once it has
         self._refusal: str | None = None
         # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None

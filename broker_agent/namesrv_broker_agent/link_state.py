@@ -35,7 +35,7 @@ class ServerState:
     refusals: int = 0
     # attempts to connect or register that failed, and connections that ended
     failures: int = 0
-    # connections after the first one over which the server has accepted a registration
+    # connections over which the server has accepted a registration, without the first one
     reconnects: int = 0
     # time of the last accepted heartbeat or registration
     last_heartbeat: float | None = None

@@ -89,7 +89,8 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     response_timeout_seconds: Seconds = 5.0
     # the longest time of one attempt to connect
     connect_timeout_seconds: Seconds = 3.0
-    # The longest pause between attempts; below a second, so that a restarted server knows the broker within a second.
+    # The longest pause between attempts to reach a server that is not overloaded; below a second, so that a restarted
+    # server knows the broker within a second.
     max_backoff_seconds: Annotated[float, Field(gt=0, le=60)] = 0.8
     # the interval at which clients poll routes; a drain waits for one interval
     client_poll_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0

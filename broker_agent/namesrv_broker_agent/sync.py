@@ -65,7 +65,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     """A BrokerAgent in a thread of its own, with the same arguments and methods, which block.
 
     Stopping unregisters from all servers; topics and role are kept until the next start. Callbacks run in the agent's
-    thread and must not call the agent.
+    thread, and must call no method of the agent but `status`.
 
     The class is fork-safe: the thread belongs to the process that called `start`. A child that is forked later has an
     agent that is not started and has none of the parent's connections; the child may start the agent.
@@ -74,7 +74,10 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     def __init__(
         self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Unpack[AgentOptions]
     ) -> None:
-        """Prepare an agent without starting it. Raises ValueError and TypeError as BrokerAgent does."""
+        """Prepare an agent without starting it. Raises ValueError and TypeError as BrokerAgent does.
+
+        The state file is read by `start`, which raises TopicStateError and OSError.
+        """
         check_settings(settings)
         self.settings = settings
         # the topics of the constructor, or of the last stop
@@ -165,7 +168,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
-        """The topics by name."""
+        """The topics by name. Raises RuntimeError while the agent is not started."""
         return self._started().topics
 
     def _started(self) -> _ThreadAgent:

@@ -75,7 +75,8 @@ def _is_one_of(allowed: range, number: object) -> bool:
 class TopicTable:
     """The topics of one broker and their DataVersion, kept in a file if one is given.
 
-    Every change counts up the DataVersion, so that one version never stands for two different sets of topics.
+    Every change counts up the DataVersion, so that one version never stands for two different sets of topics. With a
+    file, a change raises OSError if the file cannot be written; then nothing has changed.
     """
 
     def __init__(
