@@ -56,7 +56,7 @@ class Filters:
 
 
 def request_name(text: str) -> str:
-    """The name of a request as a line has it, of `put-kv-config` as well."""
+    """The name of a request as lines have it: PUT_KV_CONFIG for `put-kv-config`."""
     return text.upper().replace("-", "_")
 
 

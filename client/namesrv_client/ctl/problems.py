@@ -101,7 +101,7 @@ def document_of(problem: Problem) -> dict[str, Any]:
 
 
 def code_of(listed: Iterable[Problem]) -> ExitCode:
-    """The exit code for these problems: one that is critical makes the code NO, and so does one that hides others."""
+    """The exit code for these problems: NO if one is critical, or may hide a critical one (level `unknown`)."""
     return ExitCode.NO if any(one.level in {"critical", "unknown"} for one in listed) else ExitCode.OK
 
 

@@ -37,7 +37,7 @@ class Responses(Generic[T]):
         )
 
     def code(self, *, needs_all: bool = False) -> ExitCode:
-        """The exit code for missing responses; with `needs_all` one missing response makes the code NO."""
+        """The exit code: USAGE if no server responded, NO if one refused, or with `needs_all` if one is silent."""
         refusals = [isinstance(it, ResponseError) for it in self.outcomes.values() if isinstance(it, RemotingError)]
         if len(refusals) == len(self.outcomes) and not any(refusals):
             return ExitCode.USAGE

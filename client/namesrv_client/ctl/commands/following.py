@@ -166,7 +166,7 @@ async def _is_renumbered(server: NameServer, since: int, received: Events) -> bo
 
 
 def _left_out(server: str, since: int, received: Events, kinds: frozenset[str], limit: int) -> list[str]:
-    """Lines about the events after the given one that are not shown; no line if all are, or if none was given."""
+    """Lines about the events with numbers above `since` that are not shown; empty without `since`."""
     if not since:
         return []
     forgotten, more = missed_after(since, received), len(_chosen(received, kinds)) - limit

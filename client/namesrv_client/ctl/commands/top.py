@@ -123,7 +123,7 @@ class Seen:
 
 
 def problems_in(seen: Sequence[Seen], now: float) -> list[Problem]:
-    """All problems but those that the table of servers shows."""
+    """All problems but those that the tables of servers and of brokers show."""
     reports = [one.report(now) for one in seen]
     return [
         one
