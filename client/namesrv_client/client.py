@@ -37,7 +37,7 @@ class BrokerAddress:
 
     @property
     def is_slave(self) -> bool:
-        """True for a slave, which only replicates."""
+        """True for a slave, which accepts no messages."""
         return self.broker_id != MASTER_ID
 
 
@@ -333,7 +333,7 @@ class RouteClient:
     def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool = False) -> BrokerAddress | None:
         """A broker to read from: the one with this id, or the next id (ids shift by one after an election).
 
-        Unless `only_this` is set, any other broker of the group will do.
+        Unless `only_this` is set, any other broker of the group will do. None if the known routes have no such broker.
         """
         data = self._cache.broker(broker_name)
         addresses = {} if data is None else data.broker_addrs

@@ -291,7 +291,7 @@ def subject_of(key: InstanceKey | GroupKey) -> str:
 
 
 def names_to_weigh(problems: Iterable[Problem]) -> set[str]:
-    """The names of the broker groups whose write queues are affected, as far as the routes have to say which."""
+    """The names of broker groups whose affected write queues have to be counted in the routes."""
     return {one.group[1] for one in problems if one.group and one.kind in _OF_QUEUES and one.affected is None}
 
 

@@ -41,8 +41,8 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     watch: bool = False
     # the time for which a route is served without being confirmed by a server; None is for ever
     cache_ttl_seconds: Seconds | None = None
-    # Responses of a server that has been up for a shorter time remove nothing from a known route, because its brokers
-    # may not all have registered again.
+    # Responses of a server that has been up for a shorter time remove only brokers that this server has sent before,
+    # because its brokers may not all have registered again.
     warm_up_seconds: Annotated[float, Field(ge=0, le=3600)] = 45.0
     # a file that keeps routes for a process that starts while all servers are down
     snapshot_file: PathArgument | None = None

@@ -49,7 +49,7 @@ class _ThreadClient(RouteClient):
 
 
 class SyncRouteChanges(Iterator[RouteChange]):
-    """An iterator that threads share: it ends for each of them by itself.
+    """An iterator that threads may share: each thread's loop over it ends by itself.
 
     `iter(take, None)` ends for all threads at once, and drops the change that another thread is just taking.
     """

@@ -1,7 +1,8 @@
 """RocketMQ's six strategies that divide a topic's queues among the members of a consumer group.
 
 A strategy takes a client's id, all queues and all client ids; every member passes the same sorted queues and client
-ids. A client that is not a member gets no queues; empty arguments raise a ValueError.
+ids. A client that is not a member gets no queues; empty arguments raise a ValueError. Only `by_config` uses none of
+the three.
 """
 
 import hashlib
@@ -103,7 +104,10 @@ def _grouped(items: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[
 
 
 def consistent_hash(virtual_nodes: int = 10) -> Strategy:
-    """CONSISTENT_HASH: a ring of virtual nodes, so that a client that joins or leaves moves only its own queues."""
+    """CONSISTENT_HASH: a ring of virtual nodes, so that a client that joins or leaves moves only its own queues.
+
+    Raises ValueError for less than one virtual node.
+    """
     if virtual_nodes < 1:
         raise ValueError(f"virtual_nodes must be at least 1, not {virtual_nodes}")
 

@@ -68,7 +68,8 @@ class RouteKeeper:
     random_unit: Callable[[], float]
 
     def __post_init__(self) -> None:
-        # topics that are polled: all that the application has ever requested
+        # topics that are polled: requested topics that have had a route, and missing topics for which the application
+        # uses queues of the default topic
         self.in_use: set[str] = set()
         # topic -> the future that callers of `fetch` wait for
         self._fetches: dict[str, asyncio.Future[Route]] = {}

@@ -31,11 +31,11 @@ class TopicNotFoundError(RouteError):
 
 
 class RouteUnavailableError(RouteError):
-    """The route is unknown: no server answered, no server was ready, or the route is older than the caller accepts."""
+    """No server could answer (unreachable, not ready or refusing), and no route that is young enough is in memory."""
 
 
 class NoQueueError(RouteError):
-    """The topic has a route without any queue that can be written to (or read from)."""
+    """The topic has a route without any queue that can be written to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,14 @@ from namesrv_runtime.threads import NoThreadError, in_thread
 logger: Final = logging.getLogger("namesrv_client.snapshot")
 
 VERSION: Final = 1
-# the delay after a change, so that one write covers several changes
+# the longest delay after a change, so that one write covers several changes
 _SAVE_SECONDS: Final = 5.0
 # The file holds the times of confirmation, too; without changes it is written this often.
 _CONFIRM_SECONDS: Final = 300.0
 
 
 class RouteSnapshotError(ValueError):
-    """The file is damaged, belongs to another user, or has another version; the message says which."""
+    """The file is unreadable, damaged, of another version, or writable by others; the message says which."""
 
 
 class RouteSnapshot:
@@ -61,14 +61,14 @@ class RouteSnapshot:
             logger.warning("route snapshot not used: %s", error)
 
     async def run(self) -> None:
-        """Save 5 s after a change, and every 5 minutes, until cancelled."""
+        """Save within 5 s of a change, and every 5 minutes, until cancelled."""
         while True:
             await self._clock.sleep(_SAVE_SECONDS)
             if self._is_changed or self._clock.monotonic() - self._saved_at >= _CONFIRM_SECONDS:
                 await self.save()
 
     async def save(self) -> None:
-        """Save now, unless the cache is empty; a failure is logged as a warning and tried again after 5 s."""
+        """Save now, unless the cache is empty. `run` repeats a failed save after 5 s; each new reason is a warning."""
         if not len(self._cache):
             return
         self._is_changed = False

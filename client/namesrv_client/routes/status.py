@@ -12,9 +12,9 @@ class ServerStatus:
     """The state of one NameServer; times are wall-clock seconds since 1970."""
 
     address: str
-    # connected: the server has answered over the current connection; unused: it never got a request
+    # connected: the server has answered over the current connection; unused: no response and no failure so far
     state: Literal["unused", "connected", "disconnected"]
-    # time of the last change of the state
+    # time at which a connection last got its first response or ended; before that, when the server came into the list
     since: float
     # True for the server that gets requests first
     is_chosen: bool
