@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# All timers of a NameServer, an agent and a client are longer than this step, so that no timer sees a jump.
+# Far shorter than the intervals of heartbeats, scans, polls and pings, so that none of these comes noticeably late.
 _STEP_SECONDS: Final = 0.25
 
 
