@@ -172,7 +172,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def connection_opened(self, connection: "ServerConnection") -> bool:
-        """Admit a connection; True if it occupies a slot that is reserved for brokers."""
+        """Admit or refuse a connection; True if it occupies a slot that is reserved for brokers."""
         ...
 
     def connection_closed(self, connection: "ServerConnection", reason: str) -> None:
@@ -180,7 +180,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def refused(self, connection: "ServerConnection", error: RemoteProtocolError) -> None:
-        """Count and report a peer that broke a rule."""
+        """Count and report a refusal: the peer broke a rule, or the server has no memory for a frame of the peer."""
         ...
 
 
@@ -300,8 +300,8 @@ class ServerConnection(asyncio.Protocol):
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._memory = MemoryAccount(self._owner.budget, peer.network)
-        # With high=0, uvloop sends each write at once instead of after all reads of the iteration, and `pause_writing`
-        # is called as soon as anything is unsent, `resume_writing` once everything is sent.
+        # With high=0, `pause_writing` is called as soon as anything is unsent, and `resume_writing` once everything is
+        # sent.
         self._transport.set_write_buffer_limits(high=0)
         if self._owner.connection_opened(self):
             self._receiver.check_every_header()
@@ -361,7 +361,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = tls
 
     def begin_tls(self) -> bool:
-        """Reserve memory for TLS and start the handshake deadline; without enough memory, refuse the peer."""
+        """Reserve memory for TLS and start the handshake deadline; False after a refusal for lack of memory."""
         if not self._memory.reserve_tls(_HANDSHAKE_BYTES):
             self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
             return False
@@ -403,7 +403,7 @@ class ServerConnection(asyncio.Protocol):
         if deadlines.write_ends < now:
             self._give_up_slow_reader()
         elif not self.is_open:
-            # Only the peer can end this connection in time, by reading its last responses.
+            # The connection closes when the peer has read its last responses, or when `write_ends` has passed.
             return
         elif deadlines.frame_ends < min(now, deadlines.waiting_since):
             if waits_for_memory:
@@ -774,7 +774,7 @@ class ServerConnection(asyncio.Protocol):
         """Send the response to a request that is still counted as in flight."""
         if response.data:
             self.write(response.data)
-        # `write` has already charged the part that the socket did not accept at once.
+        # `write` has already charged the whole response if the socket did not accept all of it at once.
         self._memory.release(response.reserved_bytes)
         # A client repeats its watch at once, so that its connection is never quiet: it is closed for its age here.
         if response.closes or (may_wait and self.in_flight == 1 and self._is_due_to_close()):

@@ -9,8 +9,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 R = TypeVar("R")
 
-# A connection's requests are answered back to back for this time, or up to this number, before other tasks run. Their
-# responses are sent together, since a system call costs as much as most requests.
+# A connection's requests are answered back to back for this time, or up to this number, before other tasks run. Each
+# response is written to the socket at once.
 _ANSWERING_SECONDS: Final = 0.0005
 _ANSWERED_TOGETHER: Final = 8
 
