@@ -11,7 +11,7 @@ class Peer:
     """Facts about the process at the other end of a connection."""
 
     # The peer address of the socket, with port ([::1]:9876) and without (::1). `proxied` is the address from a PROXY
-    # header, which is only displayed and logged.
+    # header: it is displayed and logged, and an address view can match it; limits and access rules ignore it.
     address: str = "?"
     ip: str = "?"
     proxied: str | None = None
