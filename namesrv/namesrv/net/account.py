@@ -32,7 +32,10 @@ class MemoryAccount:
         self._budget.release(self._network, size)
 
     def reserve_input(self, size: int) -> bool:
-        """Reserve memory for a frame whose header was received, in place of the current charge for input."""
+        """Reserve memory for a frame whose header was received, in place of the current charge for input.
+
+        False if too little is left; then no input is charged.
+        """
         self.set_input(0)
         is_reserved = self.reserve(size)
         if is_reserved:

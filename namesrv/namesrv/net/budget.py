@@ -31,7 +31,7 @@ class MemoryBudget:
         least_share_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self.total_bytes = total_bytes
-        # The share of an address is at least this, the size of the largest frame, as long as the budget has room: with
+        # The share of an address is at least this, enough for the largest frame, as long as the budget has room: with
         # full tables, the registration of a large broker would otherwise be refused for ever.
         self._least_share_bytes = least_share_bytes
         # bytes that all peers hold now

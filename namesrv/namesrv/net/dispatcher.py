@@ -69,10 +69,10 @@ class Dispatcher:
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
     # the current limit for the size of a response frame
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
-    # called for every response with the request code (-1 for an unknown code, as in `answered`), and the seconds from
-    # the guard to the encoded response, which include the wait for a quota
+    # called for every answered request, one-way or not, with its code (-1 for an unknown code, as in `answered`), and
+    # the seconds from the guard to the encoded response, which include the wait for a quota
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - ignored by default
-    # (request code, response code) -> number of responses, for metrics
+    # (request code, response code) -> number of answered requests, one-way requests included, for metrics
     answered: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
     _last_opaque: int = field(default=0, init=False)
 

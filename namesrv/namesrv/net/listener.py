@@ -48,7 +48,7 @@ class ConnectionListener(Protocol):
         """An admitted connection was closed."""
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """A peer violated the protocol or a limit; its connection is being closed."""
+        """A peer was refused, and its connection is being closed; or only a frame was refused, for lack of memory."""
 
     def may_be_idle(self, connection: ServerConnection) -> bool:
         """True for connections that registered a broker: the idle timeout does not apply to them."""

@@ -22,7 +22,10 @@ _MAX_PORT: Final = 65535
 
 
 class ProxyHeader(NamedTuple):
-    """The size of a PROXY header in bytes, and host and port of the source; None if the proxy connects for itself."""
+    """The size of a PROXY header in bytes, and host and port of the source.
+
+    The source is None if the proxy connects for itself, or if the header has no TCP addresses over IPv4 or IPv6.
+    """
 
     size: int
     source: tuple[str, int] | None

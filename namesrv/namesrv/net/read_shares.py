@@ -19,8 +19,8 @@ LEAST_SHARE: Final = 4 * 1024
 # A connection may use at least this much of its address's share before other connections of the address are read.
 _LEAST_READ: Final = 4 * 1024
 
-# Costs in proportion to processor time. A read, with the system call that sends the responses, takes at least as long
-# as a request of the fast path, about 3 microseconds, whatever its length, which is at most 512 bytes.
+# Costs in proportion to processor time. A request of the fast path takes about 3 microseconds, whatever its length of
+# at most 512 bytes. A read, with the system call that sends the responses, takes at least as long.
 READ_COST: Final = 128
 FAST_FRAME_COST: Final = 128
 # The costs of dispatched frames and of TLS records are added to the number of bytes.

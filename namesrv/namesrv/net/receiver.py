@@ -4,8 +4,9 @@
 
 A small frame is an event as soon as it is complete. A large frame, and every frame while all headers are checked (over
 a reserved slot without a registration), begins with an event for its header; further events wait until the caller
-decides about the frame by `accept` or `drop_body`. Every frame of any kind is an event, so that its cost can be
-counted. After an error the caller ends the receiver.
+decides about the frame by `accept` or `drop_body`. The caller may cut small frames from `unread` instead, and `skip`
+them; every other frame of any kind is an event, so that its cost can be counted. After an error the caller ends the
+receiver.
 """
 
 import mmap
@@ -138,7 +139,7 @@ class Receiver:
         self.is_idle = False
         # received bytes of an incomplete PROXY header
         self._preamble = b""
-        # the last header event whose frame is not complete, and the body that is being received
+        # the last header event, None after a complete large frame; and the body that is being received
         self.header: HeaderReceived | None = None
         self._body: _LargeBody | _DroppedBody | None = None
         self._note_idle()

@@ -50,7 +50,8 @@ class HandshakeThreads:
 
     def __init__(self, threads: int = _THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
-        # queued steps: False first if urgent, sequence number, step, callback with the outcome, loop of the callback
+        # queued steps: False if urgent, so that urgent steps come first; sequence number, step, callback with the
+        # outcome, loop of the callback
         self._steps: PriorityQueue[tuple[bool, int, _Step, _Done, asyncio.AbstractEventLoop]] = PriorityQueue()
         # sequence number of each queued or running step -> time at which the step was queued, oldest first
         self._came: dict[int, float] = {}
