@@ -266,8 +266,8 @@ class RouteInfoManager:
     ) -> bool:
         """True if a native heartbeat matches the registered broker; otherwise its sender has to register again.
 
-        A heartbeat over an older connection than the broker's own does not match: another process may have registered
-        in the agent's name.
+        While the broker's own connection is open, a heartbeat over an older one does not match: another process may
+        have registered in the agent's name.
         """
         live = self.tables.broker_live_table.get(key)
         return (

@@ -42,7 +42,8 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     expiry_seconds: float
     # None (the broker sent no version) differs from every other version.
     data_version: DataVersion | None
-    # The connection of the broker's registration; another connection takes its place only once it is closed.
+    # The broker's own connection. A registration over a newer connection moves the broker there at once, heartbeats
+    # over another connection only once this one is closed.
     connection_id: int
     ha_server_addr: str | None
     # The number of this registration, unique within a boot; removals are fenced with it.
@@ -129,7 +130,7 @@ class Registration:
         return dict(sorted({**others, self.broker_id: self.broker_addr}.items()))
 
     def makes_routes(self, addrs_before: Mapping[int, str]) -> bool:
-        """True for a registration of a master, or of the prime slave of a group without a master."""
+        """True for a registration of a master, or of a prime slave that sends `enable_acting_master`, true or false."""
         addrs, flag = self.addrs_after(addrs_before), self.enable_acting_master
         return acting_master.makes_routes(self.broker_id, addrs, enable_acting_master=flag)
 
