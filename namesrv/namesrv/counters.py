@@ -31,7 +31,7 @@ class Counters:
         self.renewals = Histogram(LATENESS_BOUNDS)
         # Time from a broker's last heartbeat to its removal.
         self.staleness: dict[Reason, Histogram] = {reason: Histogram(STALENESS_BOUNDS) for reason in REASONS}
-        # Late removals that were fenced by a newer registration.
+        # Removals that were ignored, by the reason of the removal.
         self.fenced: Counter[Reason] = Counter()
         # Attempts to take a live broker's place or to remove it, by outcome.
         self.takeovers: Counter[str] = Counter(warned=0, refused=0)

@@ -176,7 +176,7 @@ class Registered(BrokerEffect):
 
     @property
     def is_news(self) -> bool:
-        """False for heartbeats: slaves send each as an empty delta, whose response names their master."""
+        """False for heartbeats: unchanged registrations, and empty deltas, whose response names a slave's master."""
         return self.kind == "full" or (self.kind == "delta" and self.topics > 0)
 
     @property
@@ -482,7 +482,10 @@ class RouteChanged(Effect):
 
 @dataclass(frozen=True, slots=True)
 class WritePermissionChanged(Effect):
-    """The write permission of a broker name was removed, or its removal ended; `topics` counts the broker's topics."""
+    """The write permission of a broker group was removed, or its removal ended.
+
+    `topics` is the number of the group's topics, 0 after an expiry.
+    """
 
     log_name = "write_permission_changed"
     event_name = "write_permission"

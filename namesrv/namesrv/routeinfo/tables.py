@@ -67,9 +67,9 @@ class RouteTables:
 
         # Broker -> its filter servers; never an empty tuple.
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
-        # Broker group whose write permission an operator removed -> end of the removal in liveness seconds: NEVER while
-        # a master is registered; its expiry after the last heartbeat of a master that left without unregistering. No
-        # single broker has a write permission of its own.
+        # Broker group whose write permission an operator removed -> end of the removal in liveness seconds: NEVER until
+        # the master or the last broker of the group leaves without unregistering, then its expiry after its last
+        # heartbeat. No single broker has a write permission of its own.
         self.write_removed: dict[str, float] = {}
         # Broker -> digest of its last registration; dropped when any other change touches the broker's topics.
         self.digests: dict[BrokerAddrInfo, bytes] = {}
