@@ -4,8 +4,8 @@ Any peer may register under any broker's name and address, and the newest regist
 restarts elsewhere takes its place at once. Three rules protect a live broker from a takeover:
 
 - Its state version, if its group elects a master: a broker of an earlier term is refused.
-- The takeover policy (`warn` or `refuse`), as long as the broker is lately seen over an open connection that is or was
-  its own.
+- The takeover policy (`warn` or `refuse`), if the broker was lately seen over an open connection that is or was its
+  own.
 - Its access rules: a broker that the guard found in a place reserved for another account, a squatter, is removed.
 """
 

@@ -113,7 +113,8 @@ def plan_registration(
     if registration.body.filter_servers is not None:
         changes.filter_servers[key] = registration.body.filter_servers
     if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
-        # As in Java, the smallest id of an empty group counts as 0, so that its first member causes no notice.
+        # As in Java, the smallest id of an empty group counts as 0: its first member causes a notice only with an id
+        # below 0.
         others = tuple(addr for i, addr in addrs.items() if i != registration.broker_id)
         changes.notice = MinBrokerIdChanged(
             name,

@@ -280,8 +280,8 @@ def topics_added(tables: RouteTables, registration: Registration, options: Route
 def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
     """Return the topics that a registration drops.
 
-    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native or
-    the option is on.
+    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native, or
+    if the option is on and the registration has no static mappings, as in Java.
     """
     known, body = tables.topics.of_broker.get(registration.broker_name, {}), registration.body
     if registration.kind == "delta":

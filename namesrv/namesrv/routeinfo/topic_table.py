@@ -126,8 +126,8 @@ class TopicTable:
     ) -> Steps[None]:
         """Enter the rows of topics that a broker registers: the registered queues count, with any DataVersion.
 
-        Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost increment,
-        another one brings the newest version, and then every full registration would look outdated.
+        Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost registration of
+        changed topics, the next one brings the newest version, and then every full registration would look unchanged.
         """
         steps = steps_to_queues(broker_name, without_perm=without_perm)
         for part in parts(configs, CHUNK_TOPICS):
