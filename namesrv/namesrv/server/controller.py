@@ -126,7 +126,7 @@ def tune_garbage_collector() -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Raise the soft limit as far as allowed, as the JVM does for Apache's server: it exists for users of select()."""
+    """Raise the soft limit as far as allowed, as the JVM does: the soft limit exists for users of select()."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems do not allow an infinite limit.
     with suppress(OSError, ValueError):
@@ -154,7 +154,7 @@ async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, de
 
 
 class NamesrvController:
-    """One NameServer from start to end: `run` for a process, `start` and `stop` for a test."""
+    """One NameServer from start to end: `run` for a process with signals, else `serve` and `ask_to_stop`."""
 
     def __init__(  # noqa: PLR0913 - the settings, and keyword arguments from elsewhere
         self,
@@ -169,9 +169,8 @@ class NamesrvController:
     ) -> None:
         """Create a server; `access` and `address_views` are the contents of the files that the settings name.
 
-        `origins` maps settings to their sources.
-
-        Without `limits`, the limits of the settings apply.
+        `origins` maps settings to their sources. Without `limits`, the limits of the settings apply. Raises ValueError
+        if the settings name a file whose contents are missing.
         """
         if access is None and settings.access:
             raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
@@ -206,8 +205,8 @@ class NamesrvController:
         The deadline limits the time of the stop.
 
         Raises:
-            StartError: it cannot start; may be in a group.
-            BaseExceptionGroup: a bug ended it.
+            StartError: the server cannot start; the error may be in a group.
+            BaseExceptionGroup: a bug ended the server.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -280,7 +279,8 @@ class NamesrvController:
         snapshot_path = data_dir / "snapshot.json"
         last = snapshot.load(snapshot_path)
         liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
-        # The removal of a write permission ends when its broker does not come back within its expiry.
+        # A removed write permission returns unless a broker of its group registers within the default expiry; the
+        # snapshot has no expiries.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
         tables.write_removed.update((name, wipes_end) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
