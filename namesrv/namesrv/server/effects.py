@@ -34,7 +34,7 @@ _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": loggi
 _NOTICE: Final = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
 # Java allows 300 ms for the send alone, over connections that it keeps open.
 NOTICE_SECONDS: Final = 3.0
-# A group has a handful of members. Any peer could register thousands: the departure of each would notify all others.
+# A group has a handful of members. Any peer could register a hundred: the departure of each could notify all others.
 MAX_NOTIFIED: Final = 16
 # The most notices for which the server dials brokers at the same time.
 MAX_NOTICES: Final = 256

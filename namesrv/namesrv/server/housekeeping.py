@@ -30,7 +30,8 @@ _CARRYING_OUT_PASSES: Final = 4
 _BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
 # An idle loop drains its sockets in less time. Registrations may have arrived during a longer computation, so the
-# sockets are drained once more before brokers of a closed connection are removed; a busy loop may be slow all the time.
+# sockets are drained once more before brokers of a closed connection are removed: only once, since a busy loop may be
+# slow all the time.
 _QUICK_DRAIN_SECONDS: Final = 0.02
 # After a stop of at least so long, peers may have timed out and closed their connections.
 _STOP_SECONDS: Final = 1.0
@@ -218,7 +219,7 @@ class Housekeeping:
             await clock.sleep(early)
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Log a peer that broke the protocol or a limit."""
+        """Count and log a refused peer, or a frame that was refused for lack of memory."""
         self._namesrv.counters.refusals[connection.peer.serialize_type, error.reason] += 1
         if error.reason in _EXPECTED:
             event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer.address, reason=error.reason)

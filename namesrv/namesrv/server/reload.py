@@ -32,7 +32,8 @@ from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
 
-# Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots.
+# Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots. The 256
+# connections of `name_servers_listen` are not counted.
 _OTHER_FILES: Final = 100
 RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
 

@@ -44,7 +44,7 @@ class Snapshotter:
             await self.tick()
 
     async def tick(self) -> None:
-        """Write the snapshot if brokers changed; a full disk costs a warning and a new attempt."""
+        """Write the snapshot if brokers changed; a failed write is logged once, and tried again at the next tick."""
         async with self._writing:
             disconnected = self._namesrv.boot.disconnected.expected()
             contents = self._namesrv.manager.membership, disconnected

@@ -13,7 +13,7 @@ class LostRoute(NamedTuple):
     """A change after which some topics had no route."""
 
     wall: float
-    # The group whose registration removed topics; None if an operator did.
+    # The group whose registration or eviction removed topics; None if an operator did.
     broker_name: str | None = None
     # The eviction that removed the topics; None if the broker stayed.
     eviction: Evicted | None = None
