@@ -12,7 +12,10 @@ _POLL_SECONDS: Final = 0.2
 
 
 def compaction(mode: str) -> Callable[[Path, threading.Event], None] | None:
-    """The function that compacts a closed file; None if the mode is `off`."""
+    """The function that compacts a closed file; None if the mode is `off`.
+
+    The function raises OSError if the compaction fails, and gives it up once the event `closing` is set.
+    """
     if mode == "off":
         return None
     flags = ["--drop-lines"] if mode == "drop" else []

@@ -12,7 +12,8 @@ from namesrv_remoting.bodies.base import Steps, parts
 LATE_PERIODS: Final = 1.5
 # The assumed number of heartbeats in an expiry until a broker's interval is known, as with 30 s in 120 s.
 _PERIODS_PER_EXPIRY: Final = 4
-# Weight of one interval in the estimate. A time longer than twice the estimate counts as a silence, not an interval.
+# Weight of one interval in the estimate. A longer time than twice the estimate may be a silence, and counts as twice
+# the estimate.
 _WEIGHT: Final = 0.25
 # Topics that are processed in one step, which takes a fraction of a millisecond.
 _STEP_TOPICS: Final = 5_000

@@ -47,7 +47,7 @@ class _KnownBroker:
     topics: int
     # A part of the heartbeat line: the server's name, and all fields that follow except for the silence.
     head: Raw
-    # The sequence number of the last heartbeat line.
+    # The sequence number of the last line of a registration or heartbeat.
     seq: int = 0
 
 

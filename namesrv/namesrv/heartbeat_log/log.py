@@ -87,7 +87,8 @@ class HeartbeatLog(LineLog):
         # The records with pairs by connection id, the oldest first, and the number of pairs in them.
         self._served: OrderedDict[int, ServedRevisions] = OrderedDict()
         self._served_pairs = 0
-        # Seconds from the monotonic clock to the wall clock, at the last tick or the last event other than a heartbeat.
+        # Seconds from the monotonic clock to the wall clock, at the last tick or the last event that was queued as an
+        # Item: heartbeats and first responses are light.
         self._wall_offset = 0.0
         self._shape = {
             "scan_interval_ms": round(settings.scan_interval_seconds * 1000),
@@ -113,7 +114,7 @@ class HeartbeatLog(LineLog):
         self._note(self._clock.monotonic(), EventLine(b"start", self._shape))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Write the queued lines, as far as the disk manages within `seconds`."""
+        """Write the queued lines, as far as the disk manages within `seconds`; True if all are written."""
         self._note_late_pulls()
         fields = {"version": self._shape["version"], "dropped": self.dropped}
         self._note(self._clock.monotonic(), EventLine(b"stop", fields))
