@@ -212,7 +212,7 @@ class AuditLog:
         self._refuse(connection, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Queue a connection that was refused or closed, but not closed for silence."""
+        """Queue a refused connection, or the refusal of a frame for lack of memory; closes for silence have no line."""
         remark = cut(str(error), _REMARK_CHARACTERS)
         self._refuse(connection, Refusal("CONNECT", sender_of(connection, ""), error.reason, remark))
 

@@ -25,7 +25,8 @@ class Change(NamedTuple):
     request: str | None
     sender: Mapping[str, Any]
     changes: Sequence[Effect]
-    # The account of the request, or without an account the network of the peer; "" for changes of the server itself.
+    # The account of the request, or without an account the network of the peer; for a change of the server itself, the
+    # account that registered the broker, or "".
     source: str = ""
 
 

@@ -35,7 +35,7 @@ class AccessControl:
         return (0 if self.guard is None else self.guard.changes), self.seconds_left(request) <= 0
 
     def seconds_left(self, request: Request) -> float:
-        """Return the seconds until the account of the request expires; infinite without access rules or an end date."""
+        """Return the seconds until the request's account expires; infinite without enforced rules or an end date."""
         guard = self.guard
         account = None if guard is None or not guard.enforces else guard.file.accounts.get(request.account)
         if account is None or account.expires is None:

@@ -126,7 +126,12 @@ class AccessGuard:
             self.reservations.broker_left(effect.key, effect.live, self._clock.monotonic())
 
     async def __call__(self, request: Request) -> Request:
-        """Return the request with its account if it is allowed. Raises NoPermissionError otherwise."""
+        """Return the request with its account if it is allowed, or if rules are only observed.
+
+        Raises:
+            NoPermissionError: the request is not allowed.
+            SystemBusyError: no thread can verify its signature.
+        """
         return await self._judge(request, self._verifier.admit)
 
     async def judge_again(self, request: Request) -> Request:
