@@ -29,7 +29,7 @@ def processors(namesrv: Namesrv) -> tuple[dict[int, Handler], dict[int, str]]:
 
 
 def _bound(kind: RequestKind, handler: TypedHandler) -> Handler:
-    """Wrap a handler: note the role of the peer, decode typed values, and log changes made by operators."""
+    """Wrap a handler: note the role of the peer, decode typed values, and log successful requests for changes."""
 
     async def handle(request: Request) -> Reply:
         request.connection.peer.note_role(kind.sender)

@@ -191,7 +191,7 @@ class AdminProcessor:
 
 
 def log_change(request: Request) -> None:
-    """Log a change that an operator's request has made, with its sender."""
+    """Log an operator's request for a change, which succeeded but may have changed nothing, with its sender."""
     command, connection = request.command, request.connection
     fields = (command.ext_fields or {}).items()
     request_fields = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}

@@ -85,7 +85,7 @@ class BrokerProcessor:
         try:
             result = await self._register(request, header, key)
         except (SystemError_, SystemBusyError):
-            # The registration is too large or unreadable, but its broker is alive.
+            # The registration is too large or unreadable, or exceeds a quota, but its broker is alive.
             _count_as_heartbeat(self._manager, header, request.connection.id)
             raise
         ext = self._master_for(request, header, result)
@@ -211,7 +211,7 @@ class BrokerProcessor:
             registration_seq=header.registration_seq,
         )
         if is_gone and live is not None and live.connection_id != request.connection.id:
-            # The request came from another connection than the broker's own: an operator sent it.
+            # The request came over another connection than the broker's own: an operator may have sent it.
             log_change(request)
         return SUCCESS
 

@@ -106,7 +106,8 @@ class ExtensionProcessor:
     async def list_connections(self, request: Request, only: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
         now, boot = self._namesrv.clock.monotonic(), self._namesrv.boot
-        # Clients add the uptime to `started_ms`: both go on over a step of the wall clock, and so does `since_ms`.
+        # Clients compute the server's time as `started_ms` plus uptime, which ignores later steps of the wall clock;
+        # `since_ms` is on the same scale.
         to_wall = boot.started_wall - boot.started_monotonic
         connections = [
             Connection(

@@ -76,12 +76,12 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
 
 
 def effective_properties(namesrv: Namesrv) -> str:
-    """Return all current settings as sorted `key=value` lines; without paths unless administration is enabled."""
+    """Return all current settings as sorted `key=value` lines; without paths unless `admin_enabled` is on."""
     return as_properties(_shown(namesrv))
 
 
 def settings_list(namesrv: Namesrv) -> list[Setting]:
-    """Return the settings with their origin and the way to change them, with names of files only for administrators."""
+    """Return the settings with origin and way to change them; without names of files unless `admin_enabled` is on."""
     values = _shown(namesrv)
     properties = parse_properties(as_properties(values))
     origins = namesrv.settings.origins
