@@ -82,7 +82,7 @@ class Certificates:
                     await self.look()
 
     async def look(self) -> None:
-        """Load the files if they have changed and are stable since."""
+        """Load the files if they have changed and are stable since. Raises NoThreadError."""
         settings, current = self._settings, self.current
         before, self._seen = self._seen, await in_thread(settings.tls_files.stamps)
         if self._seen != before or self._seen == self._tried:

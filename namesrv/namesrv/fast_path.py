@@ -156,7 +156,7 @@ _NEGATIVE: Final = 0x80
 
 
 def _split(frame: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return the bytes before, of and after the opaque of a request; all empty unless it is a number from 1 on.
+    """Return the bytes before, of and after a request's opaque; all empty unless the opaque is a number from 1 on.
 
     In JSON, the name of the opaque and the comma behind its number belong to no part.
     """

@@ -31,9 +31,9 @@ logger: Final = logging.getLogger(__name__)
 
 NAME_SERVERS_PAGE: Final = "/rocketmq/nsaddr"
 TARGETS_PAGE: Final = "/sd/prometheus"
-# Host names are resolved again after this time, and the page waits for the resolver no longer than this: Java's clients
-# give up after three seconds.
+# Host names are resolved again after this time.
 RESOLVE_EVERY_SECONDS: Final = 10.0
+# The page waits for the resolver no longer than this, since Java's clients give up after three seconds.
 _RESOLVE_SECONDS: Final = 2.0
 # Requests of one address per second, and after a pause. A host with hundreds of clients that start together is served.
 REQUESTS_PER_SECOND: Final = 20.0

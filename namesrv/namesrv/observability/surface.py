@@ -31,7 +31,10 @@ class HttpAddresses(NamedTuple):
 
 @asynccontextmanager
 async def http_ports(namesrv: Namesrv, server: RemotingServer, spawn: Spawn) -> AsyncIterator[HttpAddresses]:
-    """Serve the HTTP ports that are enabled, and measure the loop's lag; yields their addresses. Raises OSError."""
+    """Serve the HTTP ports that are enabled, and yield their addresses; with at least one, measure the loop's lag.
+
+    Raises OSError.
+    """
     settings = namesrv.settings.current
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     is_wanted = bool(settings.http_listen or settings.name_servers_listen)

@@ -148,7 +148,7 @@ def translate(properties: Mapping[str, str], source: str) -> Translation:
 
 
 def translate_tls(properties: Mapping[str, str], source: str) -> Translation:
-    """Translate an Apache tls.properties; its mode is missing there: it is a property of the process, or permissive."""
+    """Translate an Apache tls.properties; without a mode in the file, tls-mode is permissive, as in Apache's server."""
     translation = translate(properties, source)
     translation.given.setdefault("tls_mode", Given("permissive", f"{source}, as Apache's server"))
     return translation

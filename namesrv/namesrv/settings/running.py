@@ -30,7 +30,7 @@ LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
 class RunningSettings:
     """The settings that a server runs with; `live` and `limits` are changed in place, so all holders see changes."""
 
-    # The settings of the last reload; without their changes by requests.
+    # The settings of the start or the last reload, without changes by requests.
     current: Settings
     live: LiveSettings
     limits: Limits

@@ -112,7 +112,7 @@ def read_access_file(settings: Settings) -> AccessFile | None:
     """Read the accounts of the access file, if the settings name one.
 
     Raises:
-        SettingsError: it cannot be read or used.
+        SettingsError: the file cannot be read or used.
     """
     path = settings.access_path
     if path is None:
