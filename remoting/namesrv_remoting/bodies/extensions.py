@@ -62,6 +62,7 @@ class PullRoutesRequest(RequestBody, gc=False):
     topics: Annotated[list[TopicName], msgspec.Meta(max_length=MAX_PULLED_TOPICS)]
     boot_id: str | None = None
     since: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # the longest time for which the server holds the request while no topic changes; 0: the server responds at once
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
     # True if the routes are only displayed: no client sends or receives by the response, so the heartbeat log omits it.
     observes: bool | msgspec.UnsetType = msgspec.UNSET
@@ -288,7 +289,9 @@ class Connection(msgspec.Struct):
     id: int
     peer: str
     proxied: str | None = None
+    # broker, client or admin; None before the first request
     role: str | None = None
+    # json, rocketmq (a binary header) or msgpack: the encoding of the last request
     protocol: str | None = None
     since_ms: int | None = None
     last_request_seconds: float | None = None
@@ -329,7 +332,9 @@ class LiveBroker(msgspec.Struct):
     # a digest of the agent id, since a peer that knows the id could register in the agent's name
     agent_id: str | None = None
     registration_seq: int | None = None
+    # the id of the broker's connection, as in 20004
     connection: int | None = None
+    # msgpack, or rocketmq for a broker that speaks RocketMQ's protocol
     protocol: str | None = None
     state: dict[str, Scalar] | None = None
     # None if the broker advertises no addresses for address views
