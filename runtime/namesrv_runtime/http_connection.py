@@ -119,7 +119,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; a request that has begun has to end in time."""
+        """Read on; the head of a request that has begun has to arrive in time."""
         if self._deadline is None:
             self._start_deadline(self._open_connections.limits.request_seconds)
         super().data_received(data)
@@ -154,7 +154,7 @@ class HttpConnection(H11Protocol):
         self._is_write_paused = False
         self._stop_deadline()
         if self.is_idle and self.conn.trailing_data[0]:
-            # The next request has begun, and has to end in time.
+            # The next request has begun, and its head has to arrive in time.
             self._start_deadline(self._open_connections.limits.request_seconds)
         super().resume_writing()
 
