@@ -31,8 +31,8 @@ Ts = TypeVarTuple("Ts")
 
 logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
-# Registrations of at least this size are compressed. Apache's server limits frames to 16 MiB; ten thousand topics take
-# 2 MB of JSON and 60 KB compressed, and sixty thousand topics still fit.
+# Registrations above this size are compressed. Apache's server limits frames to 16 MiB; ten thousand topics take 2 MB
+# of JSON and 60 KB compressed, and sixty thousand topics still fit.
 COMPRESS_BYTES: Final = 1024 * 1024
 # Encoding more topics than this as JSON takes over 5 ms, which is too long on the broker's own event loop.
 _OFF_LOOP_TOPICS: Final = 1000
