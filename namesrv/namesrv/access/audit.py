@@ -114,7 +114,7 @@ class AuditLog:
         return sum(each.dropped for each in self.logs)
 
     def start(self) -> None:
-        """Start the threads that write."""
+        """Start the threads that write and compress. Raises NoThreadError."""
         for each in self.logs:
             each.start()
         self._record({"event": "start", "version": self._version, "settings": self._settings})

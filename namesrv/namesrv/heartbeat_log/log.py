@@ -109,7 +109,7 @@ class HeartbeatLog(LineLog):
         )
 
     def start(self) -> None:
-        """Start the writing thread."""
+        """Start the threads that write and compress. Raises NoThreadError."""
         super().start()
         self._note(self._clock.monotonic(), EventLine(b"start", self._shape))
 
