@@ -213,7 +213,7 @@ class KVConfig:
 
 @contextmanager
 def _cancelled_afterwards() -> Iterator[None]:
-    """Raise the cancellation of the task at the end of a block that goes on after it, in place of any other error."""
+    """Raise a cancellation that the block has put off, at the block's end and in place of any other error."""
     try:
         yield
     finally:

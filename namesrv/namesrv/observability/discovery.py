@@ -136,7 +136,7 @@ class Discovery:
         return Starlette(routes=self._name_servers_routes(), exception_handlers={404: not_found})
 
     def _name_servers_routes(self) -> list[Route]:
-        """The list, also below the names that clients with a unit name ask for."""
+        """The list, also under the paths that clients with a unit name request."""
         paths = (NAME_SERVERS_PAGE, NAME_SERVERS_PAGE + "-{unit}")
         return [self._route(path, self._list) for path in paths]
 

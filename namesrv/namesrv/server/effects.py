@@ -103,7 +103,7 @@ class EffectSink:
                 connection.close()
 
     def _notify_members(self, effect: MinBrokerIdChanged) -> None:
-        """Notify the other members of a group; a member that cannot be reached sees the change in its next response."""
+        """Notify members of a group; a member that cannot be reached sees the change in its next response."""
         group = {
             key.broker_addr: live
             for key, live in self.tables.broker_live_table.items()
