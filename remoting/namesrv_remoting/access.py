@@ -31,8 +31,8 @@ MIN_SECRET_CHARACTERS: Final = 8
 
 # access classes that a rule may name
 GRANTABLE: Final = tuple(each for each in AccessClass if each is not AccessClass.ANY_ACCOUNT)
-# Access classes that a RocketMQ signature may authorise: the signature covers neither the request code nor the time, so
-# a copy of it is valid for ever.
+# A RocketMQ signature authorises only these access classes, since it covers neither the request code nor the time, so
+# that a copy of it is valid for ever.
 ROCKETMQ_CLASSES: Final = frozenset({AccessClass.ROUTE_READ, AccessClass.BROKER_CONTROL, AccessClass.ANY_ACCOUNT})
 
 # Topics that every broker registers for itself (TopicValidator.java), in addition to those named after the broker and

@@ -50,6 +50,7 @@ AdvertisedOf = Callable[[BrokerIdentity, str], AdvertisedAddresses]
 class AddressRule:
     """A rule of a view: the addresses that some brokers get; a field that is None does not narrow the rule."""
 
+    # the address in the view, with placeholders such as {host} and {port+20000}
     shown: str
     clusters: Patterns | None = None
     broker_names: Patterns | None = None

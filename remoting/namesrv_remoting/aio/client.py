@@ -259,7 +259,7 @@ class RemotingClient:
         return 0 if self._connection is None else self._connection.pending_count
 
     async def close(self) -> None:
-        """Fail waiting requests, and close the connection; a second call waits for the same end."""
+        """Fail waiting requests, and close the connection, within a second. A second call may return earlier."""
         self._closed = True
         if (attempt := self._attempt) is not None:
             attempt.cancel()

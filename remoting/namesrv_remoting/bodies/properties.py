@@ -14,11 +14,11 @@ _WRITTEN = {character: f"\\{letter}" for letter, character in _CONTROLS.items()}
 
 
 class PropertiesError(ValueError):
-    """The text cannot be loaded by java.util.Properties."""
+    """The text has a broken escape, or half a surrogate pair."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """All keys and values; of a repeated key the last value counts. Raises PropertiesError for a broken escape."""
+    """All keys and values; of a repeated key the last value counts. Raises PropertiesError."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key = _KEY.match(line)

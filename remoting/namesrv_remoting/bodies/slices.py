@@ -93,7 +93,7 @@ class JsonSlices:
         if self._blanks(end) != len(self._data):
             self._fail("expected the end", end)
 
-    # Each of the following methods reads one item that begins at `at`, and returns the position after the item.
+    # The following methods read items that begin at `at`; their results contain the position after the item.
 
     def _object(self, at: int, members: Mapping[str, Member | Group] | Mapping[str, Member]) -> Steps[int]:
         at = self._opened(at)
