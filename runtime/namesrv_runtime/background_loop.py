@@ -100,7 +100,8 @@ class Threaded(ABC, Generic[W_co]):
     def stop(self) -> None:
         """Stop the object within its deadline, and end the thread, which must not be the caller's own.
 
-        Calls that other threads wait for end with a StoppedError. A second call does nothing.
+        Calls that other threads wait for end with an error of the object, or with a StoppedError. A second call does
+        nothing.
         """
         self._check_other_thread()
         with self._lock:

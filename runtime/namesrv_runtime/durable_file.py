@@ -164,7 +164,7 @@ class SealedFileError(ValueError):
 
 
 def write_sealed(path: Path, document: Mapping[str, Any]) -> int:
-    """Replace the file and return the size of the new one, once on disk. Raises OSError; then the old file is kept."""
+    """Replace the file and return the size of the new one, once on disk. Raises OSError as `write_atomically`."""
     data = seal(document)
     write_atomically(path, data, mode=0o600)
     return len(data)

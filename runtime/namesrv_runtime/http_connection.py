@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections of uvicorn's with deadlines for the peer, and a bound on how many are open.
+"""uvicorn's HTTP/1.1 connections, with deadlines for the peer and a bound on how many are open.
 
 uvicorn limits the size of a head, the pause between two requests and the requests in work. It limits neither the time
 in which a head arrives nor the time in which a response is read, so that a slow peer could hold a connection for ever;

@@ -20,7 +20,7 @@ Report = Callable[[int, str, dict[str, Any]], None]
 
 
 class LineArchive:
-    """Compresses closed files in the order in which the log closed them, and removes files that are too old."""
+    """Compresses closed files in the order in which the log closed them, and removes files beyond the retention."""
 
     def __init__(
         self,

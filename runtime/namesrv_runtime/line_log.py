@@ -48,7 +48,7 @@ class Encoder(Protocol):
         return b"".join(map(self.line, cast("Sequence[Item]", items)))
 
     def opened(self, item: Item) -> bytes:
-        """The first line of each further file, whose first item is `item`."""
+        """The first line of each further file; `item` has the times of the file's first item, and nothing else."""
 
     def dropped(self, count: int, item: Item) -> bytes:
         """The line that reports that `count` lines before this item are missing."""
