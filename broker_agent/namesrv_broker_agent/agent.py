@@ -322,7 +322,7 @@ class BrokerAgent:
         if self._identity.broker_id == MASTER_ID:
             self.master = None
             return
-        # Only servers that are still reachable are asked; the report of another server may be out of date.
+        # Only reports of servers that are still reachable count; the report of another server may be out of date.
         named = Counter(link.master for link in self._links.registered() if link.master is not None)
         for most, times in named.most_common(1):
             if self.master is None or times > named[self.master]:

@@ -133,7 +133,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return {} if self._inner is None else self._read(lambda agent: agent.servers)
 
     def status(self) -> AgentStatus:
-        """The result of BrokerAgent.status, which callbacks may ask for, too; also for an agent that is not started."""
+        """The result of BrokerAgent.status, also for an agent that is not started; callbacks may call this, too."""
         agent, settings = self._inner, self.settings
         if agent is not None:
             return agent.status()
