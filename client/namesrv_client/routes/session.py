@@ -124,7 +124,7 @@ class ServerSession:
         self._is_closed = False
         # True if a server answered the last call; refused calls and failed watches change nothing
         self.is_ready = False
-        # number of requests that no server answered
+        # number of requests that no server answered, or that were only refused
         self.unanswered = 0
         # the current watch: its server, its start (wall clock) and its number of topics
         self._held: tuple[Server, float, int] | None = None

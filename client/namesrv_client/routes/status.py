@@ -73,7 +73,7 @@ class ClientStatus:
     watches: tuple[WatchStatus, ...] = ()
     # number of times that another server answered because the chosen one failed or was silent
     failovers: int = 0
-    # route requests that no server answered
+    # route requests that no server answered, or that were only refused
     unanswered: int = 0
     # number of route changes
     changes: int = 0
