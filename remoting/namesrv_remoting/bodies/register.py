@@ -85,7 +85,7 @@ _native_mappings: Final = msgspec.msgpack.Decoder(dict[TopicName, TopicQueueMapp
 _native_data_version: Final = msgspec.msgpack.Decoder(DataVersion | None)
 _native_filters: Final = msgspec.msgpack.Decoder(list[Name] | None)
 _native_advertised: Final = msgspec.msgpack.Decoder(AdvertisedAddresses)
-# Sixteen views, with addresses of the broker and of its HA server, take at most this.
+# Sixteen views, with addresses of the broker and of its HA server, take half of this if their names are ASCII.
 _MAX_ADVERTISED_BYTES: Final = 32 * 1024
 
 
