@@ -54,7 +54,7 @@ BATCH_REFUSED: Final = (SystemError_, NoPermissionError)
 BATCH: Final = 500
 # The names of topics in one request, whose frame has at most `PullRoutesRequest.max_bytes`, header included.
 _MAX_NAMES_BYTES: Final = PullRoutesRequest.max_bytes - MAX_HEADER_BYTES
-# Refused batches after which the server counts as failed.
+# Refused batches after which the server counts as failed, and two more for each batch of the first division.
 _REFUSALS: Final = 20
 # concurrent GET_ROUTEINFO_BY_TOPIC requests
 _BY_TOPIC: Final = 16
@@ -304,7 +304,7 @@ class Server:
         )
 
     async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
-        """Request the full routes of topics, with a timeout for each request; True if some topic was refused.
+        """Request the full routes of topics, with a timeout for each request; True if a request was refused.
 
         Raises RemotingError, also if all topics were refused.
         """
