@@ -100,7 +100,11 @@ class ServerLink:
         return self._connections.has_one_of(descriptors)
 
     def topics_changed(self, change: TopicChange) -> None:
-        """Send a change to the server at once; if the change is lost, the next heartbeat repairs that."""
+        """Send a change to the server at once.
+
+        If the server refuses the change, a full registration follows with the next heartbeat; after a lost connection,
+        over the next one.
+        """
         self._unsent.add(change)
         self._unsettle()
 

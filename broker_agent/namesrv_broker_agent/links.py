@@ -140,7 +140,10 @@ class ServerLinks:
             link.topics_changed(change)
 
     async def register_again(self) -> None:
-        """Send full registrations, and wait for the reachable servers; others get theirs when reachable again."""
+        """Send full registrations; unreachable servers get theirs when they are reachable again.
+
+        Waits until the reachable servers have accepted, for `response_timeout_seconds` at most.
+        """
         for link in self:
             link.register_again()
         reachable = self.registered()
