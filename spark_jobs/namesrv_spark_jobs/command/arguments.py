@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     gates.add_argument("--max-bad-ratio", metavar="RATIO", type=ratio, help=says)
     says = (
         "embedded: DuckDB, in this process, without Java; spark: Apache Spark, here or on a cluster; auto: spark if a"
-        " master, a URL or spark-submit asks for it, or the input is larger than this machine (default: auto)"
+        " master, --conf, a URL or spark-submit asks for it, or DuckDB is not installed (default: auto)"
     )
     made.add_argument("--engine", choices=(AUTO, EMBEDDED, SPARK), default=AUTO, help=says)
     _add_spark(made)

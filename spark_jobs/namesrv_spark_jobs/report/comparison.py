@@ -98,9 +98,13 @@ def _rate(name: str, before: Summary, after: Summary, days: Sequence[float]) -> 
         return _row(name, before, after, "few")
     made, ratio = _row(name, before, after, "same"), days[1] / days[0]
     old, new = made["a"] * ratio, made["b"]
-    # staleness over the bound should never happen, so a single case more is worse
-    chance = 0.0 if name == "over_bound" else _DEVIATIONS * math.sqrt(new + old * ratio)
-    if abs(new - old) > chance and not math.isclose(new, old, rel_tol=_LEAST_SHARE):
+    if name == "over_bound":
+        # Staleness over the bound should never happen: a single case more is worse.
+        matters = not math.isclose(new, old)
+    else:
+        chance = _DEVIATIONS * math.sqrt(new + old * ratio)
+        matters = abs(new - old) > chance and not math.isclose(new, old, rel_tol=_LEAST_SHARE)
+    if matters:
         return {**made, "judged": "worse" if new > old else "better"}
     return made
 
