@@ -73,7 +73,7 @@ class _SessionLog:
         self._chosen: str | None = None
         # time of the last line about the current outage; None without an outage
         self._outage_logged_at: float | None = None
-        # topics that were refused when they were last requested
+        # topics without a response when they were last requested
         self._refused: set[str] = set()
 
     def answered(self, chosen: str) -> None:
@@ -89,12 +89,13 @@ class _SessionLog:
             self._outage_logged_at = now
             logger.warning("%s", reasons)
 
-    def refused(self, server: str | None, topics: Collection[str], refused: Collection[str], reason: str) -> None:
-        """Some of the requested topics were refused."""
+    def refused(self, server: Server, topics: Collection[str], refused: Collection[str]) -> None:
+        """The server that ended the call gave no response for some of the requested topics."""
         new = sorted(set(refused) - self._refused)
         self._refused = self._refused.difference(topics).union(refused)
         if new:
-            logger.warning("%s refused %d of %d topics, such as %s: %s", server, len(new), len(topics), new[0], reason)
+            message = "%s gave no route for %d of %d topics, such as %s: %s"
+            logger.warning(message, server.address, len(new), len(topics), new[0], server.record.error)
 
 
 class ServerSession:
@@ -210,13 +211,12 @@ class ServerSession:
             receive(response)
 
         try:
-            await self._call(lambda server, seconds: server.changes(topics, self._point, received, seconds))
+            server = await self._call(lambda server, seconds: server.changes(topics, self._point, received, seconds))
         except _RefusedError as error:
             # Logged here, because a poll has no caller who would see the error.
             self._log.unanswered(str(error))
             raise
-        chosen = self.chosen
-        self._log.refused(chosen, topics, refused, self.errors.get(chosen or "", ""))
+        self._log.refused(server, topics, refused)
 
     async def watch(
         self,
@@ -308,8 +308,8 @@ class ServerSession:
             raise
         return self._watched not in (None, server.identity.boot_id)
 
-    async def _call(self, attempt: Attempt) -> None:
-        """Try the chosen server, and the next one after a failure or a silence; the first response ends the call.
+    async def _call(self, attempt: Attempt) -> Server:
+        """Try the chosen server, and the next one after a failure or a silence; return the first one that responds.
 
         All servers are tried within the first half of the call's time and may use the rest of it. If this process was
         stopped meanwhile, the remaining servers still get a short attempt.
@@ -351,7 +351,7 @@ class ServerSession:
                     if (error := task.result()) is None:
                         self._overtaken(server, attempts.values(), attempt_seconds)
                         self._log_response(server)
-                        return
+                        return server
                     has_refused = has_refused or _has_only_refused(error)
                     reasons[server] = self._failed(server, error)
         finally:

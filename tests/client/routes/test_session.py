@@ -465,7 +465,7 @@ async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplo
                 await scene.changes("orders")
         refusal = "account clients lacks route-read for topic orders (PULL_ROUTES)"
         assert [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"] == [
-            f"{one.where} refused 1 of 2 topics, such as orders: {refusal}",
+            f"{one.where} gave no route for 1 of 2 topics, such as orders: {refusal}",
             f"no NameServer could answer: {one.where}: {refusal}",
         ]
         assert not await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
@@ -480,6 +480,19 @@ async def test_poll_that_a_rocketmq_server_refuses_goes_to_the_next() -> None:
 
         assert await scene.changes("orders") == ["orders"]
         assert [status.pulls for status in scene.session.statuses()] == [{"refused": 1}, {"answered": 1}]
+
+
+async def test_warning_of_refused_topics_names_the_server_that_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """The chosen server refuses all topics, and the next one has bills and refuses orders."""
+    async with ApacheServer() as one, ApacheServer() as two, session_of(one, two, protocol="rocketmq") as scene:
+        one.routes |= {"bills": 13, "orders": 13}
+        two.routes |= {"bills": apache_route("broker-a"), "orders": 16}
+
+        assert await scene.changes("bills", "orders") == ["bills"]
+        assert one.address == scene.session.chosen
+        assert [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"] == [
+            f"{two.address} gave no route for 1 of 2 topics, such as orders: topic orders: a bug",
+        ]
 
 
 async def test_halving_of_refused_batches_ends() -> None:
