@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import logging
+import re
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from itertools import islice
@@ -26,6 +27,8 @@ _MOST: Final = 1000
 _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 # The digests of so many differences take 2 MB of the file.
 _MAX_EXTENT: Final = 100_000
+# A server's reason without the times, which change: "expires in 13.5 days; revocation list expired 9.0 hours ago".
+_EXPIRY: Final = re.compile("(?:revocation list )?expire[sd]")
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -46,12 +49,14 @@ class Acknowledgement(msgspec.Struct, frozen=True):
         return self.kind, self.subject
 
     def covers(self, extent: frozenset[str]) -> bool:
-        """True if a problem of this extent is on no other server, and is no other difference, than the acknowledged."""
+        """True if a problem of this extent has no server, difference or expiry that the acknowledged one lacks."""
         return extent <= self.extent
 
 
 def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozenset[str]:
-    """The servers of a problem, or the digests of the differences that are the problem `disagreement`."""
+    """The servers of a problem; digests of the differences of a `disagreement`; the expiries of a certificate."""
+    if problem.kind == "certificate_expires":
+        return frozenset(_EXPIRY.findall(problem.why))
     if problem.kind != "disagreement":
         return frozenset(problem.servers)
     digests = (_digest(one) for one in disagreements if one.reason is None and not one.is_about_a_broker)

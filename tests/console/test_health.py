@@ -13,7 +13,7 @@ from namesrv_console.compared import Compared
 from namesrv_console.health import JUDGEMENT_SECONDS, Health, Report
 from namesrv_console.poller import Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView, seen_brokers
-from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
+from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import Shown, console, console_of_two
 from tests.support.fake_clock import FakeClock, passing
@@ -265,3 +265,30 @@ async def test_acknowledgement_covers_only_the_acknowledged_servers(kind: str) -
     levels = [missing_on(*servers).verdict.level for servers in (["s2"], ["s2", "s3"], ["s3"], ["s2"])]
     alarm = "warning" if kind == "missing_broker" else "critical"
     assert levels == ["acknowledged", alarm, alarm, "acknowledged"]
+
+
+async def test_acknowledgement_of_an_expiring_certificate_covers_no_expired_one() -> None:
+    """The time that is left changes, but a certificate or revocation list that has expired is another problem."""
+    clock, observed = FakeClock(), Observed(["s1"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
+
+    def reporting(why: str) -> Report:
+        info = ServerInfo(
+            "boot", ready=True, uptime_seconds=500.0, problems=[ServerProblem("certificate_expires", why)]
+        )
+        observed.put(ServerView("s1").answered(clock.monotonic(), info=info))
+        # Only the reason changes, which is no new revision: the console judges the cluster again at intervals.
+        observed.renew()
+        return health.report(observed.cluster)
+
+    await acknowledge_all(health, reporting("expires in 13.5 days"), observed.cluster, clock.wall() + 3600)
+
+    assert [
+        reporting(why).verdict.level
+        for why in (
+            "expires in 9.0 hours",
+            "expired 2.5 days ago",
+            "expires in 13.5 days; revocation list expires in 9.0 hours",
+            "expires in 13.5 days; revocation list expired 9.0 hours ago",
+        )
+    ] == ["acknowledged", "warning", "warning", "warning"]

@@ -50,7 +50,10 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
     "write_removed": ("write permission removed by an operator", "producers do not write to {affected}"),
     "disk_failing": ("a file cannot be written", "after a restart it may lack what it could not write"),
     "memory_budget": ("memory is nearly used up", "it refuses large registrations and connections soon"),
-    "certificate_expires": ("certificate", "once it has expired, peers that depend on it cannot connect"),
+    "certificate_expires": (
+        "certificate or revocation list",
+        "once it has expired, peers that depend on it cannot connect",
+    ),
 }
 
 

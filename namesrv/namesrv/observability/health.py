@@ -19,6 +19,8 @@ _CHUNK: Final = 500
 _SHOWN_GROUPS: Final = 20
 # A revocation list with less time left is a problem, as in the alert.
 _DAY_SECONDS: Final = 86_400.0
+# Shorter times are shown in hours.
+_HOURS_BELOW_DAYS: Final = 2.0
 _MIB: Final = 1024 * 1024
 
 # Health -> names of the groups in this state, as `cluster/broker name`.
@@ -75,7 +77,8 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
 
 def expiry_text(days: float) -> str:
     """The time until a certificate or revocation list expires, or since it has expired."""
-    return f"expires in {days:.1f} days" if days > 0 else f"expired {-days:.1f} days ago"
+    lasting = f"{abs(days):.1f} days" if abs(days) >= _HOURS_BELOW_DAYS else f"{abs(days) * 24:.1f} hours"
+    return f"expires in {lasting}" if days > 0 else f"expired {lasting} ago"
 
 
 def group_problems(groups: Groups, write_removed: Sequence[str]) -> list[ServerProblem]:

@@ -127,9 +127,7 @@ def _certificate(namesrv: Namesrv) -> list[Check]:
         return []
     validity = f"certificate {expiry_text(days)}"
     if (crl_seconds := namesrv.certificates.crl_seconds_left()) is not None:
-        hours = crl_seconds / 3600
-        when = f"expires in {hours:.1f} hours" if hours > 0 else f"expired {-hours:.1f} hours ago"
-        validity = f"{validity}; revocation list {when}"
+        validity = f"{validity}; revocation list {expiry_text(crl_seconds / 86_400)}"
     return [Check("tls", True, validity if problem is None else f"{validity}; files not used: {problem}")]  # noqa: FBT003
 
 

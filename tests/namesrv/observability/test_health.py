@@ -20,11 +20,13 @@ MIB = 1024 * 1024
         (ServerState(), []),
         (ServerState(certificate_days=14.0), []),
         (ServerState(certificate_days=13.9), [("certificate_expires", "expires in 13.9 days")]),
-        (ServerState(certificate_days=-1.5), [("certificate_expires", "expired 1.5 days ago")]),
+        (ServerState(certificate_days=-1.5), [("certificate_expires", "expired 36.0 hours ago")]),
+        (ServerState(certificate_days=-2.5), [("certificate_expires", "expired 2.5 days ago")]),
         (ServerState(crl_seconds=86_400.0), []),
+        (ServerState(crl_seconds=1_800.0), [("certificate_expires", "revocation list expires in 0.5 hours")]),
         (
             ServerState(certificate_days=13.9, crl_seconds=-43_200.0),
-            [("certificate_expires", "expires in 13.9 days; revocation list expired 0.5 days ago")],
+            [("certificate_expires", "expires in 13.9 days; revocation list expired 12.0 hours ago")],
         ),
         (ServerState(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),
         (
