@@ -124,6 +124,8 @@ class Reloader:
         if enforces:
             connections = namesrv.slots.connections
             revoked = await revoke_registrations(file, namesrv.manager, connections, namesrv.clock.wall())
+            for each in revoked:
+                namesrv.boot.disconnected.forget(each.key, each.live)
             if revoked and namesrv.access.audit is not None:
                 namesrv.access.audit.registrations_revoked(revoked)
 

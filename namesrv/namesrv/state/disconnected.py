@@ -4,6 +4,7 @@ from collections.abc import Sized
 from typing import Final
 
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rules import TableLimits
 from namesrv.routeinfo.tables import NEVER
 from namesrv.state.snapshot import ExpectedBroker
@@ -48,8 +49,12 @@ class DisconnectedBrokers:
             case Evicted(reason="disconnected"):
                 self._add(ExpectedBroker.of(effect.key, effect.live))
             case Evicted() | Registered():
-                self._expected.pop(ExpectedBroker.of(effect.key, effect.live).identity, None)
+                self.forget(effect.key, effect.live)
                 self._note_silence(effect)
+
+    def forget(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
+        """Forget a broker that is back, or that left for another reason, as by a change of the access file."""
+        self._expected.pop(ExpectedBroker.of(key, live).identity, None)
 
     def _note_silence(self, effect: Evicted | Registered) -> None:
         if isinstance(effect, Evicted):

@@ -316,6 +316,8 @@ async def test_reload_revokes_registrations(
         reason,
     )
     assert not tables.topic_queue_table
+    disconnected = server.namesrv.boot.disconnected
+    assert (disconnected.expected(), disconnected.may_lack_live_brokers) == ((), False)
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     await server.stop()
     lines = [line for line in read_log(server.data_dir / "audit") if line["event"] == "change"]
