@@ -36,7 +36,7 @@ def _cause(namesrv: Namesrv, topic: str, view: AddressView | None) -> str:
     lost = namesrv.routes.lost.find(revision)
     if lost is None:
         return "The topic has lost its brokers; when and why is no longer recorded."
-    return f"The topic lost its last broker at {_time(lost.wall)}: {_loss(lost, view)}."
+    return f"The topic lost its last broker at {_time(lost.wall)}: {_loss(tables, lost, view)}."
 
 
 def _never_registered(tables: RouteTables) -> str:
@@ -53,9 +53,11 @@ def _never_registered(tables: RouteTables) -> str:
     )
 
 
-def _loss(lost: LostRoute, view: AddressView | None) -> str:
+def _loss(tables: RouteTables, lost: LostRoute, view: AddressView | None) -> str:
     if lost.eviction is None:
-        return "an operator deleted the topic" if lost.broker_name is None else _registered_without(lost.broker_name)
+        if lost.broker_name is None:
+            return "an operator deleted the topic"
+        return f"{_group_name(tables, lost.broker_name, view)} registered without the topic"
     key, live = lost.eviction.key, lost.eviction.live
     identity = BrokerIdentity(key.cluster_name, live.broker_name, live.broker_id)
     name = f"{cut(live.broker_name, _SHOWN_CHARACTERS)} of cluster {cut(key.cluster_name, _SHOWN_CHARACTERS)}"
@@ -72,8 +74,13 @@ def _loss(lost: LostRoute, view: AddressView | None) -> str:
             return f"another broker took the place of {name}"
 
 
-def _registered_without(broker_name: str) -> str:
-    return f"{cut(broker_name, _SHOWN_CHARACTERS)} registered without the topic"
+def _group_name(tables: RouteTables, broker_name: str, view: AddressView | None) -> str:
+    """The name of a broker group, unless a view hides it, or may have hidden it before its brokers left."""
+    if view is not None:
+        group = tables.broker_addr_table.get(broker_name)
+        if group is None or view.group(group, tables.advertised_of) is None:
+            return f"a broker that address view {cut(view.name, _SHOWN_CHARACTERS)} does not show"
+    return cut(broker_name, _SHOWN_CHARACTERS)
 
 
 def _time(wall: float) -> str:

@@ -122,9 +122,9 @@ async def deleted_by_an_operator(world: World) -> None:
     await (await world.broker()).call(216, {"topic": "T"})
 
 
-async def deleted_on_its_broker(world: World) -> None:
+async def deleted_on_its_broker(world: World, views: str = "") -> None:
     """The topic is deleted on its broker, which then registers without it."""
-    peer = await (await world.serve()).connect()
+    peer = await (await world.serve(views=views)).connect()
     for seq, topics in (("1", ("T", "U")), ("2", ("U",))):
         body = native_registration(*topics, counter=int(seq))
         await peer.register(MASTER, body, spelling="native", registrationSeq=seq, agentId="a", kind="full")
@@ -190,6 +190,10 @@ CAUSES: Final = {
     ),
     "deleted by an operator": Cause(deleted_by_an_operator, "an operator deleted the topic."),
     "deleted on its broker": Cause(deleted_on_its_broker, "broker-a registered without the topic."),
+    "deleted on a hidden broker": Cause(
+        lambda world: deleted_on_its_broker(world, HIDING),
+        ": a broker that address view outside does not show registered without the topic.",
+    ),
     "account without the topic": Cause(
         lambda world: account(world, NETWORK + 'may = [{access = "route-read", topics = ["U"]}]'),
         "account app lacks route-read for topic T",
