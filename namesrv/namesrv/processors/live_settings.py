@@ -27,8 +27,14 @@ logger: Final = logging.getLogger(__name__)
 LIVE_KEYS: Final = {JAVA_NAMES[item.name]: item.name for item in fields(LiveSettings)}
 # Apache's server refuses these keys with the same message.
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-# Known keys that are read only at start.
-_START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
+# Keys of all other settings, with the reason why a request does not change them.
+_OTHER_KEYS: Final = {
+    key: "is read at start and cannot be changed while running"
+    if name in NEED_RESTART
+    else "is changed by a reload of the settings (SIGHUP), not by a request"
+    for name, key in JAVA_NAMES.items()
+    if key not in LIVE_KEYS
+}
 # A text with every known key on a line of its own is under 2 KiB.
 _MAX_UPDATE_BYTES: Final = 16 * 1024
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -55,8 +61,8 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
     for key, value in properties.items():
         if key in BLACK_LIST:
             raise NoPermissionError("Can not update config in black list.")
-        if key in _START_KEYS:
-            raise NoPermissionError(f"{key} is read at start and cannot be changed while running")
+        if key in _OTHER_KEYS:
+            raise NoPermissionError(f"{key} {_OTHER_KEYS[key]}")
         if key not in LIVE_KEYS:
             event(logger, logging.WARNING, "setting_unknown", key=key)
             continue

@@ -72,7 +72,7 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         (b"{key=value}", (0, None)),
         (b"orderMessageEnable=true\nkvConfigPath=/x", (16, "Can not update config in black list.")),
         (b"listenPort=1", (16, "listenPort is read at start and cannot be changed while running")),
-        (b"adminEnabled=false", (16, "adminEnabled is read at start and cannot be changed while running")),
+        (b"maxConnections=7", (16, "maxConnections is changed by a reload of the settings (SIGHUP), not by a request")),
         (b"orderMessageEnable=1", (1, "orderMessageEnable: '1' is neither true nor false")),
         (b"orderMessageEnable=\\u12", (1, "string2Properties error")),
         (b"orderMessageEnable=\xff", (1, "string2Properties error")),
