@@ -484,7 +484,7 @@ class RouteChanged(Effect):
 class WritePermissionChanged(Effect):
     """The write permission of a broker group was removed, or its removal ended.
 
-    `topics` is the number of the group's topics, 0 after an expiry.
+    `topics` is the number of the group's topics, 0 if no broker of it is left.
     """
 
     log_name = "write_permission_changed"

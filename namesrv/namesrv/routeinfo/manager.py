@@ -160,7 +160,8 @@ class RouteInfoManager:
             self.tables.membership += 1
             # Slaves that registered meanwhile may have topics without the permission that they send.
             self.tables.forget_digests((name,))
-            effects.append(WritePermissionChanged(name, 0, is_removed=False, reason="expired"))
+            topics = len(self.tables.topics.of_broker.get(name, ()))
+            effects.append(WritePermissionChanged(name, topics, is_removed=False, reason="expired"))
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[WriteSection]:

@@ -461,6 +461,7 @@ async def test_slave_writes_again_when_the_removal_of_the_write_permission_has_e
         if scene.manager.register_unchanged(S, b"slave", 2, None) is None:
             await scene.register(slave)
 
+    assert WritePermissionChanged("b1", 2, is_removed=False, reason="expired") in scene.take_effects()
     assert scene.tables.write_removed == {}
     assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
 
