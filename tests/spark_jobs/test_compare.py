@@ -58,6 +58,9 @@ def _summary(*, removed: int = 100, p99: int = 128_000, days: float = 1, **count
         ({}, {"over_bound": 1}, "worse", {"over_bound": "worse"}),
         ({"over_bound": 40}, {"over_bound": 41}, "worse", {"over_bound": "worse"}),
         ({"over_bound": 40}, {"over_bound": 80, "days": 2}, "same", {}),
+        # two days of logs never have the same length
+        ({"over_bound": 40}, {"over_bound": 40, "days": 1.0001}, "same", {}),
+        ({"over_bound": 40}, {"over_bound": 41, "days": 1.0001}, "worse", {"over_bound": "worse"}),
         ({"false": 20}, {"p99": 200_000}, "mixed", {"false": "better", "registry.p99": "worse"}),
         # fifty removals have a p99, ten a median
         ({}, {"removed": 49, "p99": 200_000}, "same", {"registry.p99": "few", "client.p99": "few"}),
