@@ -38,6 +38,14 @@ def test_gate_that_is_met_fails_the_run(texts: str, failures: int) -> None:
 def test_gate_says_what_it_found() -> None:
     """The message has the value in seconds, as in most gates, and in the notation of the report."""
     assert _failed("p99>2m", "false>0") == ["p99>2m: registry.p99 is 128 s (128 s)", "false>0: false is 2"]
+    many = sample_summary()
+    many["exposed_pulls"]["total"] = many["input"]["bad"] = 12_345_678
+    many["divergence"]["total_ms"] = 1_234_567_890
+    assert _failed("exposed_pulls>9", "divergence.total>1h", max_bad_ratio=0.1, summary=many) == [
+        "exposed_pulls>9: exposed_pulls is 12,345,678",
+        "divergence.total>1h: divergence.total is 1,234,567.89 s (14.3 d)",
+        "max-bad-ratio 0.1: 12,345,678 of 120,345 lines are bad (10258.5716%)",
+    ]
 
 
 def test_gate_without_anything_to_measure_lets_the_run_pass() -> None:

@@ -113,7 +113,7 @@ def judge(
     if max_bad_ratio is not None:
         lines, bad = summary["input"]["lines"], summary["input"]["bad"]
         ratio, text = bad / max(lines, 1), f"max-bad-ratio {max_bad_ratio:g}"
-        says = f"{text}: {bad:g} of {lines:g} lines are bad ({ratio:.4%})"
+        says = f"{text}: {bad:,} of {lines:,} lines are bad ({ratio:.4%})"
         verdicts.append(Verdict(text, failed=ratio > max_bad_ratio, says=says))
     if verdicts and (missing := _missing(summary, options)):
         read = summary["input"]
@@ -159,7 +159,8 @@ def _value(gate: Gate, summary: Summary, before: Summary | None) -> tuple[float 
 def _shown(gate: Gate, value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value / 1000:g} s ({shown_duration(value)})" if gate.measure in DURATIONS else f"{value:g}"
+    # twelve digits: milliseconds of a thousand years
+    return f"{value / 1000:,.12g} s ({shown_duration(value)})" if gate.measure in DURATIONS else f"{value:,}"
 
 
 def _judge(gate: Gate, value: float | None, says: str) -> Verdict:
