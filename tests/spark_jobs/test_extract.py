@@ -14,7 +14,7 @@ from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import MissingFileError
 from namesrv_spark_jobs.options import Options
-from tests.support.heartbeat_lines import HeartbeatLines, member
+from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 from tests.support.spark_logs import SMALL_GRID, TORN_LINE, damaged_files, write_plain
 
 
@@ -82,6 +82,19 @@ def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
     # addresses, agents and clients; bad lines are counted, and not shown
     everything = f"{found.summary} {found.metrics} {found.charts} {tables}"
     assert [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything] == []
+
+
+@pytest.mark.parametrize("name", ["a\x1fb", "\x1f", "a\x00b"])
+def test_control_character_in_a_name_moves_no_field(engine: Engine, tmp_path: Path, name: str) -> None:
+    """A peer chooses its broker's name: it must not end the report, nor change the other fields of its lines."""
+    odd = broker(name, broker_addr="10.0.0.1:10911")
+    lines = HeartbeatLines().start().heartbeats(0, 30_000, of=odd).evict(160_000, odd)
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    (row,) = analyse(engine, [str(file)], Options(), lambda _step: None).intervals.collect()
+
+    assert (row["cluster"], row["broker_id"], row["broker_addr"]) == ("c1", 0, "10.0.0.1:10911")
+    assert row["broker_name"] == name
 
 
 def test_missing_file_is_an_error_of_its_own(engine: Engine, tmp_path: Path) -> None:

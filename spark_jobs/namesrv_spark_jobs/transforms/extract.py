@@ -49,8 +49,10 @@ SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
 # columns of `events` with a different value in nearly every line
 DISTINCT: Final = ("seq", "ts_ms", "mono")
 
-# Separator and null mark of `identity`. JSON can contain both as escapes only; a name with one of them is cut there.
+# The separator of the names in `identity`, and its substitute where a name contains it: a peer chooses its own names.
 _BETWEEN: Final = "\x1f"
+_SUBSTITUTE: Final = "\N{SYMBOL FOR UNIT SEPARATOR}"
+# the mark of a missing name
 _NOTHING: Final = "\x00"
 # two to the power of this is the number of `seq` values in a bucket: the 64 bits of a long
 _BITS: Final = 6
@@ -160,8 +162,9 @@ def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
 
 def identity() -> Column:
     """The fields of `NAMES` as one text, the column `identity`."""
-    texts = (F.coalesce(F.col(name).cast("string"), F.lit(_NOTHING)) for name in NAMES)
-    return F.concat_ws(_BETWEEN, *texts).alias("identity")
+    between, substitute = F.lit(_BETWEEN), F.lit(_SUBSTITUTE)
+    texts = (F.replace(F.col(name).cast("string"), between, substitute) for name in NAMES)
+    return F.concat_ws(_BETWEEN, *(F.coalesce(text, F.lit(_NOTHING)) for text in texts)).alias("identity")
 
 
 def identity_columns() -> list[Column]:
