@@ -182,6 +182,8 @@ def _by(table: DataFrame, key: Column, number: Column, *others: Column) -> DataF
 
 def _worst_near_miss(near: DataFrame, boots: DataFrame) -> DataFrame:
     """The near miss with the largest share of the expiry, if any."""
-    order = (F.desc(F.col("silence") / F.col("expiry")), F.desc("silence"), "broker", "boot_id", "mono", "seq")
+    # a broker may have registered with an expiry of 0
+    share = F.col("silence") / F.nullif("expiry", F.lit(0))
+    order = (F.desc(share), F.desc("silence"), "broker", "boot_id", "mono", "seq")
     named = near.join(F.broadcast(boots.select("boot", "boot_id", "nameserver", "offset_ms")), on="boot", how="inner")
     return named.orderBy(*order).limit(1)

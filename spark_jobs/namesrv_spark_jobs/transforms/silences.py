@@ -82,6 +82,7 @@ def _counted_interval() -> Column:
 
 
 def _live_interval() -> Column:
+    """The interval after a heartbeat in liveness time, without the time during which the server was stopped."""
     return F.col("next_live") - F.col("live")
 
 
@@ -94,7 +95,7 @@ def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
     """
     settings = F.broadcast(boots.select("boot", "start_live", "broker_expiry"))
     place = F.when(_counted_interval().isNotNull(), F.col("counted"))
-    interval_bin = F.when(F.col("expiry") > 0, bin_of(F.col("next_mono") - F.col("mono"), F.col("expiry")))
+    interval_bin = F.when(F.col("expiry") > 0, bin_of(_live_interval(), F.col("expiry")))
     ends = ~_is_followed() | (F.col("earlier") == 0) | (F.col("next_who") != F.col("who"))
     is_point = ends | F.coalesce(_might_be_dead(grid), F.expr("false"))
     groups = sequence.join(settings, on="boot", how="left").groupBy(
@@ -113,7 +114,7 @@ def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
 
 
 def bin_of(interval: Column, expiry: Column) -> Column:
-    """The number of the histogram bin of an interval."""
+    """The number of the histogram bin of an interval in liveness time."""
     return F.least(F.floor(interval * BINS_PER_EXPIRY / expiry), F.lit(MOST_BINS))
 
 
@@ -139,5 +140,5 @@ def _might_be_dead(grid: WhatIf) -> Column:
 
 
 def interval_bins(points: DataFrame) -> DataFrame:
-    """The number of intervals between heartbeats in each bin."""
+    """The number of intervals between heartbeats in each bin, in liveness time as near misses are."""
     return points.filter(F.col("bin").isNotNull()).groupBy("bin").agg(F.sum("rows").alias("count"))

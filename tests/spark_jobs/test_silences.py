@@ -1,0 +1,35 @@
+"""Silences between heartbeats, as charts and findings show them."""
+
+from pathlib import Path
+from typing import Any
+
+from namesrv_spark_jobs.analysis import Analysis, analyse
+from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.options import Options
+from tests.support.heartbeat_lines import HeartbeatLines, broker
+from tests.support.spark_logs import write_plain
+
+
+def _analysed(engine: Engine, folder: Path, lines: HeartbeatLines) -> Analysis:
+    file = write_plain(folder / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+    return analyse(engine, [str(file)], Options(), lambda _step: None)
+
+
+def test_histogram_of_intervals_excludes_stops_of_the_server(engine: Engine, tmp_path: Path) -> None:
+    """A server that is stopped for 90 s makes no interval longer, and no bar beyond two thirds of the expiry."""
+    lines = HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)
+
+    found = _analysed(engine, tmp_path, lines)
+
+    intervals: list[dict[str, Any]] = found.charts["heartbeat_intervals"]
+    assert [(one["from_pct"], one["count"]) for one in intervals] == [(25.0, 3)]
+    assert found.summary["near_misses"]["count"] == 0
+
+
+def test_expiry_of_zero_is_no_division_by_zero(engine: Engine, tmp_path: Path) -> None:
+    """A broker with an expiry of 0 has near misses, but no share of the expiry."""
+    lines = HeartbeatLines().start().heartbeats(0, 30_000, of=broker(expiry_ms=0))
+
+    worst = _analysed(engine, tmp_path, lines).summary["near_misses"]["worst"]
+
+    assert (worst["silent_ms"], worst["expiry_ms"]) == (30_000, 0)
