@@ -116,7 +116,10 @@ async def test_servers_that_moved_are_found_soon(tmp_path: Path) -> None:
 
 
 async def test_new_list_is_polled_at_once_during_an_outage(tmp_path: Path) -> None:
-    """Routes become fresh as soon as the list has a live server, however long the pause between polls has become."""
+    """Routes become fresh as soon as the list has a live server, however long the pause between polls has become.
+
+    If the servers of a new list do not answer at once, the next poll follows soon.
+    """
     source = tmp_path / "servers"
     async with route_scene(tmp_path) as scene:
         source.write_text(scene.proxy.address)
@@ -126,6 +129,11 @@ async def test_new_list_is_polled_at_once_during_an_outage(tmp_path: Path) -> No
             for polls, pause in enumerate((300.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)):
                 await scene.clock.advance(pause)
                 await until(lambda: client.status().unanswered > polls)  # noqa: B023 - called in this iteration
+            source.write_text("127.0.0.1:1")
+            await scene.clock.advance(15.0)
+            await until(lambda: client.status().unanswered == 8)
+            await scene.clock.advance(0.5)
+            await until(lambda: client.status().unanswered == 9)
             source.write_text(scene.server.where)
 
             await scene.clock.advance(15.0)

@@ -224,6 +224,8 @@ class RouteKeeper:
             with suppress(TimeoutError):
                 async with timeout_on(self.clock, retry.pause_seconds(failures, self.random_unit())):
                     await self._servers_changed.wait()
+                    # The failures were those of the former servers.
+                    failures = 0
 
     async def _choose(self) -> None:
         # Full jitter before the first choice, since many clients may have started together.
