@@ -218,8 +218,9 @@ def failure_state(error: RemotingError) -> ServerState:
     """The state of a server whose last request failed."""
     if isinstance(error, TlsRequiredError) or is_tls_failure(error.__cause__):
         return "tls_failed"
-    if isinstance(error, RemoteProtocolError) or isinstance(error.__cause__, RemoteProtocolError):
-        return "protocol_error"
+    for violation in (error, error.__cause__):
+        if isinstance(violation, RemoteProtocolError):
+            return "tls_failed" if violation.reason == "tls" else "protocol_error"
     if isinstance(error, ResponseError):
         return "refuses"
     return "frozen" if isinstance(error, RequestTimeoutError) else "unreachable"

@@ -186,6 +186,7 @@ def caused_by(cause: Exception) -> RemotingError:
         (ConnectError("refused"), "unreachable"),
         (ConnectionClosedError("closed by the peer"), "unreachable"),
         (caused_by(RemoteProtocolError("frame of 1213486160 bytes")), "protocol_error"),
+        (caused_by(RemoteProtocolError("TLS received where plain text is expected", reason="tls")), "tls_failed"),
         (NoPermissionError("denied"), "refuses"),
     ],
 )
