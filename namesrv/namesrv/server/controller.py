@@ -436,7 +436,7 @@ class NamesrvController:
             ready=namesrv.fast_path.is_ready,
         )
         warn_if_open(namesrv)
-        warn_if_files_are_few(settings.max_connections)
+        warn_if_files_are_few(settings)
         reason = namesrv.boot.readiness_text()
         if not namesrv.fast_path.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)

@@ -17,8 +17,10 @@ from namesrv.access.audit_lines import SettingChanged
 from namesrv.access.revocation import revoke_registrations
 from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
+from namesrv.observability.http import NAME_SERVERS_LIMITS
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
+from namesrv.settings.model import Settings
 from namesrv.settings.running import LIVE
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv.state.sd_notify import ServiceManager
@@ -32,8 +34,7 @@ from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
 
-# Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots. The 256
-# connections of `name_servers_listen` are not counted.
+# Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots.
 _OTHER_FILES: Final = 100
 RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
 
@@ -101,7 +102,7 @@ class Reloader:
         if not was_open:
             warn_if_open(self.namesrv)
         if "max_connections" in changed:
-            warn_if_files_are_few(self.namesrv.settings.current.max_connections)
+            warn_if_files_are_few(self.namesrv.settings.current)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
     async def _follow_access_file(self, loaded: Loaded) -> None:
@@ -151,10 +152,12 @@ def warn_if_open(namesrv: Namesrv) -> None:
         event(logger, logging.WARNING, "open_to_the_network", addresses=addresses, hint=hint)
 
 
-def warn_if_files_are_few(max_connections: int) -> None:
+def warn_if_files_are_few(settings: Settings) -> None:
     """Warn if the limit of open files is below max_connections: at that limit no peer could connect."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = max_connections + _OTHER_FILES
+    needed = settings.max_connections + _OTHER_FILES
+    if settings.name_servers_listen:
+        needed += NAME_SERVERS_LIMITS.max_connections
     if limit != resource.RLIM_INFINITY and limit < needed:
         hint = f"raise the limit (ulimit -Hn; LimitNOFILE= of systemd) to {needed}, or lower --max-connections"
         event(logger, logging.WARNING, "open_files_limit_too_low", limit=limit, needed=needed, hint=hint)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.server.reload import apply
+from namesrv.server.reload import apply, warn_if_files_are_few
 from namesrv.settings.model import Settings
 from namesrv.settings.running import LiveSettings
 from namesrv.state.sd_notify import ServiceManager
@@ -149,6 +149,15 @@ async def test_low_limit_of_open_files_logs_a_warning(
     [found] = logged(caplog, "open_files_limit_too_low")
     assert (found["limit"], found["needed"]) == (1000, 5100)
     assert "to 5100" in found["hint"]
+
+
+@pytest.mark.usefixtures("thousand_files")
+def test_connections_for_the_list_of_name_servers_need_open_files(caplog: pytest.LogCaptureFixture) -> None:
+    """The port of `name_servers_listen` may have 256 connections."""
+    for max_connections in (644, 645):
+        warn_if_files_are_few(Settings(max_connections=max_connections, name_servers_listen="127.0.0.1:1"))
+
+    assert [found["needed"] for found in logged(caplog, "open_files_limit_too_low")] == [1001]
 
 
 async def test_requests_during_a_reload_start_one_more(
