@@ -57,3 +57,19 @@ async def test_every_page_is_shown(number: float, whole: int) -> None:
         for page in PAGES:
             if page.is_live:
                 await shown.text(page.path + QUERIES.get(page.name, ""))
+
+
+async def test_removal_for_an_unknown_reason_is_shown() -> None:
+    """A newer server may remove a broker for a reason that this console does not know."""
+    clock = FakeClock()
+    async with console(clock, SERVER) as shown:
+        observed = shown.console.observed
+        about: dict[str, Any] = {"cluster": "c1", "broker_name": "a", "broker_id": 0, "reason": "expelled"}
+        view = observed.cluster.server(SERVER).answered(clock.monotonic(), info=ServerInfo("boot", ready=True))
+        event = Event(1, "evict", round(clock.wall() * 1000), about)
+        observed.put(view.with_events([event], clock.monotonic()))
+
+        overview, broker = await shown.text("/"), await shown.text("/broker?cluster=c1&name=a")
+
+    for page in (overview, broker):
+        assert "c1/a/0, 127.0.0.1:1: removed" in page

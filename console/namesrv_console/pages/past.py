@@ -47,14 +47,15 @@ class Slider:
     least: int
     most: int
     step: int
-    usual: int
+    # The value without one in the query: the default of our servers and clients.
+    default: int
 
 
 # Names of the form fields.
 _FIELDS: Final = ("from", "to", "q", "topic", "at", "days", "expiry", "scan", "poll", "wait")
 SLIDERS: Final = (
     Slider("expiry", LEAST_EXPIRY_MS // 1000, 300, 5, 120),
-    Slider("scan", 1, 60, 1, 5),
+    Slider("scan", 1, 60, 1, 10),
     Slider("poll", 1, 120, 1, 30),
 )
 
@@ -167,7 +168,7 @@ def _timeline(result: Timeline) -> Mapping[str, Any]:
     return {
         "rows": [(timeline_rows.drawn(row, span), down[row.nameserver]) for row in result.rows],
         "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
-        "ended": ended[:_MOST_REMOVALS],
+        "ended": [(period, row, timeline_rows.removal_of(period)) for period, row in ended[:_MOST_REMOVALS]],
         "ended_left_out": max(0, len(ended) - _MOST_REMOVALS),
         "most_rows": MOST_TIMELINE_ROWS,
         "moves": {
@@ -223,7 +224,7 @@ def _in_ms(seconds: Mapping[str, int]) -> dict[str, int]:
 
 
 def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
-    text = query.get(slider.name) or str(slider.usual)
+    text = query.get(slider.name) or str(slider.default)
     if not text.isascii() or not text.isdigit() or not slider.least <= int(text) <= slider.most:
         raise ValueError(f"{slider.name}: {text!r} is not a number of seconds from {slider.least} to {slider.most}")
     return int(text)

@@ -7,6 +7,13 @@ from typing import Final
 from namesrv_spark_jobs.history.model import STRIP_BINS, RegistrationPeriod, Run, Strip, StripBin, StripRow, TimelineRow
 from namesrv_spark_jobs.history.spans import Span
 
+# Reason of a removal -> the kind of its mark.
+_REMOVALS: Final = {
+    "silent": "evicted",
+    "disconnected": "disconnected",
+    "unregistered": "unregistered",
+    "superseded": "superseded",
+}
 # Two bars of one kind that are nearer than this are drawn as one, since no screen shows the gap.
 _FINEST: Final = 0.05
 
@@ -15,7 +22,7 @@ _FINEST: Final = 0.05
 class Bar:
     """A stretch of a timeline row, or a moment if its width is 0."""
 
-    # One of registered, late, down, evicted, disconnected, unregistered, superseded, fenced.
+    # One of registered, late, down, evicted, disconnected, unregistered, superseded, removed, fenced.
     kind: str
     # Position and width in per cent.
     x: float
@@ -34,7 +41,7 @@ class Drawn:
 
     @property
     def removals(self) -> list[tuple[str, int]]:
-        """Kind and time of each removal, for the text below the picture."""
+        """Kind and time of each removal, for the label of the row."""
         return [(mark.kind, mark.from_ms) for mark in self.marks if mark.kind != "fenced"]
 
 
@@ -42,7 +49,7 @@ def drawn(row: TimelineRow, span: Span) -> Drawn:
     """The timeline row of a broker in a span."""
     stretches = [stretch for period in row.periods for stretch in _stretches(period, span)]
     stretches += [("late", silence.from_ms, silence.to_ms) for silence in row.silences]
-    marks = [(_removal(period), period.end_ms, period.end_ms) for period in row.periods if period.reason is not None]
+    marks = [(removal_of(period), period.end_ms, period.end_ms) for period in row.periods if period.reason is not None]
     marks += [("fenced", at, at) for at in row.fenced_ms]
     # Late bars are drawn on top of the others.
     order = sorted(_placed(stretches, span), key=lambda bar: (bar.kind == "late", bar.x))
@@ -50,7 +57,10 @@ def drawn(row: TimelineRow, span: Span) -> Drawn:
 
 
 def _stretches(period: RegistrationPeriod, span: Span) -> Iterator[tuple[str, int, int]]:
-    """A registered stretch until the next heartbeat was due, then a late stretch."""
+    """A registered stretch until the next heartbeat was due, then a late one.
+
+    A broker that unregistered, or whose place another one took, was registered until then.
+    """
     began = span.from_ms if period.first_ok_ms is None else period.first_ok_ms
     died = min(period.end_ms, period.due_ms) if period.reason in ("silent", "disconnected", None) else period.end_ms
     yield "registered", began, died
@@ -58,8 +68,9 @@ def _stretches(period: RegistrationPeriod, span: Span) -> Iterator[tuple[str, in
         yield "late", died, period.end_ms
 
 
-def _removal(period: RegistrationPeriod) -> str:
-    return "evicted" if period.reason == "silent" else period.reason or "removed"
+def removal_of(period: RegistrationPeriod) -> str:
+    """The kind of the removal that ended a period: `removed` for a reason that this console does not know."""
+    return _REMOVALS.get(period.reason or "", "removed")
 
 
 def downtimes(runs: Iterable[Run], nameserver: str, span: Span, *, read_until_ms: int) -> list[Bar]:

@@ -109,6 +109,16 @@ async def test_hostile_names_are_text(tmp_path: Path) -> None:
         assert not set(page) & {"\u202e", "\x1b"}
 
 
+async def test_removal_for_an_unknown_reason_is_shown(tmp_path: Path) -> None:
+    """A newer server may have removed a broker for a reason that this console does not know."""
+    lines = HeartbeatLines().start().heartbeats(0, 30_000).evict(40_000, reason="expelled")
+    write_plain(tmp_path, "ns-1-boot-1-1.jsonl", lines.lines)
+    async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
+        timeline = await asked(shown, "/timeline?from=2026-03-01&to=2026-03-01T00:05")
+
+    assert "10.0.0.1:broker-a-0 removed" in timeline
+
+
 async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
     """While a log is read without end, its page shows that, other pages are answered, and the console can stop."""
     place = tmp_path / "dt=2023-11-14" / "hour=22"

@@ -1,8 +1,10 @@
-"""The spans to choose from on the pages about the past."""
+"""The spans and settings to choose from on the pages about the past."""
 
 import pytest
 
-from namesrv_console.pages.past import presets
+from namesrv.settings.model import Settings
+from namesrv_client.settings import ClientSettings
+from namesrv_console.pages.past import SLIDERS, presets
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, Span
 
 
@@ -20,3 +22,14 @@ def test_presets_end_with_the_logs(length_ms: int, every_ms: int) -> None:
         "every": every_ms,
     }
     assert {span.to_ms for span in found.values()} == {10 * DAY_MS}
+
+
+def test_sliders_begin_at_the_defaults() -> None:
+    """Without settings in the query, the what-if page replays the default ones of servers and clients."""
+    server, client = Settings(), ClientSettings()
+
+    assert {slider.name: slider.default for slider in SLIDERS} == {
+        "expiry": server.broker_expiry_seconds,
+        "scan": server.scan_interval_seconds,
+        "poll": client.poll_seconds,
+    }

@@ -45,6 +45,8 @@ def row(*periods: RegistrationPeriod, silences: tuple[Silence, ...] = (), fenced
         (period(11_000, 31_000, 41_000, "silent"), [("registered", 10, 25), ("late", 35, 5)], [("evicted", 40)]),
         (period(11_000, 31_000, 41_000, "unregistered"), [("registered", 10, 30)], [("unregistered", 40)]),
         (period(11_000, 31_000, 33_000, "disconnected"), [("registered", 10, 22)], [("disconnected", 32)]),
+        # A newer server may have further reasons.
+        (period(11_000, 31_000, 33_000, "expelled"), [("registered", 10, 22)], [("removed", 32)]),
         # Not ended, and the last heartbeat was in time when the log ended.
         (period(11_000, 31_000, 33_000, None), [("registered", 10, 22)], []),
         # Registered before the hours that were read, removed after the shown span.
