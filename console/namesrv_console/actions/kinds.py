@@ -30,6 +30,8 @@ class Difference:
     after: str | None
     # Number of topics that the change affects.
     topics: int | None = None
+    # False: the server does not report the value before the change.
+    knows_before: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ async def _permissions(server: NameServer, broker: str, after: str) -> list[Diff
     for live in await server.brokers(broker_name=broker):
         before = None if live.write_removed is None else _READ if live.write_removed else _WRITE
         name = f"{live.cluster}/{live.broker_name}/{live.broker_id}"
-        found.append(Difference(name, before, after, live.topics))
+        # Apache's server does not report removed write permissions.
+        found.append(Difference(name, before, after, live.topics, knows_before=before is not None))
     return found
 
 

@@ -18,10 +18,11 @@ from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.codes import RequestCode, ResponseCode
 from namesrv_runtime.log import printable
+from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.console_access import PASSWORD, fields, write_users
-from tests.support.ctl import ctl, refusing_address
+from tests.support.ctl import address_of, ctl, refusing_address
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
@@ -326,3 +327,18 @@ async def test_actions_are_off_by_default(tmp_path: Path) -> None:
         assert "/actions" not in page
         assert (await shown.http.get("/actions/delete-topic?topic=T")).status_code == 404
         assert (await shown.http.post("/actions/delete-topic", data=fields(page))).status_code == 404
+
+
+async def test_permission_on_apaches_server_is_unknown_before_the_action(tmp_path: Path) -> None:
+    """Apache's server does not report removed write permissions."""
+    access = AccessSettings(users=write_users(tmp_path / "users"), audit_log_dir=tmp_path / "trail", actions=True)
+    async with (
+        namesrv_in_process(tmp_path) as server,
+        ApacheFront(server.address) as apache,
+        console(server.clock, address_of(apache), access=access) as shown,
+    ):
+        await (await server.connect()).register(MASTER)
+        await shown.sign_in("olga")
+        preview = await shown.text("/actions/wipe-write-perm?broker=broker-a")
+
+    assert '<td data-label="Now"><span class="soft">unknown</span></td>' in preview
