@@ -141,6 +141,11 @@ def _key(event: Event) -> str | None:
             return f"evict_{reason}" if reason in _REASONS else None
         case "write_permission", _:
             return "write_removed" if event.fields.get("removed") else "write_added"
-        case ("register" | "fenced" | "takeover_attempted" | "route") as name, _:
+        case "route", _:
+            if event.fields.get("broker_name"):
+                return "route"
+            # Without topics a setting changed the routes, and without a broker group a request changed those of topics.
+            return "route_by_setting" if event.fields.get("topics") is None else "route_by_request"
+        case ("register" | "fenced" | "takeover_attempted") as name, _:
             return name
     return None

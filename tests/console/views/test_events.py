@@ -56,6 +56,8 @@ def test_one_act_on_several_servers_is_one_line() -> None:
         ("write_permission", {"removed": False}, "the write permission of broker-a was added back"),
         ("route", {"revision": 7, "topics": ["T", "U"], "count": 2}, "routes changed by broker-a: 2 (T, U)"),
         ("route", {"topics": ["T", "U", "V", "W"], "count": 9}, "routes changed by broker-a: 9 (T, U, V, …)"),
+        ("route", {"topics": ["T"], "count": 1, "broker_name": None}, "routes changed by a request: 1 (T)"),
+        ("route", {"topics": None, "count": None, "broker_name": None}, "routes changed by a setting"),
     ],
 )
 def test_event_is_a_sentence_in_each_language(name: str, fields: dict[str, Any], text: str) -> None:
