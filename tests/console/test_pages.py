@@ -149,6 +149,7 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
 
         clients = await it.page("/clients?role=broker")
         every = await it.page("/clients")
+        by_request = await it.shown.text("/clients?sort=last_request")
         settings, drifting = await it.page("/settings"), await it.page("/settings?show=drifting")
         keys = await it.page("/kv")
         elsewhere = await it.page("/kv?namespace=other")
@@ -156,6 +157,8 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
     assert "Connections: 3" in clients
     assert f"{it.one.where} broker cluster-1/broker-a/0 json" in clients
     assert "client this console msgpack" in every
+    # The longest time since a request comes first.
+    assert 'aria-sort="descending"><a href="/clients?sort=last_request"' in by_request
     assert "listenPort individual by a restart" in settings
     assert "enableTopicList while running true" in settings
     assert "Settings whose values differ between servers: 1." in drifting
@@ -240,6 +243,7 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
                 clock, lambda: sum("T" in view.topics for view in shown.console.observed.cluster.servers) == 2
             )
             topic, search = await shown.text("/topic?name=T"), await it.page("/search?q=none")
+            nowhere = await it.page("/topic?name=elsewhere")
             of_events = [
                 await it.page(path) for path in ("/", "/topic?name=T", "/broker?cluster=cluster-1&name=broker-a")
             ]
@@ -248,6 +252,8 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
         assert "Servers that report their brokers: 2; none has a broker." in page
     assert "Compared servers: 2, without a difference. Servers that cannot be compared: 1." in overview
     assert '<p class="late">On all servers that report topics (2).</p>' in topic
+    assert "Servers that report their topics: 2; none has this topic." in nowhere
+    assert "Queues by broker and server unknown" in nowhere
     for page in of_events:
         assert "routes changed by broker-a: 2 (T, U)" in page
         assert page.rstrip().endswith(f" Events unknown on {down} .")

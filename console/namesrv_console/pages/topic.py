@@ -31,6 +31,9 @@ async def show(visit: Visit) -> Content:
         "name": name,
         "rows": rows,
         "reporting": len(reports),
+        # A route may be unknown where the topic is not.
+        "knows_queues": len(reports) == len(cluster.servers)
+        and all(each.of(name) is not True for each in reports.values()),
         "present_on": present_on,
         "missing_on": [server for server in reports if server not in present_on],
         "orders": {
