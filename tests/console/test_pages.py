@@ -260,6 +260,14 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
     assert "Nothing found Topics are reported by 2 of 3 servers." in search
 
 
+async def test_a_group_without_a_change_does_not_stand_for_all(tmp_path: Path) -> None:
+    """While other brokers have registered, the page of an unknown group names its own brokers only."""
+    async with scene(tmp_path) as it:
+        broker = await it.page("/broker?cluster=cluster-1&name=elsewhere")
+
+    assert "No broker of this group registered or left in the last 15 minutes." in broker
+
+
 async def test_only_the_query_of_a_page_is_read() -> None:
     """Other names are in no link of a page; a value that is too long is an error, as in a live update."""
     read = {name for page in PAGES for name in page.fields}

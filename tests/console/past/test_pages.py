@@ -115,8 +115,10 @@ async def test_removal_for_an_unknown_reason_is_shown(tmp_path: Path) -> None:
     write_plain(tmp_path, "ns-1-boot-1-1.jsonl", lines.lines)
     async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
         timeline = await asked(shown, "/timeline?from=2026-03-01&to=2026-03-01T00:05")
+        filtered = await asked(shown, "/timeline?from=2026-03-01&to=2026-03-01T00:05&q=elsewhere")
 
     assert "10.0.0.1:broker-a-0 removed" in timeline
+    assert "No broker that matches the filter sent a heartbeat in this time." in filtered
 
 
 async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
