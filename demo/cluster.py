@@ -24,7 +24,7 @@ _BROKER_SECONDS: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of a real system that are a matter of half minutes and more, all divided by one factor."""
+    """The times of a real system, all divided by one factor."""
 
     factor: float
 

@@ -44,7 +44,7 @@ class Queue:
         self.next_offset = 0
 
     def append(self, body: str) -> int:
-        """Keep a message; its offset."""
+        """Keep a message, and return its offset."""
         self._messages.append(body)
         self.next_offset += 1
         return self.next_offset - 1
@@ -143,7 +143,7 @@ async def serve(options: argparse.Namespace) -> int:
                 await asyncio.wait([ended, draining], return_when=asyncio.FIRST_COMPLETED)
                 draining.cancel()
     finally:
-        # not waited for: from Python 3.12 on that takes until all peers have hung up
+        # not waited for: from Python 3.12 on that takes until all peers have disconnected
         server.close()
     return 0
 
@@ -212,11 +212,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     serving.add_argument("--name", default="broker-a")
     serving.add_argument("--id", type=int, default=MASTER_ID, help="0 for a master, more for a slave")
     serving.add_argument("--host", default="127.0.0.1", help="where to listen")
-    serving.add_argument("--advertise", default="", help="host name for clients, when it is not that of --host")
+    serving.add_argument("--advertise", default="", help="host name for clients, if not that of --host")
     serving.add_argument("--port", type=int, default=0, help="0 takes a free one")
     serving.add_argument("--topic", action="append", default=[], help="may be repeated")
     serving.add_argument("--heartbeat-seconds", type=float, default=30.0)
-    serving.add_argument("--poll-seconds", type=float, default=30.0, help="how long a drain waits")
+    serving.add_argument(
+        "--poll-seconds", type=float, default=30.0, help="poll interval of the clients, for which a drain waits"
+    )
     for name, what in (("produce", "send messages"), ("consume", "print the messages of a topic")):
         command = commands.add_parser(name, help=what)
         command.add_argument("--topic", required=True)

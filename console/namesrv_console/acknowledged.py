@@ -90,7 +90,7 @@ class Acknowledgements:
         self._stamp: tuple[int, ...] | None = None
         # Acknowledgements that have ended, although the file may still have them.
         self._ended: _Known = {}
-        # Held while the file is written, since a failed change must not forget what the next one has ended.
+        # Held during a change, whose end clears `_ended`: no other change may add to `_ended` meanwhile.
         self._changing = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class Acknowledgements:
             self._known = self._read()
 
     def _read(self) -> _Known:
-        """The acknowledgements in the file; those that are known without a file that can be read."""
+        """The acknowledgements in the file; without a readable file, the known ones."""
         if self._path is None:
             return self._known
         try:

@@ -45,7 +45,7 @@ def catalogue(language: str) -> Catalogue:
 
 
 def chosen_language(wanted: str | None, accepted: str) -> str:
-    """The wanted language, or else the first of LANGUAGES that the browser accepts."""
+    """The wanted language, else the one of LANGUAGES that the browser prefers, else English."""
     if wanted in LANGUAGES:
         return wanted
     ranked = [(-float(found[2] or 1), found[1].lower()) for part in accepted.split(",") if (found := _match(part))]

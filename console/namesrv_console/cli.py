@@ -36,7 +36,7 @@ _EPILOG: Final = """\
 example:
   namesrv-console --server ns1:9876 --server ns2:9876 --logs /var/lib/namesrv/heartbeats
 
-Beyond loopback, and with --actions, people say who they are: --users, --trusted-proxy or --oidc-issuer.
+Beyond loopback, and with --actions, users have to sign in: --users, --trusted-proxy or --oidc-issuer.
 namesrv-console passwd FILE NAME adds a user to a file for --users, or changes a password.
 
 Requests are signed with NAMESRV_ACCESS_KEY and NAMESRV_SECRET_KEY (or NAMESRV_SECRET_KEY_FILE), as namesrvctl's are.
@@ -57,13 +57,13 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=f"{PROGRAM} {version()}")
-    says = "NameServer to ask (repeatable; default: NAMESRV_ADDR, else 127.0.0.1:9876)"
+    says = "NameServer to show (repeatable; default: NAMESRV_ADDR, else 127.0.0.1:9876)"
     made.add_argument("-s", "--server", dest="servers", metavar="HOST[:PORT]", action="append", default=[], help=says)
     says = "where to serve the pages (default: 127.0.0.1:9878; port 0 takes any free one)"
     made.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9878", help=says)
     says = "heartbeat logs of the servers, for the pages about the past (repeatable)"
     made.add_argument("--logs", metavar="DIR", type=Path, action="append", default=[], help=says)
-    says = "audit trail of a server, or its data directory, for the page about who changed what (repeatable)"
+    says = "audit trail of a server, or its data directory, for the audit page (repeatable)"
     made.add_argument("--audit", metavar="DIR", type=Path, action="append", default=[], help=says)
     tls = made.add_argument_group("TLS towards the NameServers")
     tls.add_argument("--tls", action="store_const", const=True, help="connect over TLS; or NAMESRV_TLS=true")
@@ -87,21 +87,25 @@ def _add_access(made: argparse.ArgumentParser) -> None:
     group = made.add_argument_group("who may see the console, and who may act in it")
     for name, metavar, says in (
         ("users", "FILE", "users with passwords; namesrv-console passwd writes it"),
-        ("public-url", "URL", "what people type, if that is not where it listens: https://console.example.com"),
+        ("public-url", "URL", "URL that users open, if not the listen address: https://console.example.com"),
         ("http-tls-cert-file", "FILE", "serve HTTPS with this certificate (PEM)"),
         ("http-tls-key-file", "FILE", "its key; a passphrase comes from NAMESRV_CONSOLE_HTTP_TLS_KEY_PASSWORD only"),
-        ("session-hours", "N", "sign people out after that (default: 8)"),
-        ("proxy-user-header", "NAME", "in which the proxy names the user (default: X-Forwarded-User)"),
-        ("proxy-groups-header", "NAME", "and the groups, with commas between (default: X-Forwarded-Groups)"),
+        ("session-hours", "N", "hours until a session ends (default: 8)"),
+        ("proxy-user-header", "NAME", "header with the user's name, of the proxy (default: X-Forwarded-User)"),
+        (
+            "proxy-groups-header",
+            "NAME",
+            "header with the user's groups, separated by commas (default: X-Forwarded-Groups)",
+        ),
         ("oidc-issuer", "URL", "sign in at this OpenID Connect provider; needs --public-url"),
         ("oidc-client-id", "ID", "the console's id there; a secret comes from NAMESRV_CONSOLE_OIDC_CLIENT_SECRET only"),
-        ("oidc-scope", "WORDS", "what to ask the provider for (default: openid profile email)"),
+        ("oidc-scope", "WORDS", "scopes to request from the provider (default: openid profile email)"),
         ("oidc-name-claim", "NAME", "the claim that names the user (default: preferred_username)"),
         ("oidc-groups-claim", "NAME", "the claim with the groups (default: groups)"),
         (
             "audit-log-dir",
             "DIR",
-            "who signed in and changed what (default: namesrv-console/audit in your state folder)",
+            "audit trail of sign-ins, changes and refusals (default: namesrv-console/audit in your state folder)",
         ),
     ):
         group.add_argument(f"--{name}", metavar=metavar, help=says)
@@ -110,7 +114,7 @@ def _add_access(made: argparse.ArgumentParser) -> None:
             "trusted-proxy",
             "trusted_proxies",
             "CIDR",
-            "network of a proxy that signs people in and names them in headers (repeatable; not with --users)",
+            "network of a proxy that signs users in and names them in headers (repeatable; not with --users)",
         ),
         (
             "forwarded-for-from",
@@ -122,12 +126,17 @@ def _add_access(made: argparse.ArgumentParser) -> None:
             "viewer",
             "viewers",
             "WHO",
-            "NAME, @GROUP, *@DOMAIN or *: who may look, of those whom the proxy or provider names (default: *)",
+            "users of the proxy or provider who may read: NAME, @GROUP, *@DOMAIN; with a proxy also *, the default",
         ),
-        ("operator", "operators", "WHO", "who of them may act, too (repeatable; default: none)"),
+        (
+            "operator",
+            "operators",
+            "WHO",
+            "users who may also make changes, in the same form (repeatable; default: none)",
+        ),
     ):
         group.add_argument(f"--{option}", dest=setting, metavar=metavar, action="append", help=says)
-    says = "let operators change things: write permissions, topics, KV, live settings"
+    says = "let operators change the servers: write permissions, topics, KV, live settings"
     group.add_argument("--actions", action="store_const", const=True, help=says)
 
 

@@ -35,9 +35,9 @@ class Console:
         self.observed = Observed(settings.servers)
         self.past = Past(settings.logs)
         self.compared = Compared(self.observed, self.clock)
-        # Audit trail of sign-ins and changes; None without a directory: then users neither sign in nor change anything.
         directory = settings.access.audit_log_dir
         self.health = Health(self.observed, self.compared, self.clock, Acknowledgements(directory, settings.servers))
+        # Audit trail of sign-ins, changes and refusals. The command always has a directory where users sign in.
         self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
         self.rates = Rates(self.observed, self.clock)

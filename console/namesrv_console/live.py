@@ -92,11 +92,14 @@ class LivePages:
 
 @dataclass(slots=True)
 class _Part:
-    """HTML of a part with the revision of its last change, and the same of each of its rows."""
+    """A part of a page, with the revisions of its last changes."""
 
     html: str
+    # The HTML without rows.
     frame: str
+    # Revision of the last change of the frame, or of the set or order of the rows.
     changed: int
+    # Id of a row -> its HTML, and the revision of its last change.
     rows: dict[str, tuple[str, int]]
 
 

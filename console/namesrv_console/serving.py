@@ -107,7 +107,7 @@ async def _report_unreachable(console: Console, report: Callable[[str], None]) -
             if view.address in asking and view.is_reachable is not None:
                 asking.remove(view.address)
                 if not view.is_reachable:
-                    report(f"{_trouble(view)}; asking again every second")
+                    report(f"{_trouble(view)}; trying again every second")
         await observed.changed_since(revision)
 
 

@@ -16,7 +16,7 @@ from namesrv_remoting.bodies.route import TopicRouteData
 # A response travels for a few milliseconds, and each for another few: only a last-seen time that is later by more than
 # this is a new heartbeat.
 _JITTER_SECONDS: Final = 0.25
-# A server's wall clock that is ahead by more than this than before was set.
+# A server's wall clock was set if its difference to the console's clock has changed by this much.
 _WALL_JITTER_SECONDS: Final = 2.0
 # 300 years: no time on our clock is farther away.
 _FARTHEST_SECONDS: Final = 1e10
@@ -24,7 +24,7 @@ _FARTHEST_SECONDS: Final = 1e10
 KEPT_EVENTS: Final = 200
 
 
-# Request -> the fields of its response in a view, without a response. Events that have happened stay.
+# Request -> the fields of a view that its response fills, and their values without a response. Events stay.
 _UNKNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "brokers": {"brokers": {}},
     "routes": {"topics": frozenset(), "routes": {}, "routes_revision": 0},
@@ -115,7 +115,7 @@ class ServerView:
 
     @property
     def reports_all_brokers(self) -> bool:
-        """True if the server lacks all other brokers; after a start it waits for some of them."""
+        """True if the server has no brokers but the reported ones; after a start it still waits for others."""
         return self.reports_brokers and self.state != "not_ready"
 
     @property

@@ -21,7 +21,7 @@ COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
 def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     """The command prints one URL, and reports that no server can be reached; either signal ends it with code 0."""
     with refusing_address() as address, PatternProcess([*COMMAND, "--server", address]) as console:
-        line = console.wait_for("asking again")
+        line = console.wait_for("trying again")
         url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
         page = httpx2.get(url, timeout=GUARD_SECONDS).text
         console.send_signal(ended_by)
@@ -31,7 +31,7 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     assert "unreachable" in page
     # The reason may be a message of the operating system.
     assert line.startswith(f"namesrv-console: no connection to {address}: ")
-    assert line.endswith("; asking again every second")
+    assert line.endswith("; trying again every second")
     assert line.count(address) == 1
 
 

@@ -119,7 +119,7 @@ class Guard:
             return 403, "sent by another site"
         form = await _read_form(request)
         if form is None:
-            return 413, f"a form has at most {_MAX_FORM_BYTES} bytes and {_MAX_FIELDS} fields"
+            return 413, f"not a valid form of at most {_MAX_FORM_BYTES} bytes and {_MAX_FIELDS} fields"
         request.state.form = form
         sent = request.headers.get(CSRF_HEADER) or form.get(CSRF_FIELD, "")
         token = request.session.get(CSRF_FIELD, "")

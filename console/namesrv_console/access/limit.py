@@ -22,13 +22,13 @@ class Rate:
 
 
 PER_ADDRESS: Final = Rate(5, 30.0)
-# Any client can fail under any user's name, so this limit must not lock a user out: it allows some thousand guesses a
-# day, too few among very many passwords.
+# Any client can fail under any user's name, so this limit must not lock a user out: it allows 8,640 guesses a day, too
+# few among very many passwords.
 PER_NAME: Final = Rate(30, 10.0)
 
 
 class LoginLimit:
-    """Failed attempts. The class has no clock: every method gets `now`."""
+    """Failed attempts. The class has no clock: its methods get the time on a monotonic clock."""
 
     def __init__(self) -> None:
         # (kind, address or name) -> time at which all its attempts are forgotten; each attempt moves that time by a

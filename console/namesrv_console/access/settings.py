@@ -38,9 +38,10 @@ class AccessSettings(CheckedSettings):
     http_tls_key_password: SecretStr | None = None
     # Whether operators may change something.
     actions: bool = False
-    # Directory of the console's audit trail: sign-ins and changes.
+    # Directory of the console's audit trail: sign-ins, changes and refusals.
     audit_log_dir: Path | None = None
 
+    # File of the users who sign in with a password.
     users: Path | None = None
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
 

@@ -1,4 +1,4 @@
-"""The console's own audit trail: sign-ins and changes; `namesrvctl audit DIRECTORY` shows it."""
+"""The console's own audit trail: sign-ins, changes and refusals; `namesrvctl audit DIRECTORY` shows it."""
 
 import logging
 import secrets

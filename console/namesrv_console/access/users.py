@@ -66,7 +66,8 @@ class Entry:
 def check_name(name: str) -> str:
     """A user name that the file can hold. Raises ValueError."""
     if _NAME.fullmatch(name) is None or not name.isprintable() or name != name.strip() or len(name) > MAX_NAME:
-        raise ValueError(f"not a valid user name: {name!r} (printable, without ':', at most {MAX_NAME} characters)")
+        rule = f"printable, without ':', not beginning with '#', '@' or a blank, at most {MAX_NAME} characters"
+        raise ValueError(f"not a valid user name: {name!r} ({rule})")
     return name
 
 

@@ -13,7 +13,7 @@ from namesrv_remoting.bodies.extensions import Connection
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """One connection to one server; times are the server's, and None where the server does not report them."""
+    """One connection to one server; None stands for a time that the server does not report."""
 
     server: str
     connection: Connection

@@ -70,9 +70,9 @@ def _about_line(line: audit_trail.Line) -> object:
 
 
 def merged(found: Iterable[tuple[str, T, object, int | None]]) -> list[Happening[T]]:
-    """Events or lines, newest first, with those of several servers merged that have one key at about one time.
+    """Events or lines, newest first; those of several servers with one key, at about the same time, are one.
 
-    Each is given as server, event, key and time.
+    Each event or line is given as server, event, key and time.
     """
     acts: list[Happening[T]] = []
     last: dict[object, Happening[T]] = {}

@@ -7,9 +7,10 @@ from namesrv_client.health import InstanceKey, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 
-# in_time, late, dying: by the age of the last heartbeat; missing: the server does not have the broker; awaited: it is
-# expected to have the broker soon, or to remove it soon; frozen: the last report of a server that no longer responds;
-# ageless: the server reports no ages; unknown: it reports no brokers.
+# in_time, late, dying: by the age of the last heartbeat; missing: the server does not have the broker; awaited: the
+# server does not have the broker, but is expected to have it soon, or other servers to remove it soon; frozen: the last
+# report of a server that no longer responds; ageless: the server reports no ages; unknown: the server reports no
+# brokers, or waits for brokers after its start.
 Heat = Literal["in_time", "late", "dying", "missing", "awaited", "frozen", "ageless", "unknown"]
 
 # Shares of the expiry that are left when a heartbeat is late, and when its broker is about to be evicted.

@@ -21,7 +21,7 @@ class Cell:
 
     state: CellState
     queues: QueueData | None = None
-    # True: most servers report another value.
+    # True: the value differs from the usual one, which most servers report.
     is_odd: bool = False
     # Broker id -> instance of the group on the server, the master first.
     instances: Mapping[int, BrokerSeen] = field(default_factory=dict)

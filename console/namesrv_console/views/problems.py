@@ -14,7 +14,7 @@ from namesrv_remoting.health import Kind, Level
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
 
-# Acknowledged: every problem is, so that the verdict is neither good nor an alarm.
+# Acknowledged: all problems are acknowledged, so that the verdict is neither good nor an alarm.
 VerdictLevel = Level | Literal["acknowledged"]
 
 
@@ -28,7 +28,7 @@ class Verdict:
     brokers: int
     topics: int
     servers: int
-    # True if the servers do not even differ in what is expected to differ for a while.
+    # True if the servers have no difference, not even an expected one.
     agrees: bool
     # True if there are several servers, and all of them were compared.
     is_compared: bool

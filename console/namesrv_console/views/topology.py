@@ -11,8 +11,8 @@ from namesrv_console.views.problems import LEVELS, is_known
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.health import Level
 
-# broken: the server lacks a broker of the group; awaited: that is expected to change soon; unknown: the server does not
-# report its brokers now. Worst first.
+# broken: the server lacks a broker of the group; awaited: the lack is expected to end soon; unknown: the server
+# does not report its brokers now. Worst first.
 EdgeState = Literal["broken", "unknown", "awaited", "good"]
 
 # With more groups, the picture shows clusters instead.
