@@ -223,8 +223,7 @@ class Settings(BaseModel):
     max_topics: int = Field(default=1_000_000, ge=1, le=100_000_000)
     """Topics in all; a registration that would exceed it is refused. A million take 0.3 to 0.6 GB with their responses.
     Routes may be four times as many: a topic on three brokers has three. Logical queues of static topics may be as many
-    as topics, and 10,000 of one topic. Higher: unknown peers can take more memory; lower: brokers with new topics are
-    refused."""
+    as topics. Higher: unknown peers can take more memory; lower: brokers with new topics are refused."""
 
     max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
     """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times

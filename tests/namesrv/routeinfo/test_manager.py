@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.admission import MAX_LOGICAL_QUEUES
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.effects import (
     Effect,
@@ -512,21 +511,6 @@ async def test_logical_queues_of_static_topics_are_limited() -> None:
         await scene.register(static[1])
     await scene.close(1)
     await scene.register(replace(static[1], connection_id=2))
-
-
-async def test_logical_queues_of_one_topic_are_limited() -> None:
-    """A route has all logical queues of its topic: too many of them would stall the event loop."""
-    scene = RouteScene()
-    mappings = [
-        TopicQueueMappingInfo(curr_id_map={number: number for number in range(MAX_LOGICAL_QUEUES + more)})
-        for more in (0, 1)
-    ]
-    most, too_many = (registration("b1", 0, "b1:1", body=body("t1", "t2", mappings={"t1": each})) for each in mappings)
-    await scene.register(most)
-
-    with pytest.raises(BadRequestError, match="10001 logical queues per topic, limit 10000"):
-        await scene.register(too_many)
-    await scene.register(most)
 
 
 async def test_broker_of_a_closed_connection_counts_for_the_address_that_registered_it() -> None:
