@@ -116,6 +116,7 @@ def test_threads_may_share_an_iterator_of_changes(namesrv: Daemon) -> None:
     client.start()
     with ThreadPoolExecutor(2) as pool:
         changes = client.changes()
+        assert isinstance(changes, SyncRouteChanges)
         topics = [pool.submit(lambda: [change.topic for change in changes]) for _ in range(2)]
         for _ in range(20):
             client.route("orders")
