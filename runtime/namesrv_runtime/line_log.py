@@ -147,7 +147,7 @@ class LineLog:
                 await asyncio.shield(self._ended)
         except TimeoutError:
             return False
-        return self._queue.first is None
+        return self.queued == 0
 
     # -- the writing thread -------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class LineLog:
             lines = self._lines(chunk)
             self._line_bytes = 1 + len(lines) // len(chunk)
             if not self._persist(self._files.write, lines):
-                queue.dropped += len(chunk)
+                return
             queue.written(weight)
             if queue.weight < _FEW and not self._closing.is_set():
                 # Waking up for a few lines costs more than making them.

@@ -156,6 +156,22 @@ async def test_close_does_not_wait_for_a_failing_disk(written: Written) -> None:
     assert not await written.log.close(0.1)
 
 
+async def test_lines_that_a_full_disk_loses_at_the_end_are_counted(written: Written) -> None:
+    """The end of the log is incomplete, and the lost lines still count as queued."""
+    folder = written.root / "dt=2026-03-01/hour=07"
+    folder.mkdir(parents=True)
+    file = folder / "ns-0a-1.jsonl.open"
+    file.symlink_to("/dev/full")
+    written.put("a")
+    await until(lambda: len(written.reports) == 1)
+    written.put("b", "c")
+    # Compressing it would never end.
+    file.unlink()
+
+    assert not await written.log.close(0.1)
+    assert written.log.queued == 3
+
+
 async def test_bug_in_the_thread_is_raised(tmp_path: Path) -> None:
     """A log must never die silently."""
     written = Written(tmp_path)
