@@ -164,7 +164,7 @@ def _eviction_families(namesrv: Namesrv) -> Iterator[Metric]:
     yield _counter("evictions", "Brokers that left the routes.", evictions, "reason")
     yield _counter(
         "stale_unregister_fenced",
-        "Late removals that found a newer registration and left it alone.",
+        "Late removals that found a newer registration, or that of another agent, and left it alone.",
         {reason: counters.fenced[reason] for reason in REASONS},
         "reason",
     )
@@ -222,7 +222,12 @@ def _traffic_families(
     yield _counter("bytes", "Bytes of requests read, and of responses written.", moved, "dir")
     by_reason = counters.refusals_by_reason()
     rejected = {reason: by_reason.get(reason, 0) for reason in LIMIT_REASONS}
-    yield _counter("connections_rejected", "Connections refused or closed because of a limit.", rejected, "reason")
+    yield _counter(
+        "connections_rejected",
+        "Connections refused or closed, and large frames refused, because of a limit.",
+        rejected,
+        "reason",
+    )
     errors = {
         (_PROTOCOLS.get(serialize_type, "none"), reason): count
         for (serialize_type, reason), count in counters.refusals.items()

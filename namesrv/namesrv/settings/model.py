@@ -228,7 +228,7 @@ class Settings(BaseModel):
     max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
     """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times
     as much after decompression. Higher: one peer can take more memory, and Java peers still refuse over 16 MiB; one of
-    more than a twelfth of max-memory-bytes is never received. Lower: brokers with many topics cannot register."""
+    more than an eighth of max-memory-bytes is never received. Lower: brokers with many topics cannot register."""
 
     whole_frame_timeout_seconds: float = Field(default=30.0, ge=0.1, le=3600)
     """Time from the first byte of a frame to its last; later the connection is closed. A connection's first frame has a
@@ -327,7 +327,7 @@ class Settings(BaseModel):
     reaches the port can do so then. If off, only accounts that the access file lets do it can."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lowest level that is logged; debug costs time on every request."""
+    """Lowest level that is logged; debug also logs connections, registrations, route changes and snapshots."""
 
     log_format: Literal["auto", "text", "json"] = "auto"
     """One event per line, as text for people or as JSON for collectors; auto is text on a terminal and JSON
