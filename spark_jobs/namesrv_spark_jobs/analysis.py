@@ -47,7 +47,7 @@ class Analysis:
     metrics: list[dict[str, Any]]
     # the data of the charts, see below
     charts: dict[str, Any]
-    # bad lines: file, reason, line (its first 500 characters, invalid bytes replaced)
+    # bad lines: file, reason, line (its first 500 characters, invalid bytes replaced; None with `redact`)
     bad: DataFrame
 
 
@@ -66,7 +66,8 @@ METRIC_COLUMNS = (
 #                 "to_ms", "reason", "stale_ms" (both None: open)}]}], "down": {nameserver: [[from_ms, to_ms], ...]}}:
 #                 at most the 60 worst brokers, each with its last 50 registration periods, stale for the last stale_ms;
 #                 all in wall time
-#   heartbeat_intervals  [{"from_pct", "to_pct", "count"}]: intervals as percentages of the broker's expiry
+#   heartbeat_intervals  [{"from_pct", "to_pct" (None: open), "count"}]: intervals in liveness time, in percent of the
+#                 broker's expiry
 #   worst         as summary["worst"]
 #   what_if       as summary["what_if"]
 

@@ -303,14 +303,17 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
     charts = sample_charts()
     (row, *_) = charts["timeline"]["brokers"]
     goodbye = {**row["periods"][0], "reason": "unregistered", "stale_ms": 0}
-    charts["timeline"]["brokers"] = [{**row, "periods": [goodbye]}]
+    ended = {**row["periods"][1], "last_ok_ms": row["periods"][1]["to_ms"] - MINUTE_MS}
+    charts["timeline"]["brokers"] = [{**row, "periods": [goodbye, ended]}]
 
     text = page(sample_summary(), charts)
 
-    assert [bar["kind"] for bar in _bars(text)] == ["down", "alive"]
+    assert [bar["kind"] for bar in _bars(text)] == ["down", "alive", "alive"]
     assert [bar["says"] for bar in _bars(text)] == [
         "ns-1 was not running, or its log is missing, for 10 min",
         "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)",
+        # a broker that was silent when the log ended may have been dead
+        "registered from 2026-03-01 01:30:00 to the end of the server's log, last seen 2026-03-01 03:59:00",
     ]
     assert "the NameServer was not running, or its log is missing</span>" in text
 

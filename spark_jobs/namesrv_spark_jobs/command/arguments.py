@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     shown = made.add_argument_group("output")
     shown.add_argument("-o", "--output", choices=("table", "json"), default="table", help="on stdout (default: table)")
     shown.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    says = "replace addresses and client names by hashes throughout the report"
+    says = "replace addresses, agents and clients by hashes, and leave out the text of bad lines"
     shown.add_argument("--redact", action="store_true", help=says)
     says = "INPUT is a directory of closed logs: read only files new since the last run with DIR, report on all"
     shown.add_argument("--follow", action="store_true", help=says)
@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     gates.add_argument("--max-bad-ratio", metavar="RATIO", type=ratio, help=says)
     says = (
         "embedded: DuckDB, in this process, without Java; spark: Apache Spark, here or on a cluster; auto: spark if a"
-        " master, --conf, a URL or spark-submit asks for it, or DuckDB is not installed (default: auto)"
+        " master, --conf, SPARK_REMOTE, a URL or spark-submit asks for it, or DuckDB is not installed (default: auto)"
     )
     made.add_argument("--engine", choices=(AUTO, EMBEDDED, SPARK), default=AUTO, help=says)
     _add_spark(made)

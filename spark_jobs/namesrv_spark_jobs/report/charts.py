@@ -128,8 +128,8 @@ def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
     return Chart(
         title="Registration periods of brokers, and how long their routes were stale",
         description=(
-            f"{counted(len(brokers), 'broker')}; registration periods that ended: {ended}. "
-            "The same is in the table of intervals."
+            f"{counted(len(brokers), 'row')}, each for a broker on a NameServer; "
+            f"registration periods that ended: {ended}. The table of registration periods has the same."
         ),
         spec=spec_of(
             bars,
@@ -156,19 +156,17 @@ def _bars(row: Row, down: Iterable[Sequence[int]]) -> list[Row]:
     for period in row["periods"]:
         reason, stale_ms, ended = period["reason"], period["stale_ms"], period["to_ms"]
         alive_until = ended - (stale_ms or 0)
-        until = shown_moment(period["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
-        goodbye = f" ({printable(reason)})" if reason and not stale_ms else ""
-        bars.append(
-            bar(
-                "alive",
-                period["from_ms"],
-                alive_until,
-                f"alive from {shown_moment(period['from_ms'])} to {until}{goodbye}",
-            )
-        )
+        began, last_seen = shown_moment(period["from_ms"]), shown_moment(period["last_ok_ms"])
+        if reason is None:
+            says = f"registered from {began} to the end of the server's log, last seen {last_seen}"
+        elif stale_ms:
+            says = f"alive from {began} to {last_seen}"
+        else:
+            says = f"alive from {began} to {shown_moment(ended)} ({printable(reason)})"
+        bars.append(bar("alive", period["from_ms"], alive_until, says))
         if stale_ms:
             removed = f"removed {shown_duration(stale_ms)} later ({printable(reason)})"
-            bars.append(bar("stale", alive_until, ended, f"last seen {shown_moment(period['last_ok_ms'])}, {removed}"))
+            bars.append(bar("stale", alive_until, ended, f"last seen {last_seen}, {removed}"))
     return bars
 
 
@@ -291,9 +289,9 @@ def _extent(settings: Sequence[Setting]) -> tuple[int, float]:
 
 
 def best(settings: Iterable[Setting]) -> list[Setting]:
-    """The settings to choose from: every other one is worse than one of them in false evictions or in staleness.
+    """The settings to choose from: for none of them is another setting at least as good in both numbers.
 
-    One that equals an earlier setting is left out.
+    Of settings that are equal in both, the first is chosen.
     """
     front: list[Setting] = []
     for one in sorted(settings, key=lambda one: (one.false_evictions, one.staleness_ms)):

@@ -54,8 +54,8 @@ def _seconds(milliseconds: float) -> str:
 def _of_staleness(summary: Summary) -> Found:
     registry, client, pulls = summary["registry"], summary["client"], summary["exposed_pulls"]["total"]
     if registry["over_bound"]:
-        removed = counted(registry["over_bound"], "broker was removed", "brokers were removed")
-        yield "critical", "over_bound", f"{removed} later than expiry, scan interval and delays of the server explain."
+        removals = counted(registry["over_bound"], "removal was", "removals were")
+        yield "critical", "over_bound", f"{removals} later than expiry, scan interval and delays of the server explain."
     if not registry["all"]["count"] and not has_heartbeats(summary):
         lines, left_out = summary["input"]["lines"], summary["input"]["left_out"]
         filters = f": --since, --until and the other filters leave out {left_out:,} of {counted(lines, 'line')}"
@@ -69,9 +69,9 @@ def _of_staleness(summary: Summary) -> Found:
         slowest = f"The slowest client had the route of a dead broker for {_seconds(worst)}"
         yield "warning", "clients_over_bound", f"{slowest}; the bound is {_seconds(bound)}."
     if censored := sum(client["censored"].values()):
-        exposed = counted(client["exposed"], "exposed client was", "exposed clients were")
-        text = f"{censored:,} of {exposed} not given a new route before the log ended"
-        yield "info", "censored", f"{text}: their staleness is at least what was seen of it."
+        exposures = counted(client["exposed"], "exposure of a client", "exposures of clients")
+        text = f"{censored:,} of {exposures} ended without a route that lacks the broker"
+        yield "info", "censored", f"{text}: the client left, the broker returned, or the log ended."
     if pulls:
         yield "info", "exposed_pulls", f"{counted(pulls, 'response', 'responses')} still contained a dead broker."
 
@@ -122,7 +122,8 @@ def _of_input(summary: Summary) -> Found:
         yield "info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients."
     if unset := sum(1 for boot in summary["settings"] if boot["scan_interval_ms"] is None):
         text = counted(unset, "boot of a server has", "boots of servers have")
-        yield "info", "unknown_settings", f"{text} unknown settings: they are not in the log."
+        unjudged = "they are not in the log, so no removal there counts as over its bound"
+        yield "info", "unknown_settings", f"{text} unknown settings: {unjudged}."
 
 
 def _of_missing_lines(summary: Summary) -> Found:
@@ -131,6 +132,7 @@ def _of_missing_lines(summary: Summary) -> Found:
     if ends:
         before, after = max(ends, key=lambda pair: pair[1]["from_ms"] - pair[0]["until_ms"])
         time = f"from {shown_moment(before['until_ms'])} to {shown_moment(after['from_ms'])} UTC"
-        others = f", and {counted(len(ends) - 1, 'other time')}" if len(ends) > 1 else ""
-        text = f"Lines of {before['nameserver']} are missing {time}{others}: a file is lost or damaged."
+        others = f", and at {counted(len(ends) - 1, 'other place')} in the logs" if len(ends) > 1 else ""
+        server = before["nameserver"] or "a NameServer"
+        text = f"Lines of {server} are missing {time}{others}: a file is lost or damaged."
         yield "warning", "missing_lines", f"{text} No silence is counted across missing lines."

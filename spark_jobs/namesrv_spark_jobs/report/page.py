@@ -25,6 +25,7 @@ from namesrv_spark_jobs.report.charts import (
 from namesrv_spark_jobs.report.drawing import drawn, library
 from namesrv_spark_jobs.report.shown import NONE, printable, shown_duration, shown_moment
 from namesrv_spark_jobs.report.vega_lite import Chart
+from namesrv_spark_jobs.transforms.output_rows import MOST_PERIODS, MOST_ROWS
 
 Summary = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -51,7 +52,7 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     settings = [
         Setting(_label(row), row["policy"], row["false"], row["client"]["p99"])
         for row in charts["what_if"]
-        # settings that evicted only live brokers have no staleness, so the chart cannot show them
+        # settings without a true eviction have no staleness, so the chart cannot show them
         if row["client"]["p99"] is not None
     ]
     curves = {measure: charts[f"{measure}_cdf"] for measure in ("registry", "client")}
@@ -79,6 +80,8 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
             for field in _KEY_PERCENTILES
         ],
         rows_shown=_ROWS,
+        most_rows=MOST_ROWS,
+        most_periods=MOST_PERIODS,
         front={setting.label for setting in best(settings)},
         unusual=_UNUSUAL,
         unusual_columns=[(says, "number") for says in _UNUSUAL.values()],

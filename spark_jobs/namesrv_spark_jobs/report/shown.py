@@ -83,7 +83,7 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
         "over their bound": f"{registry['over_bound']:,}",
         "false evictions": f"{summary['false_evictions']['count']:,}",
         "near misses": f"{summary['near_misses']['count']:,}",
-        "clients exposed": f"{client['exposed']:,} ({censored:,} censored)",
+        "exposures of clients": f"{client['exposed']:,} ({censored:,} censored)",
         "responses with a dead broker": f"{summary['exposed_pulls']['total']:,}",
         "divergence": f"{divergence['episodes']:,}, {shown_duration(divergence['total_ms'])}",
     }

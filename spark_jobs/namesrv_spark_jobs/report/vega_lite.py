@@ -120,7 +120,7 @@ def limit(row: Row) -> Spec:
 
 
 def rounded_span(values: Iterable[float]) -> tuple[float, float]:
-    """The round durations below and above all of the values."""
+    """The round durations below and above all of the values; values below a 100,000th of the upper end are cut off."""
     positive = [ms for ms in values if ms > 0]
     longest = max(positive, default=1000) * 1.02
     high = min((tick for tick in _DURATIONS if tick >= longest), default=math.ceil(longest))

@@ -76,7 +76,7 @@ def events(read: DataFrame, options: Options) -> DataFrame:
 
     `file`, `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` are hashes, since
     shuffling and comparing twenty million texts takes most of the time. Nearly all lines are heartbeats: of these only
-    numbers are stored, and one text, `identity`, which is the same in thousands of lines.
+    numbers are stored, and the texts `part`, `event` and `identity`, which are the same in thousands of lines.
     """
     # the first condition: bad lines are shown even when the options exclude them
     part = F.when(problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)

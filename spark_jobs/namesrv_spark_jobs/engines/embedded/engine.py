@@ -35,7 +35,7 @@ _SMALL: Final = "PARQUET_VERSION V2"
 MEMORY: Final = "2GB"
 # milliseconds with the three decimals that the daemon writes
 _EXACT: Final = "DECIMAL(18, 3)"
-# the hints for a table of plain lines, although no reader needs the lines of one event only
+# The hints for a table of plain lines. `by` must name a column, although no reader needs the lines of one event only.
 _AS_LINES: Final = Shape(by="event")
 _MACROS: Final = (
     # DuckDB's hashes are unsigned 64-bit numbers; a BIGINT has 63 bits and a sign

@@ -1,7 +1,7 @@
 // What the page can do in a browser: charts that zoom and say what is under the pointer, tables that sort and filter.
 // The part of the address after # keeps what is shown. Without this script the page reads and prints all the same.
 
-// Vega warns of layers without rows, which is what a mark is that nobody has set
+// Vega would warn of layers without rows, such as the mark before it is set
 const ERRORS = 1;
 const specs = JSON.parse(document.getElementById("charts").textContent);
 const figures = new Map();
