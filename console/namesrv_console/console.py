@@ -37,7 +37,7 @@ class Console:
         self.compared = Compared(self.observed, self.clock)
         directory = settings.access.audit_log_dir
         self.health = Health(self.observed, self.compared, self.clock, Acknowledgements(directory, settings.servers))
-        # Audit trail of sign-ins, changes and refusals. The command always has a directory where users sign in.
+        # Audit trail of sign-ins, changes and refusals; None without a directory, which `cli` sets if users sign in.
         self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
         self.rates = Rates(self.observed, self.clock)

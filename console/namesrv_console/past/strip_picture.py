@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
+from namesrv_client.ctl.output import counted
 from namesrv_console.past.timeline_rows import Cell, cells, place
 from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.model import STRIP_BINS, Strip, StripRow
@@ -43,7 +44,8 @@ def _row(strip: Strip, row: StripRow, y: int) -> Iterator[str]:
 def _title(cell: Cell) -> str:
     heartbeats, longest = (cell.bin.heartbeats, cell.bin.longest_ms / 1000) if cell.bin else (0, 0)
     removed = f", removed ({cell.bin.reason or 'reason unknown'})" if cell.bin and cell.kind == "removed" else ""
-    return f"{written(cell.from_ms, precise=False)}: {heartbeats} heartbeats, longest silence {longest:.1f} s{removed}"
+    received = counted(heartbeats, "heartbeat")
+    return f"{written(cell.from_ms, precise=False)}: {received}, longest silence {longest:.1f} s{removed}"
 
 
 def _summary(strip: Strip, row: StripRow) -> str:

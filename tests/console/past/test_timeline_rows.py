@@ -2,6 +2,7 @@
 
 import pytest
 
+from namesrv_console.past.strip_picture import strip_picture
 from namesrv_console.past.timeline_rows import cells, downtimes, drawn
 from namesrv_spark_jobs.history.model import (
     Broker,
@@ -145,3 +146,12 @@ def test_strip_has_a_cell_for_every_bin() -> None:
 
     assert [cell.kind for cell in found[:4]] == ["regular", "none", "removed", "none"]
     assert len(found) == 144
+
+
+@pytest.mark.parametrize(("heartbeats", "text"), [(1, "1 heartbeat, longest"), (2_000, "2,000 heartbeats, longest")])
+def test_cell_of_a_strip_counts_its_heartbeats(heartbeats: int, text: str) -> None:
+    """The text of a cell has the number of heartbeats with the right noun."""
+    cell = StripBin(number=0, heartbeats=heartbeats, longest_ms=0, kind="regular")
+    strip = Strip(reading=READING, span=SPAN, rows=[StripRow(broker=BROKER, nameserver="ns", bins=[cell])])
+
+    assert f": {text} silence 0.0 s</title>" in strip_picture(strip)
