@@ -17,16 +17,19 @@ PATIENCE_SECONDS: Final = 1.0
 LIMIT_SECONDS: Final = 120.0
 # Limit of requests at a time; enough for a few users.
 MOST_WAITING: Final = 16
-_MOST_RESULT_BYTES: Final = 64 << 20
+_MAX_RESULT_BYTES: Final = 64 << 20
 _results: Final[msgspec.json.Decoder[Result]] = msgspec.json.Decoder(Result)
 
 
 class Past:
     """Results from the heartbeat logs. The worker process starts with the first request."""
 
-    def __init__(self, logs: Sequence[Path], *, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(
+        self, logs: Sequence[Path], *, limit_seconds: float = LIMIT_SECONDS, max_result_bytes: int = _MAX_RESULT_BYTES
+    ) -> None:
         self.logs = tuple(map(str, logs))
         self._limit_seconds = limit_seconds
+        self._max_result_bytes = max_result_bytes
         self._worker: asyncio.subprocess.Process | None = None
         # Folder of the worker's tables, which a killed worker leaves behind.
         self._folder: TemporaryDirectory[str] | None = None
@@ -78,6 +81,10 @@ class Past:
             except TimeoutError:
                 await self._end_worker()
                 return Failed(why=f"not answered within {self._limit_seconds:g} s; choose a shorter time")
+            except ValueError:
+                # A part of the line is still in the pipe, and would be the result for the next request.
+                await self._end_worker()
+                return Failed(why=f"the result is longer than {self._max_result_bytes:,} bytes; choose a shorter time")
             except asyncio.CancelledError:
                 # The next request would otherwise receive the result of the cancelled one.
                 await self._end_worker()
@@ -95,7 +102,7 @@ class Past:
             stdout=asyncio.subprocess.PIPE,
             # Ctrl-C must reach the console only, which ends the worker.
             start_new_session=True,
-            limit=_MOST_RESULT_BYTES,
+            limit=self._max_result_bytes,
         )
         return self._worker
 

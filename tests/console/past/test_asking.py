@@ -84,6 +84,18 @@ async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert [late, late] == [found, again]
 
 
+async def test_result_that_is_too_long_is_an_error(tmp_path: Path) -> None:
+    """A topic may be on thousands of brokers; the next request does not get the rest of the result."""
+    past = Past([write_log(tmp_path / "logs")], max_result_bytes=500)
+    too_long = await past.ask(request_of(5), patience_seconds=PATIENT)
+    short = await past.ask(TimelineRequest(span=Span(0, MINUTE_MS)), patience_seconds=PATIENT)
+    await past.close()
+
+    assert Failed(why="the result is longer than 500 bytes; choose a shorter time") == too_long
+    assert isinstance(short, Failed)
+    assert "no log from" in short.why
+
+
 async def test_worker_ends_with_its_console(tmp_path: Path) -> None:
     """Closing the console's past cancels a waiting request and ends the worker process."""
     past = Past([write_log(tmp_path / "logs")])
