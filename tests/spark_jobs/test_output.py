@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -133,3 +134,13 @@ def test_report_is_known_by_its_run_file(tmp_path: Path, content: str, is_ours: 
     (tmp_path / "run.json").write_text(content)
 
     assert is_ours is is_report(tmp_path)
+
+
+def test_directories_of_our_deployments_are_below_their_volumes() -> None:
+    """A mount point cannot be replaced, so a report into one ends with code 2."""
+    chart = Path("deploy/helm/namesrv/templates/report.yaml").read_text(encoding="utf-8")
+    volumes = re.findall(r"mountPath: ([^,}]+)", chart)
+    (out,) = re.findall(r"--out=(\S+)", chart)
+
+    assert out not in volumes
+    assert str(Path(out).parent) in volumes
