@@ -25,8 +25,8 @@ LABEL org.opencontainers.image.title="namesrv" \
     namesrv.sbom="/opt/namesrv/sbom.cdx.json"
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/healthcheck.py docker/sbom.py /opt/namesrv/
-# what installs software is of no use here but to somebody who broke in; the state is the user's who runs
-# the base has no bytecode of the standard library, and on a read-only root each start would compile it anew
+# Without pip, which only an intruder would use. The base has no bytecode of the standard library, and on a read-only
+# root each start would compile it anew. The folder of the state belongs to the container's user.
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \

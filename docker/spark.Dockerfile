@@ -22,7 +22,7 @@ FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="namesrv-staleness" \
-    org.opencontainers.image.description="Says from NameServers' heartbeat logs how long stale routes lasted" \
+    org.opencontainers.image.description="Reports from NameServers' heartbeat logs how long stale routes lasted" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \
@@ -34,8 +34,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/sbom.py /opt/namesrv/
-# what installs software is of no use here but to somebody who broke in; the report is the user's who runs
-# the base has no bytecode of the standard library, and on a read-only root each start would compile it anew
+# Without pip, which only an intruder would use. The base has no bytecode of the standard library, and on a read-only
+# root each start would compile it anew. The folder of the report belongs to the container's user.
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \
