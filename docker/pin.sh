@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes behind each image that docker/ names from a registry the digest that its tag has there now; run it again for
-# the newest. Asks with `docker buildx imagetools`, which has your credentials and mirrors.
+# Writes today's digest of its tag behind each image of a registry that docker/ names. The digests come from
+# `docker buildx imagetools`, which has your credentials and mirrors.
 set -eu
 cd "$(dirname "$0")"
 

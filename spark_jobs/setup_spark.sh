@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes sure that Java is there for Spark: installs it from the system's packages as root, or says in one line what to do.
+# Installs Java for Spark from the system's packages if it is missing; without root, prints in one line what to do.
 set -eu
 
 needed=17
 
-# The `java` that Spark's launcher would take, and its major version; nothing when there is none.
+# Prints the major version of the `java` that Spark's launcher would take; nothing without a `java`.
 java_major() {
     java=${JAVA_HOME:+$JAVA_HOME/bin/}java
     command -v "$java" >/dev/null 2>&1 || return 0

@@ -45,7 +45,7 @@ make_root() {
 }
 
 look_over() { # package
-    # the maintainer is whoever makes the package
+    # the maintainer is the maker of the package
     lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,root-in-contact "$1" ||
         fail "lintian has something against $1"
     dpkg-deb --fsys-tarfile "$1" | tar --extract --directory "$work" ./usr/share/man
@@ -100,7 +100,7 @@ has_route() {
     inside namesrvctl route orders --output json | grep -q '10.0.0.5:10911'
 }
 
-# What dpkg says is shown only when it fails.
+# The output of dpkg is shown only when it fails.
 dpkg_() {
     inside dpkg "$@" >"$work/dpkg.log" 2>&1 </dev/null || fail "dpkg $*: $(cat "$work/dpkg.log")"
 }

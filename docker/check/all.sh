@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that is checked of docker/: compose.yml, Dockerfiles, systemd units, and the images themselves, built, run
 # as four hosts and by compose.reach.yml. Needs root on Debian 12, Go, and no engine; what Debian has is installed.
-# What cannot be checked here is a failure, unless DOCKER_CHECK_ALLOW_MISSING=1 says that it may be left out.
+# A check whose tool is missing is a failure, unless DOCKER_CHECK_ALLOW_MISSING=1 is set.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

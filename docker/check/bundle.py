@@ -18,7 +18,7 @@ _MASKED = ["/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/sys/firmware"]
 
 
 def image_config(inspected: dict[str, Any]) -> dict[str, Any]:
-    """What the image says of itself, with the names of Docker's format."""
+    """The image's configuration, with the names of Docker's format."""
     config: dict[str, Any] = inspected["Docker"]["config"]
     return config
 

@@ -75,7 +75,7 @@ is_small() { # image, most megabytes compressed
     }
 }
 
-# Its programs start, and it says what it is made of.
+# The programs of the image start, and its bill of materials is complete.
 works() { # image, command...
     image=$1
     shift

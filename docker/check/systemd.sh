@@ -19,7 +19,7 @@ done
 
 for unit in "$units"/*.service "$units"/*.timer; do
     name=$(basename "$unit")
-    # what it says of other units is not about ours
+    # without messages about other units
     output=$(timeout 60 systemd-analyze --root="$top" --man=no --recursive-errors=no verify "$top/etc/systemd/system/$name" 2>&1) || {
         echo "$output" >&2
         echo "systemd.sh: $name is not valid" >&2

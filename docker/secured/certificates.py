@@ -29,7 +29,7 @@ _LEFT_ALONE: Final = timedelta(days=7)
 
 
 def make(directory: Path, now: datetime) -> None:
-    """Make all of them anew, the CA's last: it is what says that they are complete."""
+    """Make all certificates anew. The CA's is written last: its file shows that all are there."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _name("namesrv demonstration")
     ca = (
@@ -58,7 +58,7 @@ def make(directory: Path, now: datetime) -> None:
 
 
 def is_good(directory: Path, now: datetime) -> bool:
-    """Whether they can be used for some days more."""
+    """True if the certificates are valid for another week."""
     try:
         ca = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
     except (FileNotFoundError, ValueError):
@@ -110,7 +110,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make them unless they are there."""
+    """Make the certificates unless valid ones are there."""
     directory = Path((sys.argv[1:] if argv is None else argv)[0])
     now = datetime.now(UTC)
     if not is_good(directory, now):
