@@ -27,8 +27,10 @@ from tests.support.spark_logs import SMALL_GRID, write_log
     ("options", "environ", "engine", "why"),
     [
         ((), {}, "embedded", "0 MB of log lines, 0 MB as they are stored, fit on this machine"),
-        (("--engine", "spark"), {}, "spark", "as asked"),
-        (("--engine", "embedded"), {"SPARK_REMOTE": "sc://h"}, "embedded", "as asked"),
+        # an unset variable of a script
+        ((), {"SPARK_REMOTE": ""}, "embedded", "0 MB of log lines, 0 MB as they are stored, fit on this machine"),
+        (("--engine", "spark"), {}, "spark", "--engine spark"),
+        (("--engine", "embedded"), {"SPARK_REMOTE": "sc://h"}, "embedded", "--engine embedded"),
         (("--master", "local[2]"), {}, "spark", "--master local[2]"),
         (("--conf", "spark.x=1"), {}, "spark", "--conf is given"),
         ((), {"SPARK_REMOTE": "sc://h"}, "spark", "SPARK_REMOTE is set"),

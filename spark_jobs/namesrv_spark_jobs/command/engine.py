@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
-from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
+from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_remote, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, MissingPackageError, UsageError
 from namesrv_spark_jobs.log_files import file_bytes, is_url, json_bytes
@@ -55,15 +55,15 @@ class Choice:
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
     """The engine of --engine; with `auto`, Spark if an option demands it or duckdb is not installed.
 
-    Raises UsageError when `auto` finds no room: Spark on this machine would need the same disk.
+    Raises UsageError when `auto` finds too little room on the disk of `out`: Spark keeps its tables there, too.
     """
     size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
-        return Choice(settings.engine, "as asked", size)
+        return Choice(settings.engine, f"--engine {settings.engine}", size)
     for is_so, why in (
         (is_submitted(environ), "started by spark-submit"),
         (settings.master is not None, f"--master {settings.master}"),
-        ("SPARK_REMOTE" in environ, "SPARK_REMOTE is set"),
+        (is_remote(environ), "SPARK_REMOTE is set"),
         (bool(settings.conf), "--conf is given"),
         (any(is_url(file) for file in files), "an input is a URL"),
     ):

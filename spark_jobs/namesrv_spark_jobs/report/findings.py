@@ -22,8 +22,8 @@ _OF_INPUT: Final = {
     ),
     "dropped_by_writers": (
         "warning",
-        "event was dropped by a server instead of logged",
-        "events were dropped by the servers instead of logged",
+        "event was dropped by a server or client instead of logged",
+        "events were dropped by servers or clients instead of logged",
     ),
     "clock_steps": (
         "warning",
