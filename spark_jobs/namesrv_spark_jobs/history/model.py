@@ -136,7 +136,10 @@ class RegistrationPeriod(Value, frozen=True):
 
 
 class Silence(Value, frozen=True):
-    """A near miss: an interval between two heartbeats of more than two thirds of the expiry."""
+    """A near miss: an interval between two heartbeats of more than two thirds of the expiry.
+
+    Its length is that of the silence, without the time during which the server was stopped.
+    """
 
     from_ms: int
     to_ms: int
