@@ -21,6 +21,7 @@ from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, TlsTransport
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, Discovery
 from namesrv.observability.pages import PAGES, application
+from namesrv.settings.limits import NAME_SERVERS_CONNECTIONS
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 
@@ -35,7 +36,9 @@ _MAX_HEAD_BYTES: Final = 8 * 1024
 
 
 # Brokers and clients ask for the NameServers every two minutes, each over a new connection.
-NAME_SERVERS_LIMITS: Final = HttpLimits(max_connections=256, request_seconds=5.0, idle_seconds=5.0, write_seconds=5.0)
+NAME_SERVERS_LIMITS: Final = HttpLimits(
+    NAME_SERVERS_CONNECTIONS, request_seconds=5.0, idle_seconds=5.0, write_seconds=5.0
+)
 
 
 class HttpListener:

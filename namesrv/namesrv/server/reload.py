@@ -17,9 +17,9 @@ from namesrv.access.audit_lines import SettingChanged
 from namesrv.access.revocation import revoke_registrations
 from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
-from namesrv.observability.http import NAME_SERVERS_LIMITS
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
+from namesrv.settings.limits import NAME_SERVERS_CONNECTIONS
 from namesrv.settings.model import Settings
 from namesrv.settings.running import LIVE
 from namesrv.settings.sources import Loaded, SettingsError
@@ -157,7 +157,7 @@ def warn_if_files_are_few(settings: Settings) -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + _OTHER_FILES
     if settings.name_servers_listen:
-        needed += NAME_SERVERS_LIMITS.max_connections
+        needed += NAME_SERVERS_CONNECTIONS
     if limit != resource.RLIM_INFINITY and limit < needed:
         hint = f"raise the limit (ulimit -Hn; LimitNOFILE= of systemd) to {needed}, or lower --max-connections"
         event(logger, logging.WARNING, "open_files_limit_too_low", limit=limit, needed=needed, hint=hint)

@@ -11,6 +11,8 @@ from namesrv_runtime.line_files import Retention
 
 # The share in percent that means no limit per address.
 _EVERYTHING: Final = 100
+# HTTP connections of the port `name-servers-listen`, each with an open file.
+NAME_SERVERS_CONNECTIONS: Final = 256
 
 
 @dataclass(slots=True)
