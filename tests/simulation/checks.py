@@ -29,9 +29,9 @@ _HITS_ALL: Final = frozenset({"isolate", "busy"})
 _UNREAD_SECONDS: Final = 0.02
 _LOOK_SECONDS: Final = 0.5
 # Iterations of a busy server's loop until an arrived sign of life counts: one reads it, two handle it. A new connection
-# takes two more, one to accept it and one to introduce it.
+# takes three more, one to accept it and two until it is read.
 _READING_ITERATIONS: Final = 3
-_ACCEPTING_ITERATIONS: Final = 2
+_ACCEPTING_ITERATIONS: Final = 3
 # number of latest signs of a broker at a server: more than can arrive during these iterations
 _SIGNS_KEPT: Final = 32
 # for latencies, and for loop iterations between an arrival and its effect
