@@ -37,6 +37,8 @@ class Load:
     failed: int
     # The server's processor time for each response, which does not depend on other processes on its core.
     cpu_us: float
+    # of responses to requests beside notifications; 0 without such requests
+    beside_p99_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,12 @@ class Script:
     change: bytes = b""
     # Bytes that end each connection.
     farewell: bytes = b""
+    # With --watch: a request that another connection repeats until all watchers are notified.
+    beside: bytes = b""
 
     def items(self) -> bytes:
         """The standard input of load.c."""
-        items = (self.greeting, self.change, self.farewell, *self.requests)
+        items = (self.greeting, self.change, self.farewell, self.beside, *self.requests)
         return b"".join(len(item).to_bytes(4) + item for item in items)
 
     def flags(self) -> list[str]:
@@ -109,13 +113,14 @@ def read_load(line: str, cpu_seconds: float) -> Load:
             longest_ms=max(float(report["max_us"]), float(report["oldest_in_flight_us"])) / 1000,
             failed=int(report["failed"]),
             cpu_us=cpu_seconds * 1e6 / int(report["responses"]),
+            beside_p99_ms=float(report["beside_p99_us"]) / 1000,
         )
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise BenchError(f"load printed {line.strip()[:200]!r}: {error!r}") from error
 
 
 # The fields of a load that figures show.
-Field = Literal["per_second", "p50_ms", "p99_ms", "longest_ms", "cpu_us"]
+Field = Literal["per_second", "p50_ms", "p99_ms", "beside_p99_ms", "longest_ms", "cpu_us"]
 
 
 def values(name: Field, loads: Sequence[Load]) -> list[float]:

@@ -32,8 +32,10 @@ class Peer:
     warms_up: bool = False
 
 
+# 10,000 watchers come from one address, and a tenth of the connections is reserved for brokers.
+_FOR_CROWDS: Final = ("--max-connections", "12000", "--max-memory-bytes", str(4 << 30))
 # Without the heartbeat log, which no other registry has.
-OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, STAYING))
+OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, *_FOR_CROWDS, STAYING))
 
 
 def available(bench: Bench, wanted: Collection[str]) -> Iterator[Peer]:

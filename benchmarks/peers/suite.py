@@ -12,13 +12,14 @@ from functools import partial
 from typing import Final
 
 from benchmarks.harness.command import Command, by_title, measure_and_report, titles
-from benchmarks.harness.figures import BenchError, Figure
+from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
 from benchmarks.peers.registry import Registry
+from benchmarks.peers.rocketmq import PULL
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
 from benchmarks.speed.registration import Cost, a_broker, changes, cost
 
@@ -31,7 +32,9 @@ _NOT_RISING_IN_A_ROW: Final = 3
 # Rounds of registrations before those that count, in which a JVM compiles the code.
 _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
-_WATCHERS: Final = 1_000
+_WATCHERS: Final = (1_000, 10_000)
+# Requests a second beside notifications, on one connection: a response may take 5 ms before the next one is due.
+_BESIDE_RATE: Final = 200
 
 LoadsByPeer = Mapping[str, Sequence[Load]]
 
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
-    """A NameServer's work on one core: pulls, heartbeats, a change notified to 1,000 watchers, memory."""
+    """A NameServer's work on one core: pulls, heartbeats, memory."""
     others = [peer for peer in peers if not peer.is_for_memory]
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
@@ -73,18 +76,11 @@ def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
         heartbeats = _in_turn(
             bench, "heartbeats", running, lambda each: run(bench, each.server, each.heartbeats, seconds=1)
         )
-        watching = {key: registry for key, registry in running.items() if registry.watch is not None}
-        for registry in watching.values():
-            # The first notification does not count.
-            _notified(bench, registry)
-        notified = _in_turn(bench, "watches", watching, partial(_notified, bench))
         loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
     return [
         *_work_figures("pulls", "pulls on 200 connections", pulled, others),
         *_work_figures("pipelined", "50 connections x 8 in flight", pipelined, others),
         *_work_figures("heartbeats", "heartbeats on 200 connections", heartbeats, others),
-        *against("watch.p50", "half of the watchers know", "milliseconds", _each("p50_ms", notified), others),
-        *against("watch", "all watchers know", "milliseconds", _each("longest_ms", notified), others),
         *against("memory.loaded", "resident after all of that", "megabytes", loaded, others),
     ]
 
@@ -121,11 +117,46 @@ def _in_turn(bench: Bench, what: str, running: Mapping[str, Registry], case: Cal
     return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
 
 
-def _notified(bench: Bench, registry: Registry) -> Load:
-    """Notify watchers of a change, from which latencies count."""
+def measure_watches(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+    """A change notified to 1,000 and to 10,000 watchers on one core, and pulls from ours meanwhile."""
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        running = started(bench, stack, [OURS, *peers])
+        watching = {key: registry for key, registry in running.items() if registry.watch is not None}
+        for registry in watching.values():
+            registry.seed()
+            # The first notification does not count.
+            _notified(bench, _WATCHERS[0], registry)
+        for count in _WATCHERS:
+            what = f"of {count:,} watchers know"
+            notified = _in_turn(bench, f"{count:,} watches", watching, partial(_notified, bench, count))
+            pulled = _in_turn(
+                bench,
+                f"{count:,} watches beside pulls",
+                {OURS.key: running[OURS.key]},
+                partial(_notified, bench, count, beside=PULL),
+            )
+            figures += [
+                *against(f"watch.{count}.p50", f"half {what}", "milliseconds", _each("p50_ms", notified), peers),
+                *against(f"watch.{count}", f"all {what}", "milliseconds", _each("longest_ms", notified), peers),
+                Figure(
+                    f"watch.{count}.pulls",
+                    f"p99 of pulls until all {what}",
+                    "milliseconds",
+                    tuple(values("beside_p99_ms", pulled[OURS.key])),
+                    at_most(5),
+                ),
+            ]
+    return figures
+
+
+def _notified(bench: Bench, watchers: int, registry: Registry, *, beside: bytes = b"") -> Load:
+    """Notify watchers of a change, from which latencies count, and send a request beside it if there is one."""
     if registry.watch is None:
         raise BenchError("a registry without watches")
-    return run(bench, registry.server, registry.watch(), "--watch", "--connections", str(_WATCHERS))
+    script = replace(registry.watch(), beside=beside)
+    rate = _BESIDE_RATE if beside else 0
+    return run(bench, registry.server, script, "--watch", "--connections", str(watchers), "--rate", str(rate))
 
 
 def _each(name: Field, by_peer: LoadsByPeer) -> dict[str, list[float]]:
@@ -259,6 +290,7 @@ def measure_scale(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Callable[[Sequence[Peer], Bench], list[Figure]]]] = {
     "work": measure_work,
+    "watches": measure_watches,
     "two_cores": measure_two_cores,
     "startup": measure_startup,
     "registration": measure_registration,

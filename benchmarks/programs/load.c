@@ -6,11 +6,12 @@
  * With --rate the connections take turns with so many requests a second, each sent when it is due, however late earlier
  * responses are; the latency of a request counts from when it was due.
  * With --watch each connection sends one request whose response the server holds back; then one more connection changes
- * something, and the latencies are those until each watcher has been notified.
+ * something, and the latencies are those until each watcher has been notified. With --rate, one connection meanwhile sends
+ * the request `beside` so many times a second, and the latencies of its responses are printed as well.
  *
  * Standard input has the bytes to send, each item behind its length (u32, big-endian): a greeting that begins each
- * connection, the change that watchers wait for, a farewell that ends each connection, then the requests, which the
- * connections send in turn.
+ * connection, the change that watchers wait for, a farewell that ends each connection, a request that is sent beside the
+ * notifications, then the requests, which the connections send in turn.
  *
  * Responses of a connection are taken to come in the order of its requests. A server that responds in another order gets
  * the same mean latency, and higher percentiles that are slightly too good.
@@ -104,10 +105,11 @@ static struct {
     bool watch;
 } options = {.connections = 200, .depth = 1, .seconds = 3};
 
-static Item greeting, change, farewell, *requests;
+static Item greeting, change, farewell, beside, *requests;
 static long request_count;
 static Peer *peers;
-static Peer changer; /* --watch: the connection that sends the change */
+static Peer changer; /* --watch: the connection that sends the change, */
+static Peer puller;  /* and the one that sends requests meanwhile */
 static int epoll;
 static bool is_unary;            /* HTTP2: each request opens a stream and ends it */
 static uint32_t greeting_stream; /* HTTP2: the stream that the greeting opens; 0: none */
@@ -149,10 +151,12 @@ static void write_u32(uint8_t *at, uint32_t value) {
 /* Buckets of 1 ns up to 256 ns, then 128 to each doubling: the width of a bucket is at most 0.8 % of its values. */
 enum { BUCKETS = 7424 };
 
-static struct {
+typedef struct {
     uint64_t count, largest_ns;
     uint64_t buckets[BUCKETS];
-} latencies;
+} Latencies;
+
+static Latencies latencies, beside_latencies;
 
 static size_t bucket_of(uint64_t ns) {
     if (ns < 256) return ns;
@@ -166,19 +170,19 @@ static uint64_t largest_in(size_t bucket) {
     return ((bucket - ((size_t)shift << 7) + 1) << shift) - 1;
 }
 
-static void add_latency(uint64_t ns) {
-    latencies.count++;
-    latencies.buckets[bucket_of(ns)]++;
-    if (ns > latencies.largest_ns) latencies.largest_ns = ns;
+static void add_latency(Latencies *to, uint64_t ns) {
+    to->count++;
+    to->buckets[bucket_of(ns)]++;
+    if (ns > to->largest_ns) to->largest_ns = ns;
 }
 
 /* The upper edge of the percentile's bucket, in microseconds: rounding never makes the figure better. */
-static double percentile_us(double share) {
-    uint64_t seen = 0, enough = (uint64_t)((double)latencies.count * share);
+static double percentile_us(const Latencies *of, double share) {
+    uint64_t seen = 0, enough = (uint64_t)((double)of->count * share);
     size_t bucket = 0;
-    while (bucket < BUCKETS - 1 && (seen += latencies.buckets[bucket]) <= enough && seen < latencies.count) bucket++;
+    while (bucket < BUCKETS - 1 && (seen += of->buckets[bucket]) <= enough && seen < of->count) bucket++;
     uint64_t ns = largest_in(bucket);
-    return (double)(ns < latencies.largest_ns ? ns : latencies.largest_ns) / 1e3;
+    return (double)(ns < of->largest_ns ? ns : of->largest_ns) / 1e3;
 }
 
 /* --------------------------------------------------------------------------------------------------------- sending */
@@ -246,12 +250,16 @@ static void take_notification(Peer *peer, bool is_good) {
     peer->is_done = true;
     done_count++;
     failed_count += !is_good;
-    add_latency(now_ns() - changed_ns);
+    add_latency(&latencies, now_ns() - changed_ns);
 }
 
 static void take_response(Peer *peer, bool is_good, uint64_t now) {
     if (peer == &changer) return;
-    if (peer->acks_left) {
+    if (peer == &puller) {
+        add_latency(&beside_latencies, now - peer->sent_ns[0]);
+        failed_count += !is_good;
+        peer->in_flight = 0;
+    } else if (peer->acks_left) {
         if (--peer->acks_left) return;
         ready_count++;
         if (!options.watch && !options.rate) put_request(peer);
@@ -259,7 +267,7 @@ static void take_response(Peer *peer, bool is_good, uint64_t now) {
         take_notification(peer, is_good);
     } else {
         if (!peer->in_flight) quit(1, "a response without a request");
-        add_latency(now - peer->sent_ns[peer->oldest]);
+        add_latency(&latencies, now - peer->sent_ns[peer->oldest]);
         failed_count += !is_good;
         peer->oldest = (peer->oldest + 1) % options.depth;
         peer->in_flight--;
@@ -407,9 +415,10 @@ static double oldest_in_flight_us(uint64_t now) {
 static void print_result(double took, double oldest_us) {
     if (!latencies.count) quit(1, "no response in %.1f s", took);
     printf("{\"responses\":%llu,\"responses_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,"
-           "\"max_us\":%.1f,\"oldest_in_flight_us\":%.1f,\"failed\":%llu}\n",
-           (unsigned long long)latencies.count, (double)latencies.count / took, percentile_us(.5), percentile_us(.99),
-           percentile_us(.999), (double)latencies.largest_ns / 1e3, oldest_us, (unsigned long long)failed_count);
+           "\"max_us\":%.1f,\"oldest_in_flight_us\":%.1f,\"failed\":%llu,\"beside_p99_us\":%.1f,\"beside_max_us\":%.1f}\n",
+           (unsigned long long)latencies.count, (double)latencies.count / took, percentile_us(&latencies, .5),
+           percentile_us(&latencies, .99), percentile_us(&latencies, .999), (double)latencies.largest_ns / 1e3, oldest_us,
+           (unsigned long long)failed_count, percentile_us(&beside_latencies, .99), beside_latencies.largest_ns / 1e3);
 }
 
 static void measure_load(void) {
@@ -423,15 +432,33 @@ static void measure_load(void) {
     print_result((double)(now - from) / 1e9, oldest_in_flight_us(now));
 }
 
+/* Sends the request of the puller if it is due: the latency counts from then, however late the earlier response is. */
+static void pull_if_due(uint64_t began) {
+    static uint64_t count;
+    uint64_t due = began + (uint64_t)((double)count * 1e9 / (double)options.rate);
+    if (puller.in_flight || due > now_ns()) return;
+    send_item(&puller, &beside);
+    puller.in_flight = 1;
+    puller.sent_ns[0] = due;
+    count++;
+}
+
 static void measure_watches(void) {
+    long rate = options.rate;
+    options.rate = 0; /* watchers send one request each */
     begin();
     connect_peer(&changer);
+    if (rate) connect_peer(&puller);
     uint64_t now = now_ns();
     run_until(now, now + (uint64_t)(SETTLE_MS + SETTLE_EACH_MS * options.connections) * 1000000u);
     if (done_count) quit(1, "%ld were notified before anything changed", done_count);
     changed_ns = now_ns();
     send_item(&changer, &change);
-    while (done_count < options.connections) receive_ready(-1);
+    options.rate = rate;
+    while (done_count < options.connections) {
+        if (rate) pull_if_due(changed_ns);
+        receive_ready(rate ? 0 : -1);
+    }
     print_result((double)(now_ns() - changed_ns) / 1e9, 0);
     send_item(&changer, &farewell);
 }
@@ -458,9 +485,10 @@ static size_t opaque_of(const Item *item) {
 
 static void read_items(void) {
     long room = 0;
-    greeting = read_item(), change = read_item(), farewell = read_item();
+    greeting = read_item(), change = read_item(), farewell = read_item(), beside = read_item();
     size_t largest = greeting.size > change.size ? greeting.size : change.size;
     if (farewell.size > largest) largest = farewell.size;
+    if (beside.size > largest) largest = beside.size;
     for (Item item; (item = read_item()).bytes;) {
         if (options.framing == ROCKETMQ) item.opaque_at = opaque_of(&item);
         if (item.size > largest) largest = item.size;

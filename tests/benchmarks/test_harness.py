@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs ne
 
 LINE = (
     '{"responses":200000,"responses_per_second":100000,"p50_us":900.0,"p99_us":2100.0,"p999_us":3000.0,'
-    '"max_us":4000.0,"oldest_in_flight_us":12.0,"failed":3}\n'
+    '"max_us":4000.0,"oldest_in_flight_us":12.0,"failed":3,"beside_p99_us":500.0,"beside_max_us":700.0}\n'
 )
 LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"http":["127.0.0.1:80"],"ready":true}\n'
 
@@ -149,6 +149,7 @@ def test_line_of_load_is_read() -> None:
         "p50_ms": 0.9,
         "p99_ms": 2.1,
         "p999_ms": 3,
+        "beside_p99_ms": 0.5,
     }
     waiting = LINE.replace('"oldest_in_flight_us":12.0', '"oldest_in_flight_us":90000.0')
 
