@@ -93,7 +93,9 @@ def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, secon
     except subprocess.TimeoutExpired as error:
         raise BenchError(f"load: not done after {error.timeout:g} s") from error
     if done.returncode:
-        raise BenchError(f"load {' '.join(command[1:])}: {done.stderr.decode(errors='replace').strip()}")
+        # A signal ends a load that has not all of its connections in time.
+        reason = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
+        raise BenchError(f"load {' '.join(command[1:])}: {reason}")
     load = read_load(done.stdout.decode(), server.cpu_seconds() - cpu)
     if load.failed:
         raise BenchError(f"load {' '.join(command[1:])}: {load.failed} of {load.responses} responses are failures")
