@@ -1,8 +1,10 @@
 """Imports allowed between our packages, by the contracts of import-linter in pyproject.toml."""
 
+import pkgutil
 import re
 import tomllib
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from tests.support.pages import ROOT
@@ -12,7 +14,7 @@ _ROW: Final = re.compile(r"^(\| \[`(namesrv\w*)`\].* \| )[^|]*\|$", re.MULTILINE
 
 
 def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Package to allowed imports, in the order of `root_packages`."""
+    """Package to the names it may import: packages, or modules of a package if contracts forbid its other modules."""
     packages = linter["root_packages"]
     denied: dict[str, set[str]] = {package: {package} for package in packages}
     for contract in linter["contracts"]:
@@ -27,7 +29,18 @@ def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
                 above |= siblings
                 for package in siblings:
                     denied[package] |= above
-    return {package: [other for other in packages if other not in denied[package]] for package in packages}
+    return {
+        package: [name for other in packages for name in _allowed(other, names)] for package, names in denied.items()
+    }
+
+
+def _allowed(package: str, denied: set[str]) -> list[str]:
+    if package in denied:
+        return []
+    if not any(name.startswith(f"{package}.") for name in denied):
+        return [package]
+    modules = (f"{package}.{module.name}" for module in pkgutil.iter_modules(import_module(package).__path__))
+    return [name for name in modules if name not in denied and not name.endswith(".__main__")]
 
 
 def with_import_rules(page: str) -> str:
