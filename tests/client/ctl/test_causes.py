@@ -1,4 +1,4 @@
-"""Twenty misconfigurations that leave a client without a usable route, and the texts that name their cause."""
+"""Misconfigurations that leave a client without a usable route, and the texts that name their cause."""
 
 import time
 from collections.abc import Awaitable, Callable
