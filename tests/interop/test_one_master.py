@@ -66,7 +66,9 @@ def test_topic_is_created_by_a_producer_and_consumed(
 
 
 @pytest.mark.parametrize(
-    ("start_again", "peer"), [("broker-5.5", "client-4"), ("broker-4", "client-5.5")], indirect=["start_again"]
+    ("start_again", "peer"),
+    [("broker-5.5", "client-5.5"), ("broker-5.5", "client-4"), ("broker-4", "client-5.5")],
+    indirect=["start_again"],
 )
 def test_messages_pass_between_clients_of_other_versions(
     broker: Broker, name_servers: list[str], tmp_path: Path, unique: str, peer: ClientPeer
