@@ -113,6 +113,25 @@ def test_unknown_key_is_a_problem_and_no_key_is_reported(tmp_path: Path, capsys:
     assert [path.name for path in tmp_path.glob("*.asc")] == []
 
 
+@pytest.mark.parametrize(
+    ("missing", "problems"),
+    [
+        (set(), []),
+        ({"go"}, ["not checked, as go is not installed: make chart-check and Scorecard"]),
+        (
+            {"go", "dpkg-deb"},
+            [
+                "not checked, as go is not installed: make chart-check and Scorecard",
+                "not checked, as dpkg-deb is not installed: the Debian packages",
+            ],
+        ),
+    ],
+)
+def test_missing_tool_is_a_problem(missing: set[str], problems: list[str]) -> None:
+    """A release is not ready until each check has run."""
+    assert release_check.tool_problems(missing) == problems
+
+
 def test_provenance_names_files_commit_and_locks(tmp_path: Path) -> None:
     """The statement has the fields that SLSA's format requires, and sha256sum accepts the digests."""
     (tmp_path / "namesrv-1.whl").write_text("a wheel")

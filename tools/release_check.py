@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,11 @@ _COMMANDS: Final = (
     (*_PYTHON, "pytest", "-q", "tests/test_packaging.py", "tests/dist"),
 )
 _CHART: Final = ("make", "chart-check")
+# Tools that pip does not install, with the checks that need them.
+_CHECKS_OF_TOOL: Final[Mapping[str, str]] = {
+    "go": "make chart-check and Scorecard",
+    "dpkg-deb": "the Debian packages",
+}
 _SIGN: Final = ("gpg", "--batch", "--yes", "--armor", "--detach-sign", "--local-user")
 _NEXT: Final = """\
 all is well; what is left, by hand:
@@ -46,9 +51,9 @@ all is well; what is left, by hand:
 def main() -> int:
     """Run all checks, also after a failure; returns the exit code."""
     version: str = read_project()["project"]["version"]
-    missing = {tool for tool in ("go", "dpkg-deb") if not shutil.which(tool)}
+    missing = {tool for tool in _CHECKS_OF_TOOL if not shutil.which(tool)}
     build = [(*_PYTHON, *words) for words in _BUILD if words != _DEBIAN or "dpkg-deb" not in missing]
-    problems = [*_tree_problems(version), *version_problems(ROOT, version)]
+    problems = [*_tree_problems(version), *version_problems(ROOT, version), *tool_problems(missing)]
     shutil.rmtree(_DIST, ignore_errors=True)
     commands = [
         ("make", "lint"),
@@ -63,9 +68,6 @@ def main() -> int:
     if "go" not in missing:
         problems += scorecard.score_problems(scorecard.results(ROOT))
     problems += [] if problems else signing_problems(_DIST, os.environ.get("SIGNING_KEY", ""))
-    for tool, skipped in (("go", "make chart-check and Scorecard"), ("dpkg-deb", "the Debian packages")):
-        if tool in missing:
-            _say(f"not checked, as {tool} is not installed: {skipped}")
     for problem in problems:
         _say(problem)
     if not problems:
@@ -80,6 +82,15 @@ def version_problems(root: Path, version: str) -> list[str]:
         for files, pattern in _PLACES.items()
         for file in sorted(root.glob(files))
         if not re.search(pattern.format(version=re.escape(version)), file.read_text(), re.MULTILINE)
+    ]
+
+
+def tool_problems(missing: Container[str]) -> list[str]:
+    """The checks that cannot run without the missing tools."""
+    return [
+        f"not checked, as {tool} is not installed: {checks}"
+        for tool, checks in _CHECKS_OF_TOOL.items()
+        if tool in missing
     ]
 
 
