@@ -1,7 +1,9 @@
 """Checks the Helm chart: lint, manifests against Kubernetes' own schemas, policies, and the plain manifests.
 
-Helm, kubeconform and kube-score are built from Go modules that are pinned by hash in deploy/check/. The schemas come
-from the OpenAPI document of Kubernetes and from the CRDs of the Prometheus operator, both Go modules, too.
+Helm, kubeconform and kube-score are built from Go modules that are pinned by hash in deploy/check/, since PyPI has
+neither linter. kube-score has a module of its own, since it cannot be built with the newer packages of Kubernetes that
+Helm requires. The schemas come from the OpenAPI document of Kubernetes and from the CRDs of the Prometheus operator,
+both Go modules, too.
 """
 
 import argparse

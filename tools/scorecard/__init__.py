@@ -1,6 +1,7 @@
 """OpenSSF Scorecard's checks that work without a forge, on the files of a commit.
 
-Scorecard itself is a Go module, pinned by hash in go.sum; main.go here runs its checks.
+Scorecard itself is a Go module, pinned by hash in go.sum; main.go here runs its checks. PyPI does not have it: its
+package `scorecard` is another program.
 """
 
 import json
