@@ -17,4 +17,4 @@ def test_package_keeps_the_files_that_only_it_has(tmp_path: Path) -> None:
 
     remove_shared(report, server)
 
-    assert [report / "namesrv_spark_jobs", report / "namesrv_spark_jobs/analysis.py"] == sorted(report.rglob("*"))
+    assert sorted(report.rglob("*")) == [report / "namesrv_spark_jobs", report / "namesrv_spark_jobs/analysis.py"]

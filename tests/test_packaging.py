@@ -82,13 +82,13 @@ def test_wheels_need_the_projects_dependencies(wheels: dict[str, zipfile.ZipFile
     listed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
 
     everything = set(chain(*needed.values()))
-    assert {"namesrv-wire==0.1.0"} == {*needed["namesrv_client"]}
-    assert {"namesrv-wire==0.1.0"} == {*needed["namesrv_agent"]}
+    assert {*needed["namesrv_client"]} == {"namesrv-wire==0.1.0"}
+    assert {*needed["namesrv_agent"]} == {"namesrv-wire==0.1.0"}
     assert {named(requirement) for requirement in listed} == {
         named(requirement) for requirement in everything if not requirement.startswith("namesrv")
     } | {"namesrv"}
-    assert {"0.1.0"} == {
-        re.split("==|;", requirement)[1] for requirement in everything if requirement.startswith("namesrv")
+    assert {re.split("==|;", requirement)[1] for requirement in everything if requirement.startswith("namesrv")} == {
+        "0.1.0"
     }
 
 
@@ -145,7 +145,7 @@ def test_role_contains_its_own_wheels(tmp_path: Path) -> None:
     """The role is built as for the images."""
     built = {path.name.split("-")[0] for path in dist.build_wheels(tmp_path, ["namesrv-ctl"])}
 
-    assert {"namesrv_wire", "namesrv_client", "namesrv_history", "namesrv_ctl"} == built
+    assert built == {"namesrv_wire", "namesrv_client", "namesrv_history", "namesrv_ctl"}
 
 
 def test_version_is_the_same_everywhere() -> None:

@@ -48,14 +48,14 @@ async def test_every_server_gets_the_table_and_each_change(tmp_path: Path) -> No
     """Each server has a connection of its own; a change counts the version up and is sent at once."""
     clock = FakeClock(wall=5_000.0)
     async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers)) as agent:
-        assert 3 == await agent.registered() == len(sockets(agent))
+        assert await agent.registered() == len(sockets(agent)) == 3
         await clock.advance(1)
         for server in servers:
             assert (await versions(server), len(server.namesrv.slots.connections)) == ([("full", 0, 0, 5_000_000)], 1)
             assert (queues(server, "orders"), queues(server, "bills")) == ((8, 8, 6), (4, 4, 6))
             assert agent.servers[server.where].status == "registered"
         known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
-        assert f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>" == repr(agent)
+        assert repr(agent) == f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>"
         for counter, (change, topic, expected) in enumerate(
             [
                 (agent.create_topic(TopicConfig("refunds", 2, 1)), "refunds", (2, 1, 6)),
@@ -68,7 +68,7 @@ async def test_every_server_gets_the_table_and_each_change(tmp_path: Path) -> No
             await change
             await until_each(servers, topic, expected)
             for server in servers:
-                assert ("delta", counter, 0, 5_001_000) == (await versions(server))[-1]
+                assert (await versions(server))[-1] == ("delta", counter, 0, 5_001_000)
             assert await agent.registered() == 3
         assert (set(agent.topics), clock.monotonic()) == ({"orders", "refunds"}, 1_001.0)
 
@@ -163,8 +163,8 @@ async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: py
             await clock.advance(0.1)
             await starting
             assert agent.servers == {}
-            assert [f"name servers from file:{pipe}: no answer yet"] == [
-                record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+            assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+                f"name servers from file:{pipe}: no answer yet"
             ]
             waiting = asyncio.create_task(agent.registered())
             silent.write(server.where)

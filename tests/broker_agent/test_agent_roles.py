@@ -78,9 +78,9 @@ async def test_slave_learns_its_master_from_the_registration(tmp_path: Path) -> 
         ) as agent:
             await agent.registered()
             assert (agent.master, masters) == (M1, [M1])
-            assert [{agents.NAME: {0: M1.master_addr, 1: agents.ADDR}}] * 3 == [
-                agents.brokers(server) for server in servers
-            ]
+            assert [agents.brokers(server) for server in servers] == [
+                {agents.NAME: {0: M1.master_addr, 1: agents.ADDR}}
+            ] * 3
 
             await agent.promote()
             assert agent.master is None
@@ -159,7 +159,7 @@ async def test_change_of_the_smallest_id_runs_a_callback(tmp_path: Path) -> None
         await agent.registered()
         end = await master_on(server)
         await until(lambda: agent.master == M1)
-        assert [(0, M1.master_addr, None)] == notices
+        assert notices == [(0, M1.master_addr, None)]
 
         end()
         await until(lambda: len(notices) == 2)

@@ -82,7 +82,7 @@ def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -
     wrong = f"namesrv-broker-agent: {file.path}: topic orders: perm 9 is not between 0 and 7\n"
     for flags in ([], ["--check-config"]):
         assert main(["--config", str(file.path), *flags]) == 2
-        assert ("", wrong) == capsys.readouterr()
+        assert capsys.readouterr() == ("", wrong)
 
     file.path.unlink()
     assert main(["--config", str(file.path)]) == 2

@@ -50,7 +50,7 @@ async def test_periods_and_the_first_delay_are_random(tmp_path: Path) -> None:
         began = it.clock.monotonic()
         await it.clock.advance(9 + 30 + 27 + 28.5)
 
-        assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(await agents.heartbeats(it.server))
+        assert await agents.heartbeats(it.server) == pytest.approx([began + 9, began + 39, began + 66, began + 94.5])
 
 
 # -- full registrations -----------------------------------------------------------------------------------------------
@@ -78,10 +78,10 @@ async def test_new_boot_id_causes_a_full_registration() -> None:
         second = await it.registered_over(peer, ext={"boot_id": "b2"})
 
         agent_id = agents.ext_of(first)["agentId"]
-        assert [("full", agent_id, "1"), ("full", agent_id, "2")] == [
+        assert [
             (fields["kind"], fields["agentId"], fields["registrationSeq"])
             for fields in map(agents.ext_of, (first, second))
-        ]
+        ] == [("full", agent_id, "1"), ("full", agent_id, "2")]
         assert it.state.boot_id == "b2"
         await it.clock.advance(28.5)
         assert (await peer.receive()).code == HEARTBEAT
@@ -421,7 +421,7 @@ async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
                 None,
                 None,
             )
-            assert f"<ServerLink [{proxy.address} | connecting | 0 pending]>" == repr(link)
+            assert repr(link) == f"<ServerLink [{proxy.address} | connecting | 0 pending]>"
 
             await proxy.heal()
             await until(lambda: link.state.status == "registered")
@@ -451,4 +451,4 @@ async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None
         await until(lambda: it.state.status == "unreachable")
         assert it.state.last_error == "crashed: ZeroDivisionError('division by zero')"
         await until(lambda: caplog.records)
-    assert [f"agent task namesrv-agent {it.server.address} crashed"] == [line.getMessage() for line in caplog.records]
+    assert [line.getMessage() for line in caplog.records] == [f"agent task namesrv-agent {it.server.address} crashed"]

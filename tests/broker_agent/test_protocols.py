@@ -67,26 +67,29 @@ async def test_native_frames() -> None:
         await stopping
 
     agent = {"agentId": agents.ext_of(full)["agentId"]}
-    assert [
+    assert [request.header for request in (full, delta, heartbeat, left)] == [
         [REGISTER, full.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "1", "kind": "full"}],
         [REGISTER, delta.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "2", "kind": "delta"}],
         [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**agents.IDENTITY, **agent}],
         [UNREGISTER, left.opaque, 0, 479, None, {**agents.IDENTITY, **agent, "registrationSeq": "2"}],
-    ] == [request.header for request in (full, delta, heartbeat, left)]
+    ]
     orders = {"topic_name": "orders", "read_queue_nums": 8, "write_queue_nums": 4, "perm": 6, "topic_sys_flag": 1}
     bills = {"topic_name": "bills", "read_queue_nums": 2, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 0}
     version = {"counter": 0, "state_version": 0, "timestamp": 1_700_000_000_000}
     # without filter servers the server keeps its own
     rest: dict[str, object] = {"topic_queue_mapping_info_map": {}, "filter_server_list": None}
-    assert {**rest, "topic_configs": [orders, bills], "data_version": version, "deleted_topics": []} == msgpack.unpackb(
-        full.body
-    )
-    assert {
+    assert msgpack.unpackb(full.body) == {
+        **rest,
+        "topic_configs": [orders, bills],
+        "data_version": version,
+        "deleted_topics": [],
+    }
+    assert msgpack.unpackb(delta.body) == {
         **rest,
         "topic_configs": [{**orders, "perm": 4}],
         "data_version": {**version, "counter": 1},
         "deleted_topics": ["bills"],
-    } == msgpack.unpackb(delta.body)
+    }
     assert (msgpack.unpackb(heartbeat.body), left.body) == ({"state": {"queue_depth": 17}}, b"")
 
 
@@ -113,15 +116,15 @@ async def test_rocketmq_frames() -> None:
     common = {"topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
     orders = {"topicName": "orders", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 1, **common}
     bills = {"topicName": "bills", "readQueueNums": 2, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 0, **common}
-    assert {
+    assert json.loads(full.body) == {
         "filterServerList": [],
         "topicConfigSerializeWrapper": {
             "dataVersion": DATA,
             "topicConfigTable": {"orders": orders, "bills": bills},
             "topicQueueMappingInfoMap": {},
         },
-    } == json.loads(full.body)
-    assert {"orders": {**orders, "perm": 4}, "bills": bills} == table_in(changed)
+    }
+    assert table_in(changed) == {"orders": {**orders, "perm": 4}, "bills": bills}
     assert json.loads(changed.body)["topicConfigSerializeWrapper"]["dataVersion"]["counter"] == 1
     assert (left.code, agents.ext_of(left), left.body) == (UNREGISTER, agents.IDENTITY, b"")
 

@@ -88,10 +88,10 @@ async def test_refusals_are_counted_and_logged_once(caplog: pytest.LogCaptureFix
     messages = [
         (record.name, record.getMessage()) for record in caplog.records if record.name.startswith("namesrv_agent")
     ]
-    assert [
+    assert messages == [
         ("namesrv_agent.connection", f"registered with {it.server.address}"),
         ("namesrv_agent.registration", f"{it.server.address}: heartbeat refused: full"),
-    ] == messages
+    ]
 
 
 async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
@@ -132,17 +132,17 @@ async def test_callbacks_run_in_order(tmp_path: Path, caplog: pytest.LogCaptureF
     callbacks = RecordingCallbacks()
     async with real(tmp_path, options=callbacks.options) as it:
         server = it.proxy.address
-        assert [("servers_changed", f"('{server}',)"), ("connected", server), ("ready",)] == callbacks.take()
+        assert callbacks.take() == [("servers_changed", f"('{server}',)"), ("connected", server), ("ready",)]
         await it.agent.create_topic(TopicConfig("refunds", 1, 1))
         await it.agent.registered()
         assert callbacks.take() == []
 
         it.proxy.cut()
         await until(lambda: callbacks.calls)
-        assert [("disconnected", server)] == callbacks.take()
+        assert callbacks.take() == [("disconnected", server)]
         await it.proxy.heal()
         await it.passing(lambda: len(callbacks.calls) == 2)
-        assert [("connected", server), ("ready",)] == callbacks.take()
+        assert callbacks.take() == [("connected", server), ("ready",)]
     assert callbacks.take() == []
     failures = [record for record in caplog.records if record.name == "namesrv_agent.callback"]
     assert len(failures) == 6

@@ -23,27 +23,27 @@ async def test_callbacks_run_in_order(tmp_path: Path, caplog: pytest.LogCaptureF
         settings = scene.client.settings.model_copy(update={"name_servers": f"file:{listed}", **options})
         client = RouteClient(settings, clock=scene.clock, **callbacks.options)  # type: ignore[arg-type]
         async with client:
-            assert [("servers_changed", f"('{first}',)")] == callbacks.take()
+            assert callbacks.take() == [("servers_changed", f"('{first}',)")]
             await client.route("orders")
-            assert [("connected", first), ("ready",)] == callbacks.take()
+            assert callbacks.take() == [("connected", first), ("ready",)]
             assert await client.refresh()
             assert callbacks.take() == []
 
             scene.proxy.cut()
             await until(lambda: callbacks.calls)
-            assert [("disconnected", first)] == callbacks.take()
+            assert callbacks.take() == [("disconnected", first)]
             assert not await client.refresh()
             await scene.proxy.heal()
             await scene.clock.advance(1.0)
             assert await client.refresh()
-            assert [("connected", first), ("ready",)] == callbacks.take()
+            assert callbacks.take() == [("connected", first), ("ready",)]
 
             listed.write_text(second)
             await scene.clock.advance(10.0)
             await until(lambda: len(callbacks.calls) == 2)
-            assert [("servers_changed", f"('{second}',)"), ("disconnected", first)] == callbacks.take()
+            assert callbacks.take() == [("servers_changed", f"('{second}',)"), ("disconnected", first)]
             assert await client.refresh()
-            assert [("connected", second)] == callbacks.take()
+            assert callbacks.take() == [("connected", second)]
         assert callbacks.take() == []
     failures = [record for record in caplog.records if record.name == "namesrv_client.callback"]
     assert [record.levelno for record in failures] == [logging.ERROR] * 9

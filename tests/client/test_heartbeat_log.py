@@ -26,7 +26,7 @@ async def test_route_changes_are_logged(tmp_path: Path) -> None:
 
         assert [line["event"] for line in lines] == ["refreshed"] * 3
         a, b = ({"name": name, "master": True, "ids": [0]} for name in ("broker-a", "broker-b"))
-        assert [[a], [a, b], [b]] == [line["brokers"] for line in lines]
+        assert [line["brokers"] for line in lines] == [[a], [a, b], [b]]
         common = ["orders-1", "orders", server.where, server.namesrv.boot.id]
         for line in lines:
             assert common == only(line, "client", "topic", "nameserver", "server_boot_id")

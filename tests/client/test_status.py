@@ -71,7 +71,7 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
         assert lost.pulls == {"answered": 1, "unreachable": 1}
         assert "no connection" in (lost.last_error or "")
         revision = scene.servers[1].namesrv.manager.revisions.revision
-        assert (RouteStatus("orders", "pull", 2.5, revision, None, is_in_use=True),) == status.routes
+        assert status.routes == (RouteStatus("orders", "pull", 2.5, revision, None, is_in_use=True),)
         assert status.name_servers_error is None
         json.dumps(asdict(status))
     assert not scene.client.status().is_started
@@ -82,7 +82,7 @@ async def test_status_contains_watches_and_readiness(tmp_path: Path) -> None:
     async with route_scene(tmp_path, poll_seconds=80_000.0, watch=True) as scene:
         await scene.client.route("orders")
         await scene.watched()
-        assert (WatchStatus(scene.proxy.address, START, 1),) == scene.client.status().watches
+        assert scene.client.status().watches == (WatchStatus(scene.proxy.address, START, 1),)
 
         scene.proxy.cut()
         await until(lambda: not scene.client.status().watches)
@@ -143,7 +143,7 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
             export_opentelemetry(scene.client, telemetry.meter)
         another = [export_prometheus(scene.client, registry, name="another")]
         another.append(export_opentelemetry(scene.client, telemetry.meter, name="another"))
-        assert 2 * len(expected) == len(scraped(registry)) == len(telemetry.collected())
+        assert len(scraped(registry)) == len(telemetry.collected()) == 2 * len(expected)
         for end in (*ends, *another):
             end()
         assert (scraped(registry), telemetry.collected()) == ([], [])

@@ -179,7 +179,7 @@ def test_cached_routes_need_no_thread(client: SyncRouteClient) -> None:
     try:
         assert client.route("orders").topic == "orders"
         old = client.route("orders", max_stale=60.0)
-        assert {"broker-b"} == {client.select_queue("orders", "broker-a").broker_name for _ in range(10)}
+        assert {client.select_queue("orders", "broker-a").broker_name for _ in range(10)} == {"broker-b"}
         assert client.master_of("broker-b") is not None
         client.report("broker-a", 0.1, failed=True)
     finally:

@@ -89,7 +89,7 @@ async def test_removed_write_permission_and_draining_differ(code: int | None, ta
         await server.clock.advance(2.0)
 
         page = words(await shown.text("/brokers"))
-        assert [tag] == [word for word in ("write permission removed", "drained") if word in page]
+        assert [word for word in ("write permission removed", "drained") if word in page] == [tag]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

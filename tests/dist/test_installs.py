@@ -107,7 +107,7 @@ def agent(installed: Install, daemon: Daemon, tmp_path_factory: pytest.TempPathF
 def test_server_serves_health_and_metrics(daemon: Daemon) -> None:
     """The wheel contains everything for a server in production."""
     assert "nameserver_brokers" in httpx2.get("http://{}:{}/metrics".format(*daemon.http_address)).text
-    assert [] == daemon.lines("http_is_off")
+    assert daemon.lines("http_is_off") == []
 
 
 CLIENT = """
@@ -122,7 +122,7 @@ with SyncRouteClient([sys.argv[1]]) as client:
 @pytest.mark.usefixtures("agent")
 def test_client_finds_a_route(installed: Install, daemon: Daemon) -> None:
     """The client finds the broker registered by the agent."""
-    assert "broker-a\n" == installed("namesrv-client").run("python", "-c", CLIENT, daemon.where)
+    assert installed("namesrv-client").run("python", "-c", CLIENT, daemon.where) == "broker-a\n"
 
 
 @pytest.mark.parametrize("library", ["namesrv-client", "namesrv-agent"])
@@ -131,7 +131,7 @@ def test_libraries_contain_neither_server_nor_report(installed: Install, library
     environment = installed(library)
 
     wire = {"namesrv_wire", "msgspec", "pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
-    assert {*wire, "typing_inspection", library.replace("-", "_")} == environment.distributions()
+    assert environment.distributions() == {*wire, "typing_inspection", library.replace("-", "_")}
     assert environment.size() <= 12_500_000
 
 
@@ -191,7 +191,7 @@ def test_every_installed_command_runs(installed: Install, wheel: str) -> None:
     ours = {path.name for path in environment.bin.glob("namesrv*")}
 
     assert WHEELS[wheel]["project"]["scripts"].keys() <= ours
-    assert [] == [name for name in ours if "usage" not in environment.run(name, "--help").lower()]
+    assert [name for name in ours if "usage" not in environment.run(name, "--help").lower()] == []
 
 
 @pytest.mark.parametrize("wheel", sorted(WHEELS.keys() - {"namesrv-wire"}))

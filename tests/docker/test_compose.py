@@ -75,7 +75,7 @@ def test_broker_flags_are_valid(name: str) -> None:
     """The broker's address is its name in the containers' network."""
     command = SERVICES[name]["command"]
 
-    assert set() == unknown_flags(command, memory_broker, command[0])
+    assert unknown_flags(command, memory_broker, command[0]) == set()
     assert name in dict(pairwise(command))["--advertise"]
     assert ("--port", "10911") in set(pairwise(command))
     assert "10911" in str(SERVICES[name]["healthcheck"]["test"])
@@ -87,7 +87,7 @@ def test_client_flags_are_valid(name: str, verb: str) -> None:
     (script,) = SERVICES[name]["command"]
 
     assert f"/memory_broker.py {verb} --topic orders" in script
-    assert set() == unknown_flags(re.findall(r"--[a-z-]+", script.partition(verb)[2]), memory_broker, verb)
+    assert unknown_flags(re.findall(r"--[a-z-]+", script.partition(verb)[2]), memory_broker, verb) == set()
 
 
 def test_report_flags_and_logs_are_valid() -> None:
@@ -95,7 +95,7 @@ def test_report_flags_and_logs_are_valid() -> None:
     command = SERVICES["report"]["command"]
     inputs = command[: command.index("--out")]
 
-    assert set() == unknown_flags(command, staleness)
+    assert unknown_flags(command, staleness) == set()
     assert [f"/logs/{name}/heartbeats" for name in NAMESERVERS] == inputs
     for name in NAMESERVERS:
         assert f"{name}-data:/logs/{name}:ro" in SERVICES["report"]["volumes"]

@@ -151,8 +151,9 @@ def test_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
     seen = {name.removesuffix("_bucket").removesuffix("_total") for name in asked}
 
     # parts of a ratio, or useless in a graph
-    assert {"process_start_time_seconds", "process_virtual_memory_bytes"} == {
-        name for name in shown.families if name not in seen
+    assert {name for name in shown.families if name not in seen} == {
+        "process_start_time_seconds",
+        "process_virtual_memory_bytes",
     }
 
 

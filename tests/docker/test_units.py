@@ -43,7 +43,7 @@ def test_unit_flags_are_valid(path: Path) -> None:
     program, *flags = shlex.split(unit(path)["Service"]["ExecStart"])
     assert program == f"/opt/namesrv/bin/{path.stem}"
 
-    assert set() == unknown_flags(flags, PROGRAMS[path.stem])
+    assert unknown_flags(flags, PROGRAMS[path.stem]) == set()
 
 
 def test_example_settings_are_valid() -> None:

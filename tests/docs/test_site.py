@@ -49,7 +49,7 @@ def test_site_loads_no_external_resource(site: Path) -> None:
     built = sorted(site.rglob("*.html"))
     assert len(built) > len(pages())
     elsewhere = {url for page in built for url in Loads(page).found if "//" in url}
-    assert set() == elsewhere
+    assert elsewhere == set()
     assert [sheet.name for sheet in site.rglob("*.css") if "url(http" in sheet.read_text()] == []
 
 

@@ -62,13 +62,13 @@ def test_slave_acts_when_the_master_is_killed(pair: Pair, clients: Driver, uniqu
 
     for route in routes_of(pair.name_servers, TOPIC):
         assert route is not None
-        assert {pair.name: {0: pair.slave.address}} == route.brokers
-        assert {pair.name: (4, 4, 4)} == route.queues
+        assert route.brokers == {pair.name: {0: pair.slave.address}}
+        assert route.queues == {pair.name: (4, 4, 4)}
     until(lambda: _acted(pair) > acted)
     clients.receive(unique, pair.name_servers, TOPIC, BODIES)
     pair.complete()
     for route in until_routed(pair.name_servers, TOPIC):
-        assert {pair.name: pair.members} == route.brokers
+        assert route.brokers == {pair.name: pair.members}
     # The master's next registration restores the permission.
     until_equal([{pair.name: (4, 4, 6)}] * 2, lambda: _queues(pair))
 
@@ -80,7 +80,7 @@ def test_master_that_hangs_is_replaced_after_its_own_expiry(pair: Pair) -> None:
 
     for route in routes_of(pair.name_servers, "TBW102"):
         assert route is not None
-        assert {pair.name: {0: pair.slave.address}} == route.brokers
+        assert route.brokers == {pair.name: {0: pair.slave.address}}
     pair.master.resume()
     pair.complete()
 

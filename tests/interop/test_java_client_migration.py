@@ -126,7 +126,7 @@ def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
         assert move.answer(number) == ResponseCode.SUCCESS
         clients.send_to_new_topics()
         clients.until_more_is_read()
-        assert {"broker-a": {0: move.broker.address}} == brokers_of(move.addresses[number])
+        assert brokers_of(move.addresses[number]) == {"broker-a": {0: move.broker.address}}
     clients.finish()
 
     for admin in move.admins:

@@ -36,8 +36,8 @@ def pairs(place: Path, stack: ExitStack, clients: Driver) -> dict[str, Pair]:
 def test_messages_arrive(pair: Pair, clients: Driver, unique: str) -> None:
     """A topic that a producer created is on both servers and brokers, and its messages reach a consumer."""
     for route in until_routed(pair.name_servers, TOPIC):
-        assert {pair.name: (4, 4, 6)} == route.queues
-        assert {pair.name: pair.members} == route.brokers
+        assert route.queues == {pair.name: (4, 4, 6)}
+        assert route.brokers == {pair.name: pair.members}
 
     clients.receive(unique, pair.name_servers, TOPIC, BODIES)
 
@@ -58,5 +58,5 @@ def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Drive
         pair.master.kill()
 
     left = [None if route is None else route.brokers for route in routes_of(pair.name_servers, TOPIC)]
-    assert [{pair.name: {1: pair.slave.address}}] * 2 == left
+    assert left == [{pair.name: {1: pair.slave.address}}] * 2
     clients.receive(unique, pair.name_servers, TOPIC, BODIES)

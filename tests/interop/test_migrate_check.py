@@ -48,8 +48,9 @@ def test_only_harmless_differences_are_found(sides: tuple[str, str]) -> None:
     found = done.json
 
     assert (done.code, done.err, found["agree"]) == (0, "", True)
-    assert {("topic", "first broker"), ("topic", "integers as bare keys")} == {
-        (it["kind"], it["fact"]) for it in found["differences"]
+    assert {(it["kind"], it["fact"]) for it in found["differences"]} == {
+        ("topic", "first broker"),
+        ("topic", "integers as bare keys"),
     }
     keys = next(it for it in found["differences"] if it["fact"] == "integers as bare keys")
     assert list(keys["values"].values()) == [True, False]

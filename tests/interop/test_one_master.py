@@ -49,7 +49,7 @@ def broker(start_again: StartAgain, name_servers: list[str]) -> Broker:
 def test_master_is_in_the_route_with_id_0(broker: Broker, name_servers: list[str]) -> None:
     """Both NameServers have the broker and its default topics."""
     for route in until_routed(name_servers, "TBW102"):
-        assert {broker.name: {0: broker.address}} == route.brokers
+        assert route.brokers == {broker.name: {0: broker.address}}
     for address in name_servers:
         assert {"TBW102", broker.name, broker.cluster} <= topics_of(address)
 
@@ -61,8 +61,8 @@ def test_topic_is_created_by_a_producer_and_consumed(
     clients.pass_on(unique, name_servers, f"auto-{unique}")
 
     for route in until_routed(name_servers, f"auto-{unique}"):
-        assert {broker.name: {0: broker.address}} == route.brokers
-        assert {broker.name: (4, 4, 6)} == route.queues
+        assert route.brokers == {broker.name: {0: broker.address}}
+        assert route.queues == {broker.name: (4, 4, 6)}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_messages_pass_between_clients_of_other_versions(
     with Driver(tmp_path / "clients", peer=peer) as clients:
         clients.pass_on(unique, name_servers, f"auto-{unique}")
     for route in until_routed(name_servers, f"auto-{unique}"):
-        assert {broker.name: {0: broker.address}} == route.brokers
+        assert route.brokers == {broker.name: {0: broker.address}}
 
 
 def test_killed_broker_leaves_at_once(

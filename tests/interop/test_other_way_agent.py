@@ -56,7 +56,7 @@ def test_agent_is_in_the_cluster_list(
         # The command requests the broker's figures, too, and reports that the broker does not answer.
         assert row in [cells[:4] for cells in mqadmin("clusterList").rows]
         for server in apache:
-            assert {0: chosen.broker_addr} == _addresses(server, chosen.broker_name)
+            assert _addresses(server, chosen.broker_name) == {0: chosen.broker_addr}
             route = route_of(server.address, "bills")
             assert route is not None
             assert route.queues[chosen.broker_name] == (4, 2, 6)
@@ -77,7 +77,7 @@ def test_slave_learns_its_master(apache: tuple[ApacheNameServer, ApacheNameServe
         assert found is not None
         assert (master.broker_addr, "127.0.0.1:10912") == (found.master_addr, found.ha_server_addr)
         for server in apache:
-            assert {0: master.broker_addr, 1: slave.broker_addr} == _addresses(server, "agent-group")
+            assert _addresses(server, "agent-group") == {0: master.broker_addr, 1: slave.broker_addr}
 
 
 def test_agent_is_back_on_a_server_that_restarted(place: Path) -> None:

@@ -97,7 +97,7 @@ def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stack: Ex
     with client([server.address]) as routes:
         route = routes.route("made")
 
-        assert {"real": {0: broker.address}} == {name: dict(data.broker_addrs) for name, data in route.brokers.items()}
+        assert {name: dict(data.broker_addrs) for name, data in route.brokers.items()} == {"real": {0: broker.address}}
         assert sorted({(queue.broker_name, queue.queue_id) for queue in routes.publish_info("made").queues}) == [
             ("real", 0),
             ("real", 1),

@@ -67,7 +67,7 @@ def test_static_topic_spans_the_masters(
     placed = [_places(route) for route in until_routed(name_servers, topic)]
     # Together the masters hold every global queue once.
     assert [sorted(queue for _, queue in places) for places in placed] == [[0, 1, 2, 3, 4, 5]] * 2
-    assert [set(NAMES)] * 2 == [{name for name, _ in places} for places in placed]
+    assert [{name for name, _ in places} for places in placed] == [set(NAMES)] * 2
     assert placed[0] == placed[1]
     # Each message went to the master that holds its queue.
     events = clients.pass_on(unique, name_servers, topic, 24)
@@ -93,9 +93,9 @@ def test_producer_goes_on_with_the_other_master(
     with leaves(two_daemons, dead, "disconnected"):
         dead.kill()
 
-    assert [{"broker-b": {0: alive.address}}] * 2 == [brokers_of(address) for address in name_servers]
+    assert [brokers_of(address) for address in name_servers] == [{"broker-b": {0: alive.address}}] * 2
     for route in until_routed(name_servers, topic):
-        assert {"broker-b": {0: alive.address}} == route.brokers
+        assert route.brokers == {"broker-b": {0: alive.address}}
         assert route.queues == {"broker-b": (2, 2, 6)}
     since = len(clients.events("acked", name=unique, broker="broker-b"))
     clients.wait_until(lambda: len(clients.events("acked", name=unique, broker="broker-b")) >= since + 50)
@@ -107,5 +107,5 @@ def test_producer_goes_on_with_the_other_master(
 def _places(route: Route) -> set[tuple[str, int]]:
     """Pairs of a master and a global queue of a static topic that it holds."""
     mappings = route.data["topicQueueMappingByBroker"]
-    assert {6} == {mapping["totalQueues"] for mapping in mappings.values()}
+    assert {mapping["totalQueues"] for mapping in mappings.values()} == {6}
     return {(name, int(queue)) for name, mapping in mappings.items() for queue in mapping["currIdMap"]}

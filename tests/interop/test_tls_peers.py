@@ -80,7 +80,7 @@ def test_broker_registers_over_tls(world: World) -> None:
     found = run(
         "--tls", "--tls-ca-file", str(world.ca.ca_file), *shown, "-s", world.address, "brokers", "-o", "json"
     ).json["servers"][0]["brokers"]
-    assert [world.broker.address] == [broker["broker_addr"] for broker in found]
+    assert [broker["broker_addr"] for broker in found] == [world.broker.address]
     assert world.daemon.lines("broker_evicted") == []
 
 

@@ -58,12 +58,12 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     assert daemon.stop() == 0
 
     lines, seqs = trail(data_dir), numbers(data_dir)
-    assert [*range(1, len(seqs) + 1)] == seqs
+    assert seqs == [*range(1, len(seqs) + 1)]
     settings = lines[0]["settings"]
     found = [settings.get(name) for name in ("nameserver_name", "listen_port", "admin_enabled", "max_topics")]
     assert found == ["ns-1", daemon.address[1], True, None]
     assert [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)] == [("start", "ns-1"), ("stop", "ns-1")]
-    assert {
+    assert {(line["request"], line["peer"]) for line in of(lines, "change")} == {
         ("REGISTER_BROKER", broker.address),
         ("UNREGISTER_BROKER", broker.address),
         ("WIPE_WRITE_PERM_OF_BROKER", operator.address),
@@ -72,7 +72,7 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
         ("DELETE_KV_CONFIG", operator.address),
         ("UPDATE_NAMESRV_CONFIG", operator.address),
         ("SIGHUP", None),
-    } == {(line["request"], line["peer"]) for line in of(lines, "change")}
+    }
 
     ((routes, joined),) = changes(data_dir, "REGISTER_BROKER")
     assert {"topic": "bills", "before": [], "after": [QUEUES]} in routes["named"]
@@ -83,28 +83,28 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     ((routes, wiped),) = changes(data_dir, "WIPE_WRITE_PERM_OF_BROKER")
     assert {"topic": "bills", "before": [QUEUES], "after": [{**QUEUES, "perm": 4}]} in routes["named"]
     about = {"what": "write_permission", "broker_name": "broker-a", "topics": 2, "reason": "operator"}
-    assert {**about, "before": True, "after": False} == wiped
+    assert wiped == {**about, "before": True, "after": False}
     read_only = {**QUEUES, "perm": 4}
-    assert [
+    assert changes(data_dir, "DELETE_TOPIC_IN_NAMESRV") == [
         [{"what": "routes", "topics": 1, "named": [{"topic": "bills", "before": [read_only], "after": []}]}]
-    ] == changes(data_dir, "DELETE_TOPIC_IN_NAMESRV")
+    ]
 
     kv = {"what": "kv", "namespace": "NS", "key": "k"}
     assert changes(data_dir, "PUT_KV_CONFIG") == [
         [{**kv, "before": None, "after": "1"}],
         [{**kv, "before": "1", "after": "2"}],
     ]
-    assert [[{**kv, "before": "2", "after": None}]] == changes(data_dir, "DELETE_KV_CONFIG")
+    assert changes(data_dir, "DELETE_KV_CONFIG") == [[{**kv, "before": "2", "after": None}]]
 
     setting = {"what": "setting", "setting": "order_message_enable", "before": False, "after": True}
-    assert [[setting]] == changes(data_dir, "UPDATE_NAMESRV_CONFIG")
+    assert changes(data_dir, "UPDATE_NAMESRV_CONFIG") == [[setting]]
     # The reload restores the file's value of a setting that a request had changed.
     bound = {"what": "setting", "setting": "max_topics", "before": 1_000_000, "after": 5}
-    assert [[{**setting, "before": True, "after": False}, bound]] == changes(data_dir, "SIGHUP")
+    assert changes(data_dir, "SIGHUP") == [[{**setting, "before": True, "after": False}, bound]]
 
     ((routes, left, restored),) = changes(data_dir, "UNREGISTER_BROKER")
-    assert {**about, "topics": 0, "before": False, "after": True, "reason": "unregistered"} == restored
-    assert [{"topic": "orders", "before": [read_only], "after": []}] == routes["named"]
+    assert restored == {**about, "topics": 0, "before": False, "after": True, "reason": "unregistered"}
+    assert routes["named"] == [{"topic": "orders", "before": [read_only], "after": []}]
     assert left == {**joined, "before": joined["after"], "after": None, "reason": "unregistered"}
 
 
@@ -163,11 +163,11 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
     joined = next(line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER")
     assert ("brokers", owner.address, []) == (joined["account"], joined["peer"], joined["certificate"])
     refusals = [(line["request"], line["account"], line["peer"], line["reason"]) for line in of(lines, "refusal")]
-    assert [
+    assert refusals == [
         ("DELETE_TOPIC_IN_NAMESRV", "brokers", owner.address, "not_granted"),
         ("DELETE_TOPIC_IN_NAMESRV", "", stranger.address, "mismatch"),
         ("REGISTER_BROKER", "brokers", stranger.address, "takeover"),
-    ] == refusals
+    ]
     ((account,),) = changes(data_dir, "SIGHUP")
     assert (
         account["account"],

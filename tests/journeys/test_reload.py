@@ -47,10 +47,10 @@ def test_bad_file(start: Start, connect: Connect, tmp_path: Path) -> None:
     daemon.send_signal(signal.SIGHUP)
 
     problems = daemon.wait_for("reload_refused", level="error")["problems"]
-    assert [
+    assert problems == [
         f"unknown key foo in {config}",
         f"max-connections: 0 is not between 1 and 1000000 (from file {config})",
-    ] == problems
+    ]
     assert connect(daemon).ask(206).code == 0
 
     config.write_text("enable_all_topic_list = false\n")

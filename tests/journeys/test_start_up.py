@@ -31,7 +31,7 @@ def test_listening_line_has_addresses_and_boot_id(start: Start, data_dir: Path) 
 
     line = daemon.wait_for("listening")
     port = daemon.address[1]
-    assert [f"127.0.0.1:{port}", f"127.0.0.2:{port}"] == line["addresses"]
+    assert line["addresses"] == [f"127.0.0.1:{port}", f"127.0.0.2:{port}"]
     with socket.create_connection(("127.0.0.2", port)):
         pass
     assert (line["data_dir"], line["ready"], len(line["boot_id"])) == (str(data_dir), True, 16)
@@ -62,7 +62,7 @@ def test_soft_limit_of_open_files_is_raised(start: Start) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert (hard, hard) == resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_unavailable_address_is_an_error(data_dir: Path, loop: LoopName) -> None:
@@ -82,11 +82,11 @@ def test_unavailable_address_is_an_error(data_dir: Path, loop: LoopName) -> None
 def test_unusable_data_directory_is_an_error(start: Start, data_dir: Path, loop: LoopName, connect: Connect) -> None:
     """A directory of a running server and one below a file are refused; a killed server leaves no lock behind."""
     first = start()
-    assert f"data directory {data_dir} is in use by another namesrv" == refusal(data_dir, loop=loop)
+    assert refusal(data_dir, loop=loop) == f"data directory {data_dir} is in use by another namesrv"
     assert connect(first).ask(106).code == 0
     first.kill()
     assert start().stop() == 0
 
     (data_dir / "file").touch()
     for place in (data_dir / "file", data_dir / "file" / "data"):
-        assert f"data directory {place}: Not a directory" == refusal(place, loop=loop)
+        assert refusal(place, loop=loop) == f"data directory {place}: Not a directory"

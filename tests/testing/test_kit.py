@@ -19,7 +19,7 @@ def test_route_of_a_broker(namesrv: TestNameServer, namesrv_broker: Brokers, nam
     route = namesrv_client().route("orders")
 
     assert list(route.brokers) == ["broker-a"]
-    assert {"broker-a"} == namesrv.broker_names
+    assert namesrv.broker_names == {"broker-a"}
     assert "orders" in namesrv.topics
 
 
@@ -30,10 +30,10 @@ def test_silent_broker_is_evicted(namesrv: TestNameServer, namesrv_broker: Broke
 
     namesrv.clock.advance(135.0)
 
-    assert {"broker-b"} == namesrv.broker_names
+    assert namesrv.broker_names == {"broker-b"}
     frozen.thaw()
     namesrv.clock.advance(35.0)
-    assert {"broker-a", "broker-b"} == namesrv.broker_names
+    assert namesrv.broker_names == {"broker-a", "broker-b"}
 
 
 def test_dead_broker_is_evicted_at_once(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
@@ -43,7 +43,7 @@ def test_dead_broker_is_evicted_at_once(namesrv: TestNameServer, namesrv_broker:
     broker.kill()
 
     namesrv.clock.advance(1.0)
-    assert set() == namesrv.broker_names
+    assert namesrv.broker_names == set()
 
 
 def test_one_name_in_place_of_a_list_of_topics_is_refused(namesrv_broker: Brokers) -> None:
@@ -117,8 +117,8 @@ def test_unknown_topic(namesrv: TestNameServer, namesrv_client: Clients) -> None
 def test_session_server_and_no_pytest(namesrv_session: TestNameServer) -> None:
     """The server is usable as a plain class, and its broker unregisters at the end."""
     with TestBroker([namesrv_session], "broker-a"):
-        assert {"broker-a"} == namesrv_session.broker_names
-    assert set() == namesrv_session.broker_names
+        assert namesrv_session.broker_names == {"broker-a"}
+    assert namesrv_session.broker_names == set()
 
 
 def test_clock_never_goes_back() -> None:

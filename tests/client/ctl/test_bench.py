@@ -35,7 +35,7 @@ async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
         }
         assert known == {name: found[name] for name in known}
         figures = {"seconds", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms"}
-        assert {*known, *figures} == set(found)
+        assert set(found) == {*known, *figures}
         assert found["seconds"] >= 0.1
         assert found["requests"] / found["seconds"] == pytest.approx(found["requests_per_second"], rel=0.01)
         assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
@@ -66,8 +66,8 @@ async def test_bench_of_apache_server_uses_json(tmp_path: Path) -> None:
             "MAX MS",
             "ERRORS",
         ]
-        assert [where, "rocketmq"] == measured.cells[1][:2]
-        assert {(0, 105)} == set(apache.asked[-10:])
+        assert measured.cells[1][:2] == [where, "rocketmq"]
+        assert set(apache.asked[-10:]) == {(0, 105)}
 
 
 async def test_errors_are_counted_and_exit_with_1(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def test_write_permission_is_removed_and_added(tmp_path: Path, protocol: s
         assert perms(server, "T") == {"broker-a": 4, "broker-c": 6}
 
         added = await ctl(*at(where), "add-write-perm", "broker-a", "--yes", "-o", "json")
-        assert {"broker": "broker-a", "servers": [{"server": where, "topics": 2}]} == added.json
+        assert added.json == {"broker": "broker-a", "servers": [{"server": where, "topics": 2}]}
         assert [perms(server, "T"), perms(server, "U")] == [{"broker-a": 6, "broker-c": 6}] * 2
 
         for command in ("wipe-write-perm", "add-write-perm"):
@@ -91,7 +91,7 @@ async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path
             assert list(server.namesrv.manager.tables.topic_queue_table) == ["U"]
     async with one_server(tmp_path, enable_all_topic_list=False) as (_, where):
         shown = await ctl(*at(where), "delete-topic", "absent", "-y")
-    assert [[where, "done, if it existed"]] == shown.cells[1:]
+    assert shown.cells[1:] == [[where, "done, if it existed"]]
 
 
 @BOTH
@@ -103,22 +103,22 @@ async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, protocol: str) 
         assert (0, [["SERVER", "RESULT"], [name, "done"]]) == (put.code, put.cells)
         assert server.namesrv.kv.get("ns", "k") == "v=1; ü"
         again = await ctl(*where, "kv", "put", "ns", "a", "2", "-o", "json")
-        assert {"namespace": "ns", "key": "a", "value": "2", "servers": [{"server": name}]} == again.json
+        assert again.json == {"namespace": "ns", "key": "a", "value": "2", "servers": [{"server": name}]}
 
         got = await ctl(*where, "kv", "get", "ns", "k")
         assert (got.code, got.lines) == (0, ["VALUE", "v=1; ü"])
         listed = await ctl(*where, "kv", "list", "ns")
         assert (listed.code, listed.cells) == (0, [["KEY", "VALUE"], ["a", "2"], ["k", "v=1; ü"]])
         found = await ctl(*where, "kv", "list", "ns", "-o", "json")
-        assert {"servers": [{"server": name, "values": {"a": "2", "k": "v=1; ü"}}]} == found.json
+        assert found.json == {"servers": [{"server": name, "values": {"a": "2", "k": "v=1; ü"}}]}
 
         deleted = await ctl(*where, "kv", "delete", "ns", "k", "--yes", "-o", "json")
         assert (0, {"namespace": "ns", "key": "k", "servers": [{"server": name}]}) == (deleted.code, deleted.json)
         assert server.namesrv.kv.get("ns", "k") is None
-        assert (1, "", f"namesrvctl: {name}: no k in ns\n") == await ctl(*where, "kv", "get", "ns", "k")
+        assert await ctl(*where, "kv", "get", "ns", "k") == (1, "", f"namesrvctl: {name}: no k in ns\n")
         absent = await ctl(*where, "kv", "get", "ns", "k", "-o", "json")
-        assert {"servers": [{"server": name, "value": None}]} == absent.json
-        assert (1, "", f"namesrvctl: {name}: no namespace other\n") == await ctl(*where, "kv", "list", "other")
+        assert absent.json == {"servers": [{"server": name, "value": None}]}
+        assert await ctl(*where, "kv", "list", "other") == (1, "", f"namesrvctl: {name}: no namespace other\n")
 
 
 @BOTH
@@ -132,7 +132,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, protocol: str) -> 
         # paths are hidden unless administration is enabled
         assert (everything["bindAddress"], "dataDir" not in everything) == ("127.0.0.1", True)
         absent = await ctl(*at(where), "config", "show", "noSuch")
-        assert (1, "", f"namesrvctl: {where}: no setting noSuch\n") == absent
+        assert absent == (1, "", f"namesrvctl: {where}: no setting noSuch\n")
         refused = await ctl(*at(where), "config", "set", "orderMessageEnable=true", "--yes")
         reason = "administration is disabled on this server, see its setting admin-enabled"
         assert (1, "", [f"{where}: refused with code 16: {reason}"]) == (refused.code, refused.out, refused.problems)
@@ -162,7 +162,7 @@ async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> No
     )
     fixed_by = "cannot be changed by a request: change the server's configuration, and"
     assert (1, [f"{where}: setting listenPort {fixed_by} restart it"]) == (fixed.code, fixed.problems[:1])
-    assert f"{where}: setting maxConnections {fixed_by} send it SIGHUP" == fixed.problems[1]
+    assert fixed.problems[1] == f"{where}: setting maxConnections {fixed_by} send it SIGHUP"
     (names,) = {each.problems[-1].removeprefix(f"{where}: a request can change ") for each in (misspelt, fixed)}
     assert {"enableTopicList", "orderMessageEnable"} <= set(names.split(", "))
 
@@ -193,13 +193,13 @@ def test_settings_of_several_servers_are_compared(tmp_path: Path) -> None:
         document = run("-s", one, "-s", two, "config", "show", "-o", "json").json
 
     rows = {row[0]: row[1:] for row in shown.cells[1:]}
-    assert ["KEY", one, two] == shown.cells[0]
+    assert shown.cells[0] == ["KEY", one, two]
     assert (rows["maxConnections"], rows["nameserverName"]) == (["5000", "10000"], ["ns", "ns"])
     assert (single.cells[0], ["maxConnections", "5000", "flag"] in single.cells) == (["KEY", "VALUE", "FROM"], True)
     assert "needWaitForService" not in rows
     left_out = len(everything.lines) - len(shown.lines)
     assert left_out > 30
-    assert [f"{left_out} more with --all"] == shown.problems
+    assert shown.problems == [f"{left_out} more with --all"]
     assert len(everything.lines) - 1 == len(document["servers"][0]["config"])
 
 
@@ -212,10 +212,10 @@ async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
 
         shown = await ctl("topicList", "-n", where, "-c")
 
-    assert [
+    assert shown.cells == [
         ["CLUSTER", "TOPIC"],
         *([f"cluster-{number}", topic] for number, topic in ((1, "T"), (1, "V"), (2, "T"), (2, "U"))),
-    ] == shown.cells
+    ]
 
 
 @pytest.mark.parametrize(

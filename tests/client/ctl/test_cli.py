@@ -40,7 +40,7 @@ def test_help_imports_only_what_it_needs(args: list[str], spared: set[str]) -> N
     script = f"import sys; from namesrv_client.ctl.cli import main; main({args!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert set() == spared & set(done.stdout.splitlines()[-1].split())
+    assert spared & set(done.stdout.splitlines()[-1].split()) == set()
 
 
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
@@ -85,7 +85,7 @@ def test_missing_package_is_reported_with_its_remedy(missing: str, args: list[st
 
     assert (done.returncode, done.stdout) == (2, "")
     remedy = "in a clone make setup brings it, elsewhere pip install -r namesrv-ctl.txt of make dist"
-    assert f"namesrvctl: {missing} is not installed; {remedy}\n" == done.stderr
+    assert done.stderr == f"namesrvctl: {missing} is not installed; {remedy}\n"
 
 
 def test_bug_exits_with_70_and_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

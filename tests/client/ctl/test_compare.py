@@ -39,14 +39,14 @@ def test_differences_contain_each_servers_value() -> None:
         },
     }
 
-    assert [
+    assert differences(views) == [
         Difference("broker", "c/a/0", "address", {"s1": "a:1", "s2": "a:2", "s3": "a:1"}),
         Difference("broker", "c/b/0", "present", {"s1": False, "s2": False, "s3": True}),
         Difference("topic", "T", "g", {"s1": None, "s2": None, "s3": 2}),
         Difference("topic", "U", "present", {"s1": True, "s2": False, "s3": True}),
         Difference("topic", "U", "f", {"s1": 1, "s3": 3}),
-    ] == differences(views)
-    assert [] == differences({"s1": views["s1"]}) == differences({})
+    ]
+    assert differences({"s1": views["s1"]}) == differences({}) == []
 
 
 def test_view_contains_instances_and_topic_queues() -> None:
@@ -60,11 +60,11 @@ def test_view_contains_instances_and_topic_queues() -> None:
     )
 
     queues = {"queues on a": "1 read, 1 write, R-X, flags 2", "queues on b": "8 read, 4 write, RW-"}
-    assert {
+    assert view_of(ClusterInfo({"b": group}, {"c": ["b"]}), {"T": route, "U": None}) == {
         ("broker", "c/b/0"): {"address": "a:1", "zone": "z", "acting master": True},
         ("broker", "c/b/1"): {"address": "a:2", "zone": "z", "acting master": True},
         ("topic", "T"): {**queues, "order": "b:4", "static queues on b": "0=3, 1=0"},
-    } == view_of(ClusterInfo({"b": group}, {"c": ["b"]}), {"T": route, "U": None})
+    }
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ async def test_equal_servers_have_no_difference(tmp_path: Path) -> None:
 
         assert same == (0, "the same on 2 servers: 2 brokers, 2 topics\n", "")
         servers = [{"server": where, "brokers": 2, "topics": 2} for where in (one, two)]
-        assert {"same": True, "servers": servers, "differences": []} == found.json
-        assert {(0, 105), (0, 106), (0, 206), (77, 0)} == set(apache.asked)
+        assert found.json == {"same": True, "servers": servers, "differences": []}
+        assert set(apache.asked) == {(0, 105), (0, 106), (0, 206), (77, 0)}
 
 
 async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
         shown = await ctl(*at(one, two), "diff")
         found = await ctl(*at(one, two), "diff", "-o", "json")
 
-    assert [
+    assert shown.cells == [
         ["WHAT", "NAME", "FACT", one, two],
         ["broker", "cluster-1/broker-a/1", "present", "no", "yes"],
         ["broker", "cluster-1/broker-b/0", "present", "yes", "no"],
@@ -124,9 +124,9 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
         ["topic", "T", "queues on broker-b", RW, "-"],
         ["topic", "U", "queues on broker-a", RW, "8 read, 16 write, RW-"],
         ["topic", "V, W, X and 2 more", "present", "yes", "no"],
-    ] == shown.cells
+    ]
     assert (shown.code, found.code, found.json["same"]) == (1, 1, False)
-    assert [(one, 2, 7), (two, 2, 2)] == [tuple(server.values()) for server in found.json["servers"]]
+    assert [tuple(server.values()) for server in found.json["servers"]] == [(one, 2, 7), (two, 2, 2)]
     third = {"kind": "topic", "name": "T", "fact": "queues on broker-b", "values": {one: RW, two: None}}
     assert third == found.json["differences"][3]
     assert [difference["name"] for difference in found.json["differences"][5:]] == ["V", "W", "X", "Y", "Z"]
@@ -280,7 +280,7 @@ async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
     assert (shown.code, shown.problems[0]) == (1, "the servers disagree about T")
     removed = f"{two}: warning: cluster-1/broker-a: write permission removed by an operator; producers do not write to "
     assert [line.partition("8 of 8")[0] for line in shown.problems[1:]] == [removed]
-    assert [
+    assert shown.cells[4:] == [
         [two, "broker-b", "0", "10.0.0.3:10911", "missing", *["-"] * 6],
         [],
         ["WHAT", "NAME", "FACT", one, two],
@@ -288,13 +288,13 @@ async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
         ["topic", "T", "queues on broker-b", RW, "-"],
         ["topic", "T", "address of broker-b/0", "10.0.0.3:10911", "-"],
         ["topic", "T", "write removed on broker-a", "-", "yes"],
-    ] == shown.cells[4:]
+    ]
     assert (found.code, found.json["agree"]) == (1, False)
     assert [[broker["verdict"] for broker in server["brokers"]] for server in found.json["servers"]] == [
         ["fine", "fine"],
         ["fine", "missing"],
     ]
-    assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_removed")}
+    assert {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_removed")} == {None}
 
 
 async def test_server_that_restarts_during_diff_is_not_compared(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_context_is_added_used_shown_and_removed(home: Path) -> None:
         "access_key": "ops",
         "secret_key_file": str(home / "secret"),
     }
-    assert {"name": "prod", "in_use": True, **members} == saved(home, "context", "show", "-o", "json").json
+    assert saved(home, "context", "show", "-o", "json").json == {"name": "prod", "in_use": True, **members}
     listed = saved(home, "context", "list")
     assert [row[:2] for row in listed.cells[1:]] == [["prod", "yes"], ["test", "no"]]
 
@@ -63,7 +63,7 @@ def test_environment_is_saved_without_secrets(home: Path) -> None:
     saved(home, "context", "add", "b", NAMESRV_ADDR="ns1", NAMESRV_SECRET_KEY=SECRET, **key)
 
     found = json.loads((home / "namesrvctl" / "contexts.json").read_text())["contexts"]
-    assert {"servers": ["ns1:9876"], "access_key": "ops", "secret_key_file": str(home / "secret")} == found["a"]
+    assert found["a"] == {"servers": ["ns1:9876"], "access_key": "ops", "secret_key_file": str(home / "secret")}
     assert found["b"] == {"servers": ["ns1:9876"]}
 
 

@@ -43,14 +43,14 @@ async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
     at_first, later = "2023-11-14 22:13:20.000", "2023-11-14 22:13:22.250"
     who = "cluster-1/broker-a/0 10.0.0.1:10911"
     assert (shown.code, shown.err) == (0, "")
-    assert [
+    assert shown.cells == [
         ["TIME (UTC)", "NUMBER", "EVENT", "WHAT"],
         [at_first, "1", "route", "revision=1 topics=T count=1 broker_name=broker-a"],
         [at_first, "2", "register", f"{who} kind=full topics=1"],
         [later, "3", "unregister", who],
         [later, "4", "route", "revision=2 topics=T count=1 broker_name=broker-a"],
         [later, "5", "evict", f"{who} reason=unregistered silent_ms=2250"],
-    ] == shown.cells
+    ]
 
 
 def test_unknown_event_type_is_refused() -> None:
@@ -77,7 +77,7 @@ async def test_json_events_are_the_servers_events(tmp_path: Path) -> None:
 
         broker = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
         event = {"seq": 2, "event": "register", "ts_ms": 1_700_000_000_000, **broker, "kind": "full", "topics": 1}
-        assert [event] == await chosen("--since", "1")
+        assert await chosen("--since", "1") == [event]
         for _ in range(100):
             server.namesrv.events.append({"event": "more"})
         assert await numbers("--type", "route", "--type", "register") == [1, 2]
@@ -108,7 +108,7 @@ async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
         for options in ((), ("--follow",)):
             refused = await ctl(*at(where), "events", *options)
             reason = "refused with code 3: not supported by Apache's NameServer"
-            assert (1, "", f"namesrvctl: {where}: {reason}\n") == refused
+            assert refused == (1, "", f"namesrvctl: {where}: {reason}\n")
     with refusing_address() as absent:
         for command in (("events", "--follow"), ("watch", "T")):
             assert (await ctl(*at(absent), *command))[:2] == (2, "")
@@ -214,7 +214,7 @@ def test_events_are_followed_across_a_restart(tmp_path: Path) -> None:
             assert shown.wait() == 0
 
     printed = [json.loads(line) for line in shown.shown.splitlines() if line.startswith("{")]
-    assert [where, other] == list(dict.fromkeys(event["server"] for event in printed))
+    assert list(dict.fromkeys(event["server"] for event in printed)) == [where, other]
     assert [event["event"] for event in printed if event["server"] == where][:3] == ["evict", "route", "register"]
     assert [event["event"] for event in printed if event["server"] == other][:2] == ["route", "register"]
 

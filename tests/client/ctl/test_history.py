@@ -35,10 +35,14 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
     later = [[second[0], revision, "1", broker] for revision, broker in changed]
     assert shown.cells == [["TIME (UTC)", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later]
     causes = [change["causes"] for change in document["servers"][0]["changes"]]
-    assert [[MASTER.addr], [MASTER.addr], [OTHER.addr], [], []] == [
-        [cause["broker_addr"] for cause in found] for found in causes
+    assert [[cause["broker_addr"] for cause in found] for found in causes] == [
+        [MASTER.addr],
+        [MASTER.addr],
+        [OTHER.addr],
+        [],
+        [],
     ]
-    assert [first] == at_first.cells[1:]
+    assert at_first.cells[1:] == [first]
     known = "among the last 1000 events; older ones are in the heartbeat logs: --logs DIR"
     absent = f"no change of T until 2023-11-14 22:13:19.000 {known}"
     assert (before.code, before.problems[0].partition(": ")[2]) == (1, absent)
@@ -53,7 +57,7 @@ def test_history_from_logs(tmp_path: Path) -> None:
     absent = run("history", "absent", "--logs", logs)
 
     first = ["2026-03-01 00:00:00.100", "ns-1", "1", "+broker-a:0 +broker-b:0", "broker-a:0 broker-b:0"]
-    assert [["TIME (UTC)", "SERVER", "REVISION", "CHANGE", "ROUTE"], first, REMOVED] == shown.cells
+    assert shown.cells == [["TIME (UTC)", "SERVER", "REVISION", "CHANGE", "ROUTE"], first, REMOVED]
     assert (absent.code, absent.lines, len(absent.problems)) == (1, [], 1)
     assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
 

@@ -54,7 +54,7 @@ async def test_equal_servers_agree(tmp_path: Path) -> None:
             {"side": side, "server": where, **counts}
             for side, where in (("from", address_of(apache)), ("to", two), ("to", three))
         ]
-        assert {"agree": True, "servers": servers, "differences": []} == document.json
+        assert document.json == {"agree": True, "servers": servers, "differences": []}
         once = [101, *[105] * 5, 106, 206, 219, 319, 9999]
         assert sorted(2 * once) == sorted(code for code, _ in apache.requests)
         assert apache.refused == 0
@@ -96,10 +96,10 @@ async def test_differences_are_marked_as_mattering_or_harmless(tmp_path: Path) -
         assert sorted(map(str, expected)) == sorted(str(tuple(rest)) for flag, *rest in found if flag)
         # consequences of the differences above
         harmless = {fact for flag, _, _, fact, *_ in found if not flag}
-        assert {"member brokerDatas.zoneName", "member orderTopicConf"} == harmless
-        assert [True] * len(expected) == [flag for flag, *_ in found][: len(expected)]
+        assert harmless == {"member brokerDatas.zoneName", "member orderTopicConf"}
+        assert [flag for flag, *_ in found][: len(expected)] == [True] * len(expected)
         assert shown.code == 1
-        assert f"{len(expected)} differences matter" == shown.lines[-1]
+        assert shown.lines[-1] == f"{len(expected)} differences matter"
 
 
 # a route as this server encodes it in both forms, as Apache's 5.x does for old clients, and as 4.x does

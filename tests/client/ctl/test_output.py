@@ -170,5 +170,5 @@ async def test_broker_state_and_remarks_are_shown_literally(tmp_path: Path) -> N
     assert broker.cells[1][-1] == r"\x1b[2J=[red]\x07 n=nan"
     assert found.json["servers"][0]["brokers"][0]["state"] == {"\x1b[2J": "[red]\x07", "n": None}
     text = r"refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"
-    assert (1, "", f"namesrvctl: {address_of(apache)}: {text}\n") == refused
+    assert refused == (1, "", f"namesrvctl: {address_of(apache)}: {text}\n")
     assert error.json["servers"][0]["error"] == "refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"

@@ -42,19 +42,19 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
         found = await ctl(*at(where), "status", "-o", "json")
 
         assert (shown.code, shown.err) == (0, "")
-        assert [
+        assert shown.cells == [
             heads("SERVER | STATE | PROTOCOL | NAME | VERSION | UP | BROKERS | TOPICS | CONNECTIONS | REVISION"),
             [where, "ready", "native", "ns-1", version(), "2 m 5 s", "1", "3", "2", "1"],
-        ] == shown.cells
+        ]
         reported = found.json["servers"][0]
         assert reported.pop("traffic")["registrations"] == 1
-        assert {
+        assert reported == {
             "server": where, "protocol": "native", "state": "ready", "brokers": 1, "topics": 3,
             "boot_id": server.namesrv.boot.id, "version": version(), "ready": True, "revision": 1, "connections": 2,
             "nameserver": "ns-1", "readiness": "ready: no brokers expected", "draining": False,
             "started_ms": 1_700_000_000_000, "uptime_seconds": 125.0, "pid": os.getpid(), "clusters": 1,
             "watchers": 0, "pulls": 0, "heartbeats": 0, "refusals": {}, "last_event_seq": 2, "problems": [],
-        } == reported  # fmt: skip
+        }  # fmt: skip
         assert found.json["problems"] == []
         assert found.json["healthy"] is True
         server.namesrv.boot.is_draining = True
@@ -75,7 +75,7 @@ async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
     awaited = "waiting 45 s more for 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
     line = f"warning: {where}: not ready: {awaited}; clients get no routes from it"
     assert (1, "not ready", [line]) == (shown.code, shown.cells[1][1], shown.problems)
-    assert (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n") == route
+    assert route == (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n")
 
 
 async def test_server_that_denies_its_brokers_is_not_healthy(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
     unreachable = f"critical: {absent}: no NameServer reachable: no connection to {absent}: "
     assert [problem.startswith(unreachable) for problem in shown.problems] == [True]
     assert (found.code, found.json["healthy"]) == (1, False)
-    assert [(absent, False), (where, None)] == [(one["server"], one.get("answered")) for one in found.json["servers"]]
+    assert [(one["server"], one.get("answered")) for one in found.json["servers"]] == [(absent, False), (where, None)]
     # routes come from the reachable server; standard error names the other one
     assert (0, [where]) == (route.code, [row[0] for row in route.cells[1:]])
     assert [problem.startswith(f"no connection to {absent}: ") for problem in route.problems] == [True]
@@ -149,7 +149,7 @@ async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) ->
         "brokers": 2,
         "topics": topics,
     }
-    assert {"healthy": True, "servers": [members], "problems": []} == found.json
+    assert found.json == {"healthy": True, "servers": [members], "problems": []}
 
 
 async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
@@ -171,18 +171,18 @@ async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
 
     assert (shown.code, shown.err) == (0, "")
     state_text = "disk=0.5 full=no note=- zone=a"
-    assert [
+    assert shown.cells == [
         heads("CLUSTER | BROKER | ID | ADDRESS | LAST SEEN | EXPIRES IN | TOPICS | WRITE REMOVED | VERSION | STATE"),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "1 m 17 s ago", "42.5 s", "2", "yes", "7", "-"],
         ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", state_text],
-    ] == shown.cells
-    assert {
+    ]
+    assert found.json["servers"][0]["brokers"][0] == {
         "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
         "ha_server_addr": "ha", "age_seconds": 2.5, "expires_in_seconds": 117.5, "expiry_seconds": 120.0,
         "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1, "write_removed": False,
         "agent_id": "28a95ec3", "registration_seq": 4, "connection": connection, "protocol": "msgpack", "state": state,
             "advertised": None,
-    } == found.json["servers"][0]["brokers"][0]  # fmt: skip
+    }  # fmt: skip
 
 
 async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
         shown = await ctl(*at(one, two), "brokers")
 
     left = "2 m 0 s"
-    assert [
+    assert shown.cells == [
         heads(
             f"CLUSTER | BROKER | ID | ADDRESS | EXPIRES IN, {one} | EXPIRES IN, {two} | TOPICS | WRITE REMOVED | "
             "VERSION"
         ),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", left, left, "2 / 3", "no", "1"],
         ["cluster-1", "broker-a", "1", "10.0.0.2:10911", left, "missing", "2", "no", "1"],
-    ] == shown.cells
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
@@ -222,13 +222,13 @@ async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, protocol
         assert await chosen("--cluster", "cluster-1") == (0, ["10.0.0.1:10911", "10.0.0.2:10911"], [])
         assert await chosen("--name", "broker-c") == (0, ["10.0.1.1:10911"], [])
         no_such = f"{where}: no broker broker-c in cluster cluster-1"
-        assert (1, [], [no_such]) == await chosen("-c", "cluster-1", "-b", "broker-c")
-        assert (1, [], [f"{where}: no broker broker-x"]) == await chosen("-b", "broker-x")
+        assert await chosen("-c", "cluster-1", "-b", "broker-c") == (1, [], [no_such])
+        assert await chosen("-b", "broker-x") == (1, [], [f"{where}: no broker broker-x"])
         if protocol == "rocketmq":
             # empty columns are left out
             shown = await ctl(*at(where), "brokers", "-b", "broker-c")
             columns = ["CLUSTER", "BROKER", "ID", "ADDRESS"]
-            assert [columns, ["cluster-2", "broker-c", "0", "10.0.1.1:10911"]] == shown.cells
+            assert shown.cells == [columns, ["cluster-2", "broker-c", "0", "10.0.1.1:10911"]]
 
 
 async def test_clusters_show_their_groups(tmp_path: Path) -> None:
@@ -244,20 +244,20 @@ async def test_clusters_show_their_groups(tmp_path: Path) -> None:
         chosen = await ctl(*at(where), "clusters", "--cluster", "cluster-1", "-o", "json")
         absent = await ctl(*at(where), "clusters", "--cluster", "cluster-x")
 
-    assert [
+    assert shown.cells == [
         heads("CLUSTER | BROKER | MASTER | SLAVES | ZONE | ACTING MASTER"),
         ["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "z1", "yes"],
         ["cluster-1", "broker-b", "-", "2=10.0.0.4:10911", "-", "no"],
         ["cluster-2", "broker-c", "10.0.1.1:10911", "-", "-", "no"],
-    ] == shown.cells
+    ]
     first = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
     second = {"2": "10.0.0.4:10911"}
     groups = [
         {"broker_name": "broker-a", "broker_addrs": first, "zone_name": "z1", "enable_acting_master": True},
         {"broker_name": "broker-b", "broker_addrs": second, "zone_name": None, "enable_acting_master": False},
     ]
-    assert [{"server": where, "clusters": [{"cluster": "cluster-1", "brokers": groups}]}] == chosen.json["servers"]
-    assert (1, "", f"namesrvctl: {where}: no cluster cluster-x\n") == absent
+    assert chosen.json["servers"] == [{"server": where, "clusters": [{"cluster": "cluster-1", "brokers": groups}]}]
+    assert absent == (1, "", f"namesrvctl: {where}: no cluster cluster-x\n")
 
 
 async def test_connections_are_shown(tmp_path: Path) -> None:
@@ -277,15 +277,15 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
     # Times are the server's: its clock may differ from this machine's.
     assert shown.cells[1][4:] == ["1 m 30 s", "1 m 30 s ago", "1", "0", "0"]
     broker, admin = found.json["servers"][0]["connections"]
-    assert {
+    assert broker == {
         "id": number, "peer": peer.address, "proxied": None, "role": "broker", "protocol": "json",
         "since_ms": 1_700_000_000_000, "last_request_seconds": 90.0, "requests": 1, "in_flight": 0, "unsent_bytes": 0,
         "account": None,
-    } == broker  # fmt: skip
+    }  # fmt: skip
     assert (admin["role"], admin["protocol"]) == ("admin", "msgpack")
     where = address_of(apache)
     assert (1, [f"{where}: {NOT_SUPPORTED}"]) == (refused.code, refused.problems)
-    assert {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]} == refused.json
+    assert refused.json == {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]}
 
 
 async def test_topics_are_listed(tmp_path: Path) -> None:
@@ -298,12 +298,12 @@ async def test_topics_are_listed(tmp_path: Path) -> None:
         assert (await ctl(*at(where), "topics")).lines == ["TOPIC", "T", "U", "V"]
         assert (await ctl(*at(where), "topics", "--cluster", "cluster-2")).lines == ["TOPIC", "T", "V"]
         found = await ctl(*at(where), "topics", "-o", "json")
-        assert {"servers": [{"server": where, "topics": ["T", "U", "V"]}]} == found.json
+        assert found.json == {"servers": [{"server": where, "topics": ["T", "U", "V"]}]}
         nothing = await ctl(*at(where), "topics", "-c", "cluster-x")
-        assert (1, "", f"namesrvctl: {where}: no topic in cluster cluster-x\n") == nothing
+        assert nothing == (1, "", f"namesrvctl: {where}: no topic in cluster cluster-x\n")
     async with one_server(tmp_path, enable_all_topic_list=False) as (_, where):
         refused = await ctl(*at(where), "topics")
-        assert (1, "", f"namesrvctl: {where}: refused with code 1: disable\n") == refused
+        assert refused == (1, "", f"namesrvctl: {where}: refused with code 1: disable\n")
 
 
 async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> None:
@@ -317,10 +317,10 @@ async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> N
             partly = await ctl(*at(one, two, down), "topics")
         route = await ctl(*at(one, two), "route", "U")
 
-    assert [["TOPIC", "KNOWN TO"], ["T", "all"], ["U", one], ["V", two]] == shown.cells
-    assert [["T", f"{one} {two}"], ["U", one], ["V", two]] == partly.cells[1:]
+    assert shown.cells == [["TOPIC", "KNOWN TO"], ["T", "all"], ["U", one], ["V", two]]
+    assert partly.cells[1:] == [["T", f"{one} {two}"], ["U", one], ["V", two]]
     assert (1, [f"{two}: no topic U"]) == (route.code, route.problems)
-    assert [one] == [row[0] for row in route.cells[1:]]
+    assert [row[0] for row in route.cells[1:]] == [one]
 
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
@@ -336,12 +336,12 @@ async def test_route_is_shown_by_broker(tmp_path: Path, protocol: str) -> None:
         absent = await ctl(*at(where), "route", "absent", "-o", "json")
 
     assert (1, f"namesrvctl: {where}: no topic absent\n") == (shown.code, shown.err)
-    assert [
+    assert shown.cells == [
         heads("TOPIC | CLUSTER | BROKER | PERM | READ | WRITE | MASTER | SLAVES"),
         ["T", "cluster-1", "broker-a", "RW-", "8", "8", "10.0.0.1:10911", "1=10.0.0.2:10911"],
         ["T", "cluster-1", "broker-b", "R--", "4", "2", "10.0.0.3:10911", "-"],
         ["X", "cluster-1", "broker-b", "RW-", "8", "8", "10.0.0.3:10911", "-"],
-    ] == shown.cells
+    ]
     assert (absent.code, absent.json["servers"][0]["routes"]) == (1, {"absent": None})
 
 
@@ -358,7 +358,7 @@ async def test_json_route_is_complete(tmp_path: Path, protocol: str) -> None:
 
         found = await ctl(*at(where), "route", "T", "-o", "json")
 
-    assert {
+    assert found.json["servers"][0]["routes"]["T"] == {
         "brokers": [
             {
                 "cluster": "cluster-1", "broker_name": "broker-a", "broker_addrs": {"0": "10.0.0.1:10911"},
@@ -374,7 +374,7 @@ async def test_json_route_is_complete(tmp_path: Path, protocol: str) -> None:
         "filter_servers": {"10.0.0.1:10911": ["10.0.0.1:7000"]},
         "order_topic_conf": "broker-a:4",
         "static_mappings": {"broker-a": {**mapping, "total_queues": 4, "curr_id_map": {"0": 1, "1": 0}}},
-    } == found.json["servers"][0]["routes"]["T"]  # fmt: skip
+    }  # fmt: skip
 
 
 async def test_incomplete_apache_responses_are_shown(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ async def test_unknown_topic_gets_the_default_topics_queues(read: int, write: in
     """A broker will create min(4, readQueueNums) of TBW102 queues."""
     scene = Scene({"TBW102": TopicRouteData([group("broker-a")], [QueueData("broker-a", read, write, 7, 1)])})
 
-    assert [("broker-a", 0, count)] == await scene.runs("new")
+    assert await scene.runs("new") == [("broker-a", 0, count)]
     assert MessageQueue("new", "broker-a", 0) == (await scene.selector.find("new")).queues[0]
     # the topic is in use, so that it is polled
     assert (scene.requested, scene.used) == (["new", "TBW102"], ["new"])

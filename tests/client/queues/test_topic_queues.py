@@ -141,7 +141,7 @@ def test_each_logical_queue_is_on_a_broker(mappings: list[TopicQueueMappingInfo]
     """ClientMetadataTest: endpoints of a static topic."""
     given = {str(number): info for number, info in enumerate(mappings)}
 
-    assert [(GLOBAL, 0, len(expected))] * min(1, len(given)) == [tuple(run) for run in logical_ranges(given)]
+    assert [tuple(run) for run in logical_ranges(given)] == [(GLOBAL, 0, len(expected))] * min(1, len(given))
     assert expected == [endpoint(MessageQueue("t", GLOBAL, number), given) for number in range(len(expected))]
 
 
@@ -199,7 +199,7 @@ def test_filter_finds_the_only_matching_broker(at: int) -> None:
     picked = info(("a", 2), ("b", 2), ("c", 2), at=at).select_where(ME, lambda name: name == "broker-b")
 
     assert picked is not None
-    assert ["b1" if at == 2 else "b0"] == names([picked])
+    assert names([picked]) == ["b1" if at == 2 else "b0"]
 
 
 def test_ranges_keep_their_ids() -> None:

@@ -87,7 +87,7 @@ def test_route_has_age_and_source(scene: Scene) -> None:
 
     assert held is not None
     assert (held.age, held.source, held.confirmed_absent_since) == (5.0, "pull", None)
-    assert [0.0, float("inf")] == scene.ages("t", "u")
+    assert scene.ages("t", "u") == [0.0, float("inf")]
     assert change.brokers_added == ("broker-a",)
     assert repr(scene.cache) == "<RouteCache [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>"
 
@@ -351,16 +351,16 @@ def test_confirming_topics_costs_no_work_per_topic(scene: Scene) -> None:
     scene.respond({}, revision=7, unchanged=tuple(topics), conditional=True)
 
     assert all(entries[topic] is route for topic, route in scene.cache._routes.items())
-    assert {0.0} == set(scene.ages(*topics))
+    assert set(scene.ages(*topics)) == {0.0}
 
 
 def test_broker_is_known_while_a_route_contains_it(scene: Scene) -> None:
     """A group is as in the last response, also for an absent topic. Java cleans up every 30 s; we count uses."""
     scene.respond({"t": AB, "u": AB})
-    assert {"t", "u"} == scene.cache.topics_of({"broker-b", "stranger"})
+    assert scene.cache.topics_of({"broker-b", "stranger"}) == {"t", "u"}
     moved = TopicRouteData([msgspec.structs.replace(group("broker-a"), broker_addrs={0: "10.9.9.9:1"})], [])
     scene.respond({"t": moved})
-    assert {"u"} == scene.cache.topics_of({"broker-b"})
+    assert scene.cache.topics_of({"broker-b"}) == {"u"}
     found = scene.cache.broker("broker-a")
     assert found is not None
     assert found.broker_addrs == {0: "10.9.9.9:1"}

@@ -172,7 +172,7 @@ async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
         assert scene.request_count() == 1
         routes = [route for route in found if not isinstance(route, BaseException)]
         assert [(topic, "pull") for topic in wanted[:300]] == [(route.topic, route.source) for route in routes]
-        assert {TopicNotFoundError} == {type(error) for error in found[300:]}
+        assert {type(error) for error in found[300:]} == {TopicNotFoundError}
         with pytest.raises(TopicNotFoundError, match=r"topic none does not exist, according to 127\.0\.0\.1:"):
             await scene.client.route("none")
         assert scene.request_count() == 2
@@ -417,7 +417,7 @@ async def test_apache_server_is_polled(caplog: pytest.LogCaptureFixture) -> None
             await clock.advance(60.0)
 
             assert (connections, 2) == (apache.connections, apache.refused)
-            assert {"orders"} == set(apache.topics_asked)
+            assert set(apache.topics_asked) == {"orders"}
             assert 60 <= caplog.text.count("does not support watches") <= 150
             assert f"connected to {apache.address}, which does not support watches" in caplog.messages
 

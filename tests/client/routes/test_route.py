@@ -59,8 +59,8 @@ def test_change_names_changed_brokers_and_queues() -> None:
     change = difference("t", route(old), route(new))
 
     assert change is not None
-    assert ("broker-d",) == change.brokers_added == change.queues_added
-    assert ("broker-a",) == change.brokers_removed == change.queues_removed
+    assert change.brokers_added == change.queues_added == ("broker-d",)
+    assert change.brokers_removed == change.queues_removed == ("broker-a",)
     assert (change.brokers_changed, change.queues_changed) == (("broker-b",), ("broker-c",))
 
 

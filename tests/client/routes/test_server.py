@@ -188,7 +188,7 @@ async def test_cancelled_caller_does_not_cancel_the_identification() -> None:
         await introduced(script, second)
 
         assert first.cancelled()
-        assert f"<Server [{script.address} | native | b1]>" == repr(server)
+        assert repr(server) == f"<Server [{script.address} | native | b1]>"
 
 
 async def test_closing_ends_the_identification() -> None:

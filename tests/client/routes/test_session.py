@@ -112,7 +112,7 @@ def test_first_server_is_random() -> None:
         scene.session.use(("a:1", "b:1", "c:1"))
         chosen.add(scene.session.chosen)
 
-    assert {"a:1", "b:1", "c:1"} == chosen
+    assert chosen == {"a:1", "b:1", "c:1"}
 
 
 async def test_failover_stays_with_the_next_server(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_failover_stays_with_the_next_server(tmp_path: Path) -> None:
 
         assert [request_count(server, PULL) for server in servers] == [1, 2]
         assert servers[1].where == scene.session.chosen
-        assert [proxy.address] == list(scene.session.errors)
+        assert list(scene.session.errors) == [proxy.address]
 
 
 async def test_failed_attempts_count_as_failover_only_if_another_server_answers(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
         assert asking.result() == {"orders": True}
         assert 0.7 <= took <= 0.8
         assert second.where == scene.session.chosen
-        assert f"no answer within 0.75 s, and {second.where} answered" == scene.session.errors[proxy.address]
+        assert scene.session.errors[proxy.address] == f"no answer within 0.75 s, and {second.where} answered"
 
 
 async def test_slow_server_may_use_the_whole_call(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_call_ends_within_its_timeout() -> None:
 
             with pytest.raises(RouteUnavailableError) as raised:
                 asking.result()
-            assert 5 == str(raised.value).count("no answer within") == len(scene.session.errors)
+            assert str(raised.value).count("no answer within") == len(scene.session.errors) == 5
             assert 2.9 <= took <= 3.1
             assert [hole.connections for hole in holes] == [1, 1, 1, 1, 1]
 
@@ -390,7 +390,7 @@ async def test_failover_requests_all_topics_again(tmp_path: Path) -> None:
         proxy.cut()
         assert await scene.changes("orders", "bills") == ["bills", "orders"]
         assert await scene.changes("orders", "bills") == []
-        assert [second.namesrv.boot.id] == [answer.boot_id for answer in scene.answers]
+        assert [answer.boot_id for answer in scene.answers] == [second.namesrv.boot.id]
 
         scene.session.use((apache.address,))
         for _ in range(2):

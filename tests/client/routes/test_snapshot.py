@@ -213,19 +213,19 @@ async def test_snapshot_is_written_after_changes_and_periodically(tmp_path: Path
         await written(scene, 4.9)
         assert saved(snapshot) == {}
         await written(scene, 0.1)
-        assert {"orders": began} == saved(snapshot)
+        assert saved(snapshot) == {"orders": began}
 
         await scene.clock.advance(295.0)
         assert await scene.client.refresh()
-        assert {"orders": began} == saved(snapshot)
+        assert saved(snapshot) == {"orders": began}
         await written(scene, 5.0)
-        assert {"orders": began + 300.0} == saved(snapshot)
+        assert saved(snapshot) == {"orders": began + 300.0}
 
         scene.clock.stall(60.0)
         assert await scene.client.refresh()
         confirmed = scene.clock.wall()
         await scene.client.__aexit__(None, None, None)
-        assert {"orders": confirmed} == saved(snapshot)
+        assert saved(snapshot) == {"orders": confirmed}
 
 
 async def test_snapshot_is_written_when_threads_can_be_started_again(

@@ -20,7 +20,7 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$dGFnZ2dnZ2dnZ2dnZ2c"
 def test_file_is_read() -> None:
     """A line for each user; what follows the second colon is the hash."""
     text = f"# who may see the console\n\nolga:operator:{HASH}\nvera w.:viewer:{HASH}\n"
-    assert {"olga": Entry("operator", HASH), "vera w.": Entry("viewer", HASH)} == parse_users(text)
+    assert parse_users(text) == {"olga": Entry("operator", HASH), "vera w.": Entry("viewer", HASH)}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_world_readable_file_is_a_warning(tmp_path: Path, caplog: pytest.LogCapt
     assert logged(caplog, "users_file_readable_by_all") == []
     users.chmod(0o644)
     UsersFile(users).warn_if_open()
-    assert [{"path": users, "advice": "chmod 600"}] == logged(caplog, "users_file_readable_by_all")
+    assert logged(caplog, "users_file_readable_by_all") == [{"path": users, "advice": "chmod 600"}]
 
 
 def test_unknown_user_costs_as_much_as_a_wrong_password(tmp_path: Path) -> None:

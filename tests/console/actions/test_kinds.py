@@ -42,7 +42,7 @@ def test_command_survives_a_shell(name: str, values: Sequence[str], words: Seque
     assert line.isprintable()
     script = f"namesrvctl() {{ printf '%s\\0' \"$@\"; }}; {line}"
     read = subprocess.run(["bash", "-c", script], check=True, capture_output=True).stdout.decode().split("\0")[:-1]
-    assert ["-s", "a:9876", "-s", "[::1]:9876", "--tls", *words] == read
+    assert read == ["-s", "a:9876", "-s", "[::1]:9876", "--tls", *words]
 
 
 def test_namesrvctl_has_these_commands() -> None:

@@ -133,7 +133,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         *_, line = await console.lines(3)
         about = {"what": "write_permission", "broker_name": "broker-a", "before": "RW-", "after": "R--"}
         assert [{**about, "server": server.where} for server in (console.first, console.second)] == line["changes"][:2]
-        assert ["not_done", console.down] == [line["changes"][2][name] for name in ("what", "server")]
+        assert [line["changes"][2][name] for name in ("what", "server")] == ["not_done", console.down]
         assert tuple(line[name] for name in ("event", "account", "role", "source")) == (
             "change",
             "olga",

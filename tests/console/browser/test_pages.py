@@ -134,7 +134,7 @@ def test_starred_topic_comes_first(opened: webdriver.Chrome, url: str) -> None:
 
     opened.execute_script(click, "refunds")
     show(opened, url + "topics")
-    assert ["refunds", *(name for name in before if name != "refunds")] == opened.execute_script(names)
+    assert opened.execute_script(names) == ["refunds", *(name for name in before if name != "refunds")]
     show(opened, url + "topic?name=refunds")
     shown(opened, "return document.querySelector('.star').ariaPressed === 'true'")
     opened.execute_script(click, "refunds")

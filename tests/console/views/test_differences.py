@@ -99,7 +99,7 @@ def test_what_is_still_registering_is_expected(other: ServerView, since: float |
     """A broker registers with all servers within one heartbeat interval; afterwards the difference is unexpected."""
     known = {("broker", "c1/a/0", PRESENT): since}
 
-    assert [reason] == [one.reason for one in found(server("s1", live("a")), other, known=known)]
+    assert [one.reason for one in found(server("s1", live("a")), other, known=known)] == [reason]
 
 
 def test_a_broker_that_the_next_scan_evicts_is_expected_to_go() -> None:

@@ -44,7 +44,7 @@ def heats(*views: ServerView, now: float | None = 0.0, key: BrokerKey = KEY) -> 
 )
 def test_colour_is_the_age_over_the_expiry(now: float | None, heat: Heat) -> None:
     """A heartbeat is late at 30 % of the expiry, 120 s here, and its broker close to eviction at 75 %."""
-    assert [heat] == heats(view("s1", {KEY: (1000.0, 1120.0)}), now=now)
+    assert heats(view("s1", {KEY: (1000.0, 1120.0)}), now=now) == [heat]
 
 
 def test_each_server_has_a_cell_of_its_own() -> None:

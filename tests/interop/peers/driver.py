@@ -158,7 +158,7 @@ class Application(Driver):
                 self.excuse(excused)
                 excused = None
                 sent = self.send("explorer", topic, 1, f"new-{topic}")
-            assert {f"new-{topic}-0"} == sent
+            assert sent == {f"new-{topic}-0"}
 
     def until_more_is_read(self) -> None:
         before = len(self.bodies("received", name="reader"))
