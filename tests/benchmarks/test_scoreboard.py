@@ -195,13 +195,14 @@ def test_row_without_a_target_is_not_met() -> None:
     [
         ("pass", ["-k", "renamed"], "ended with 5"),
         ("pytest.exit('interrupted')", [], "ended with 2"),
+        ("pytest.skip('no Java')", [], "1 of 2 tests cannot run here"),
     ],
-    ids=["none selected", "interrupted"],
+    ids=["none selected", "interrupted", "one skipped"],
 )
 def test_row_of_tests_that_did_not_all_run_is_not_measured(
     tmp_path: Path, second: str, options: list[str], error: str
 ) -> None:
-    """Tests that passed before the run broke off do not meet a row, nor do options that select no test."""
+    """Tests that passed do not meet a row if others were skipped, not selected, or not reached."""
     path = tmp_path / "test_two.py"
     path.write_text(f"import pytest\n\ndef test_1(): pass\ndef test_2(): {second}\n")
 
