@@ -122,7 +122,12 @@ class Record:
             return f"{RED}: the figures miss their targets"
         if self.run != _IN_FULL:
             return f"yellow: {self.run}"
-        return GREEN if self.files == digest(row) else "yellow: its files have changed"
+        if self.files != digest(row):
+            return "yellow: its files have changed"
+        # A page that was edited may say `in full` beside the size of a shortened run.
+        if "{size}" in row.how and f"{row.full:,}" not in self.how:
+            return f"{RED}: it says {_IN_FULL}, but was measured with less"
+        return GREEN
 
     def is_outdated(self, row: Row, size: int) -> bool:
         """True if the row is red, was run shorter than this size, or has other files or another target now."""

@@ -1,7 +1,7 @@
 """The scoreboard: measures each promise of the project, row by row, and writes each result to the page at once.
 
 A red row is a result: the exit code is 1 only if a row could not be measured or, with --check, if the page says
-anything else than its records.
+anything else than its records, or lacks a row.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     add("--all", action="store_true", help="also rows whose colour a run cannot change, but for those that take long")
     add("--in-full", action="store_true", help="as much of each row as its target needs, which may take days")
     add("--page", type=Path, default=_PAGE, metavar="FILE", help="write this page (docs/scoreboard.md)")
-    add("--check", action="store_true", help="measure nothing: fail if the page says anything else than its records")
+    add("--check", action="store_true", help="measure nothing: fail if the page lacks a row or contradicts its records")
     add("--refresh", action="store_true", help="measure nothing: show on the page which rows have gone yellow")
     options = command.parse(arguments)
     if options.check:
@@ -45,12 +45,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _checked(path: Path) -> int:
-    wrong = page.wrong_lines(SECTIONS, ROWS, path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    wrong, missing = page.wrong_lines(SECTIONS, ROWS, text), ROWS.keys() - page.records(text).keys()
     for line in wrong:
         print(f"scoreboard: the page's records do not say: {line[:_SHOWN_CHARACTERS]}")
     if wrong:
         print("scoreboard: measure these rows again, or show their colours: make scoreboard ARGS=--refresh")
-    return int(bool(wrong))
+    for name in sorted(missing):
+        print(f"scoreboard: {name} is not measured")
+    return int(bool(wrong or missing))
 
 
 def _size(row: page.Row, options: argparse.Namespace) -> int:

@@ -36,6 +36,7 @@ def record(size: int = 1_000, count: int = 0, row: Row = ROW) -> Record:
         (record(size=20, count=1), ROW, "**red**: too slow"),
         (replace(record(count=1), missed=""), ROW, "**red**: the figures miss their targets"),
         (replace(record(), figures="lost: **0**"), ROW, "**red**: the figures miss their targets"),
+        (replace(record(size=20), run="in full"), ROW, "**red**: it says in full, but was measured with less"),
     ],
 )
 def test_only_a_full_run_on_these_files_is_green(found: Record, row: Row, colour: str) -> None:
@@ -125,11 +126,14 @@ MISSED: Final = record(count=1, row=ROWS["D1"])
     ],
 )
 def test_check_fails_until_the_page_claims_what_its_records_say(
-    tmp_path: Path, found: Record, honest: str, claimed: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Record, honest: str, claimed: str
 ) -> None:
     """A colour that is better than the record's is an error, as is a wrong count; a refresh mends both."""
+    rows, sections = {"D1": ROWS["D1"]}, {"Ds": ("D1",)}
+    monkeypatch.setattr(suite, "ROWS", rows)
+    monkeypatch.setattr(suite, "SECTIONS", sections)
     path = tmp_path / "board.md"
-    text = page.text(SECTIONS, ROWS, {"D1": found})
+    text = page.text(sections, rows, {"D1": found})
     path.write_text(text)
     assert suite.main(["--check", "--page", str(path)]) == 0
     path.write_text(text.replace(honest, claimed))
@@ -137,6 +141,20 @@ def test_check_fails_until_the_page_claims_what_its_records_say(
     codes = [suite.main([option, "--page", str(path)]) for option in ("--check", "--refresh", "--check")]
     assert codes == [1, 0, 0]
     assert claimed not in path.read_text()
+
+
+def test_check_fails_if_a_row_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row that was deleted from the page is named, even if the page counts it as not measured."""
+    rows, sections = {"X1": ROW, "X2": ROW}, {"Xs": ("X1", "X2")}
+    monkeypatch.setattr(suite, "ROWS", rows)
+    monkeypatch.setattr(suite, "SECTIONS", sections)
+    path = tmp_path / "board.md"
+    path.write_text(page.text(sections, rows, {"X1": record()}))
+
+    assert suite.main(["--check", "--page", str(path)]) == 1
+    assert "scoreboard: X2 is not measured" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(
