@@ -64,19 +64,29 @@ def _size(row: page.Row, options: argparse.Namespace) -> int:
 def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str]:
     """The rows to be run, since a run may change their colour or `--all` was given.
 
-    Prints these rows, and the rows that take long, which are left out unless they are named.
+    Prints these rows, and those that are not green but left out, since they take long or need a longer run.
     """
     records = page.read(options.page)
     colours = page.results(ROWS, records)
-    outdated = [
-        name
-        for name, row in ROWS.items()
-        if options.all or name not in records or records[name].is_outdated(row, sizes[name])
-    ]
-    for name in outdated:
-        left_out = " (left out, as it takes long: --only)" if ROWS[name].is_long else ""
-        print(f"scoreboard: {name} is {colours.get(name, 'not measured')}{left_out}", flush=True)
-    return [name for name in outdated if not ROWS[name].is_long]
+    chosen = []
+    for name, row in ROWS.items():
+        is_outdated = options.all or name not in records or records[name].is_outdated(row, sizes[name])
+        is_chosen = is_outdated and not row.is_long
+        if is_chosen:
+            chosen.append(name)
+        if is_outdated or colours[name] != page.GREEN:
+            hint = _hint(name, sizes[name], is_chosen=is_chosen)
+            print(f"scoreboard: {name} is {colours.get(name, 'not measured')}{hint}", flush=True)
+    return chosen
+
+
+def _hint(name: str, size: int, *, is_chosen: bool) -> str:
+    """The options that measure a row in full, unless the present run does."""
+    in_full = size >= ROWS[name].full
+    command = f"--only {name}" if in_full else f"--only {name} --in-full"
+    if not is_chosen:
+        return f" (left out, as it takes long: {command})"
+    return "" if in_full else f" (shortened; in full: {command})"
 
 
 def _measured(name: str, size: int, path: Path) -> bool:

@@ -176,7 +176,7 @@ def test_row_is_run_again_when_that_can_change_its_colour(found: Record, size: i
 def test_command_names_yellow_rows_and_runs_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that have gone yellow or were never measured run, green ones do not, and long ones are only named."""
+    """Rows that have gone yellow or were never measured run; long rows, and rows that need a longer run, do not."""
     ran: list[tuple[str, int]] = []
 
     def row(name: str, **fields: Any) -> Row:
@@ -186,21 +186,31 @@ def test_command_names_yellow_rows_and_runs_them(
 
         return replace(ROW, measure=measure, **fields)
 
-    rows = {"X1": row("X1"), "X2": row("X2"), "X3": row("X3", size=20), "X4": row("X4", is_long=True)}
+    rows = {
+        "X1": row("X1"),
+        "X2": row("X2"),
+        "X3": row("X3", size=20),
+        "X4": row("X4", is_long=True),
+        "X5": row("X5", size=20),
+        "X6": row("X6", size=20, is_long=True),
+    }
     monkeypatch.setattr(suite, "ROWS", rows)
     monkeypatch.setattr(suite, "SECTIONS", {"Xs": tuple(rows)})
     path = tmp_path / "board.md"
-    found = {"X1": record(), "X2": replace(record(), files="0123456789")}
+    old = replace(record(), files="0123456789")
+    found = {"X1": record(), "X2": old, "X5": record(size=20), "X6": old}
     path.write_text(page.text({"Xs": tuple(rows)}, rows, found))
 
     assert suite.main(["--page", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[:3] == [
+    assert capsys.readouterr().out.splitlines()[:5] == [
         "scoreboard: X2 is yellow: its files have changed",
-        "scoreboard: X3 is not measured",
-        "scoreboard: X4 is not measured (left out, as it takes long: --only)",
+        "scoreboard: X3 is not measured (shortened; in full: --only X3 --in-full)",
+        "scoreboard: X4 is not measured (left out, as it takes long: --only X4)",
+        "scoreboard: X5 is yellow: 20 of 1,000 (left out, as it takes long: --only X5 --in-full)",
+        "scoreboard: X6 is yellow: its files have changed (left out, as it takes long: --only X6 --in-full)",
     ]
     assert ran == [("X2", 1_000), ("X3", 20)]
-    assert "2 of 4 rows are green, 1 yellow, 0 red, 1 not measured." in path.read_text()
+    assert "2 of 6 rows are green, 3 yellow, 0 red, 1 not measured." in path.read_text()
 
 
 def test_row_without_a_target_is_not_met() -> None:
