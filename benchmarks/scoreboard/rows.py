@@ -323,7 +323,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "M1": Row(
         "The tables against a model",
         "equal after every step of 20,000 histories",
-        "Hypothesis: {size} histories of 50 steps",
+        "Hypothesis: {size} histories of at most 60 steps",
         histories,
         ("namesrv/namesrv/routeinfo", "tests/namesrv/routeinfo/test_state_machine.py"),
         full=20_000,
