@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared, percentile
 from benchmarks.harness.loads import PULLS, Load, compared_loads, run
 from benchmarks.harness.rounds import Bench, Repeating
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory
@@ -46,10 +46,14 @@ def measure(bench: Bench) -> list[Figure]:
         )
         alone = [_handshakes(server, context) for _ in range(bench.effort.rounds)]
         reached: list[float] = []
+        waited: list[float] = []
 
         def beside_handshakes() -> Load:
+            waits: list[float] = []
             newcomers = [
-                Repeating(partial(_shake_hands, server, context), at_most=_HANDSHAKES_PER_SECOND / _NEWCOMERS)
+                Repeating(
+                    lambda: waits.append(_shake_hands(server, context)), at_most=_HANDSHAKES_PER_SECOND / _NEWCOMERS
+                )
                 for _ in range(_NEWCOMERS)
             ]
             with ExitStack() as running:
@@ -57,6 +61,7 @@ def measure(bench: Bench) -> list[Figure]:
                     running.enter_context(newcomer)
                 load = run(bench, server, PULLS, *_ESTABLISHED)
             reached.append(sum(newcomer.per_second for newcomer in newcomers))
+            waited.append(percentile(waits, 0.99))
             return load
 
         crowd = bench.in_turn(
@@ -73,6 +78,7 @@ def measure(bench: Bench) -> list[Figure]:
         Figure("tls.handshake", "processor time of a handshake", "milliseconds", alone, at_most(3)),
         compared_loads("tls.handshakes.p99", crowded, "p99_ms", list(crowd.values()), at_most(2)),
         Figure("tls.handshakes.rate", "handshakes beside the pulls", "per_second", reached),
+        Figure("tls.handshakes.wait", "p99 of a newcomer's connection and handshake", "milliseconds", waited),
         Figure("tls.idle", f"each of {_IDLE:,} idle connections over TLS", "kibibytes", (idle,), at_most(32)),
     ]
 
@@ -91,10 +97,13 @@ def _connected(server: Server, context: ssl.SSLContext | None) -> socket.socket:
     return plain if context is None else context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def _shake_hands(server: Server, context: ssl.SSLContext) -> None:
+def _shake_hands(server: Server, context: ssl.SSLContext) -> float:
+    """Milliseconds until a newcomer is connected, with its own part of the handshake."""
     # Idle priority for this thread: its share of a handshake must not delay the load on the same core.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    began = time.monotonic()
     _connected(server, context).close()
+    return (time.monotonic() - began) * 1000
 
 
 def _handshakes(server: Server, context: ssl.SSLContext, count: int = 200) -> float:
