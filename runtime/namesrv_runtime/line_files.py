@@ -155,7 +155,7 @@ class LineFiles:
         # Files of this process are excluded by name: a file that the writing thread begins just now has no lock yet,
         # and testing for the lock would disturb it; a file that has ended is compressed later anyway.
         mine = f"{self._name}-{self._run_id}-"
-        for path in self._files(OPEN_SUFFIX):
+        for path, _ in self._files(OPEN_SUFFIX):
             if not path.name.startswith(mine) and not _is_locked(path):
                 yield path
 
@@ -166,10 +166,7 @@ class LineFiles:
         set. A step of the wall clock may make all files look old at once: after a step no file is removed for its age
         until the clock has run evenly for as long as files are kept.
         """
-        files: list[tuple[Path, os.stat_result]] = []
-        for path in self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX):
-            with contextlib.suppress(FileNotFoundError):
-                files.append((path, path.stat()))
+        files = self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX)
         self._notice_steps(wall, steady, max((status.st_mtime for _, status in files), default=None))
         keep_seconds = self.retention.keep_days * _SECONDS_PER_DAY
         is_doubted = steady - self._steady_since < keep_seconds
@@ -197,16 +194,20 @@ class LineFiles:
         if not is_even:
             self._steady_since = steady
 
-    def _files(self, *suffixes: str) -> list[Path]:
-        """This writer's files, of all its processes, by hour; within an hour, those of one process oldest first."""
+    def _files(self, *suffixes: str) -> list[tuple[Path, os.stat_result]]:
+        """This writer's files, of all its processes, oldest first: by hour, then by the time of the last line."""
         endings = "|".join(re.escape(suffix) for suffix in suffixes)
         mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+)({endings})")
         files = []
         for path in self.directory.glob(f"dt=*/hour=*/{self._name}-*"):
             match = mine.fullmatch(path.name)
             if match:
-                files.append((path.parent.parent.name, path.parent.name, match[1], int(match[2]), path))
-        return [path for *_, path in sorted(files)]
+                # Another process may rename or remove the file meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.stat()
+                    order = (path.parent, status.st_mtime_ns, match[1], int(match[2]))
+                    files.append((order, path, status))
+        return [(path, status) for _, path, status in sorted(files)]
 
 
 def hour_of(wall: float) -> int:

@@ -208,3 +208,14 @@ def test_oldest_files_are_deleted_above_the_size_limit(
     expected = [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_8}/ns-1-00aa-1.jsonl.gz"]
     expected += [f"{HOUR_8}/ns-1-00aa-2.jsonl.gz", "dt=2026-03-02/hour=00/ns-1-00aa-3.jsonl.gz"]
     assert names(tmp_path) == [expected[0], *expected[4 - left :]]
+
+
+def test_oldest_files_of_several_boots_in_an_hour_are_deleted_first(files: LineFiles, tmp_path: Path) -> None:
+    """Boot ids are random, so files of different boots are ordered by the time of their last lines."""
+    paths = [
+        closed(tmp_path, HOUR_7, f"ns-1-{boot}.jsonl.gz", size=10, modified=WALL + number)
+        for number, boot in enumerate(("0c0c-9", "0c0c-10", "0a0a-1", "0b0b-1"))
+    ]
+    files.retention.max_bytes = 10
+
+    assert files.remove_old(WALL, 0.0) == (paths[:3], False)
