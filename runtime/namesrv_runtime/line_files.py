@@ -116,8 +116,6 @@ class LineFiles:
         self.count += 1
         self._path, self._fd = path, fd
         self._hour = hour_of(wall)
-        self._good_bytes = 0
-        self._is_torn = False
 
     def write(self, lines: bytes) -> None:
         """Append whole lines. Raises OSError; then the file has no part of them, and the next try may succeed."""
@@ -147,6 +145,8 @@ class LineFiles:
             return None
         os.close(self._fd)
         self._fd = -1
+        self._good_bytes = 0
+        self._is_torn = False
         path, self._path = self._path, None
         return path
 

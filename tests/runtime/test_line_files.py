@@ -219,3 +219,14 @@ def test_oldest_files_of_several_boots_in_an_hour_are_deleted_first(files: LineF
     files.retention.max_bytes = 10
 
     assert files.remove_old(WALL, 0.0) == (paths[:3], False)
+
+
+def test_file_that_has_ended_does_not_count_as_open(files: LineFiles, tmp_path: Path) -> None:
+    """At the end of a log, the last file counts once: with its compressed size."""
+    kept = closed(tmp_path, HOUR_7, "ns-1-00aa-1.jsonl.gz", size=2000, modified=WALL)
+    files.begin(WALL)
+    files.write(b"x" * 10)
+    files.end()
+
+    assert files.remove_old(WALL, 0.0) == ([], False)
+    assert kept.exists()
