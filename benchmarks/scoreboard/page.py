@@ -129,10 +129,13 @@ class Record:
             return f"{RED}: it says {_IN_FULL}, but was measured with less"
         return GREEN
 
+    def size(self, row: Row) -> int:
+        """The size that was run."""
+        return row.full if self.run == _IN_FULL else int(self.run.partition(" of ")[0].replace(",", ""))
+
     def is_outdated(self, row: Row, size: int) -> bool:
         """True if the row is red, was run shorter than this size, or has other files or another target now."""
-        ran = row.full if self.run == _IN_FULL else int(self.run.partition(" of ")[0].replace(",", ""))
-        return self.result(row).startswith(RED) or ran < size or self.files != digest(row)
+        return self.result(row).startswith(RED) or self.size(row) < size or self.files != digest(row)
 
 
 def is_met(figures: Sequence[Figure]) -> bool:

@@ -26,7 +26,11 @@ def main(arguments: Sequence[str]) -> int:
         "scoreboard", "Measure the promises of this project, and write the page.", {n: r.what for n, r in ROWS.items()}
     )
     add = command.parser.add_argument
-    add("--all", action="store_true", help="also rows whose colour a run cannot change, but for those that take long")
+    add(
+        "--all",
+        action="store_true",
+        help="also rows whose colour a run cannot change, but for those that need a longer run",
+    )
     add("--in-full", action="store_true", help="as much of each row as its target needs, which may take days")
     add("--page", type=Path, default=_PAGE, metavar="FILE", help="write this page (docs/scoreboard.md)")
     add("--check", action="store_true", help="measure nothing: fail if the page lacks a row or contradicts its records")
@@ -64,17 +68,21 @@ def _size(row: page.Row, options: argparse.Namespace) -> int:
 def _outdated(options: argparse.Namespace, sizes: Mapping[str, int]) -> list[str]:
     """The rows to be run, since a run may change their colour or `--all` was given.
 
-    Prints these rows, and those that are not green but left out, since they take long or need a longer run.
+    Prints these rows, and those that are left out, since they take long or a run would be shorter than the last one;
+    without `--all`, green rows are not printed.
     """
     records = page.read(options.page)
     colours = page.results(ROWS, records)
     chosen = []
     for name, row in ROWS.items():
-        is_outdated = options.all or name not in records or records[name].is_outdated(row, sizes[name])
-        is_chosen = is_outdated and not row.is_long
+        record, size = records.get(name), sizes[name]
+        is_outdated = record is None or record.is_outdated(row, size)
+        # A shorter run of a row whose files are the same would show less than the page does.
+        is_repeated = options.all and record is not None and record.size(row) <= size
+        is_chosen = (is_outdated or is_repeated) and not row.is_long
         if is_chosen:
             chosen.append(name)
-        if is_outdated or colours[name] != page.GREEN:
+        if options.all or is_outdated or colours[name] != page.GREEN:
             hint = _hint(name, sizes[name], is_chosen=is_chosen)
             print(f"scoreboard: {name} is {colours.get(name, 'not measured')}{hint}", flush=True)
     return chosen
