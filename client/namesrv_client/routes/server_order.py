@@ -30,7 +30,7 @@ class ServerOrder:
         self._events = events
         self._servers: list[Server] = []
         self._closing: set[asyncio.Task[None]] = set()
-        # address of the chosen server that failed or was silent, until a chosen server answers
+        # address of the chosen server that failed or was silent, until another one answers, or the same one as chosen
         self._failed: str | None = None
         # number of times that another server answered after that
         self.failovers = 0
@@ -111,7 +111,10 @@ class ServerOrder:
         self._servers.append(server)
 
     def answered(self, server: Server) -> None:
-        """Count a failover if the chosen server has answered in place of another one, which failed."""
+        """Count a failover if a server has answered in place of the chosen one, which failed."""
+        if server.address == self._failed and server is not self.chosen:
+            # The server had sent this response before it failed.
+            return
         if self._failed not in (None, server.address):
             self.failovers += 1
         self._failed = None

@@ -76,11 +76,13 @@ class _SessionLog:
         # topics without a response when they were last requested
         self._refused: set[str] = set()
 
-    def answered(self, chosen: str) -> None:
-        """The chosen server answered."""
-        if self._chosen not in {None, chosen}:
-            logger.info("chosen server: %s, before %s", chosen, self._chosen)
-        self._chosen, self._outage_logged_at = chosen, None
+    def answered(self, server: str, chosen: str | None) -> None:
+        """A server answered, the chosen one or another one; a new chosen server is logged with its first answer."""
+        self._outage_logged_at = None
+        if server == chosen:
+            if self._chosen not in {None, chosen}:
+                logger.info("chosen server: %s, before %s", chosen, self._chosen)
+            self._chosen = chosen
 
     def unanswered(self, reasons: str) -> None:
         """No server answered."""
@@ -247,7 +249,7 @@ class ServerSession:
                     finally:
                         self._held = None
                     self._was_answered(server)
-                    self._log_response(server)
+                    self._note_choice(server)
                     receive(response)
                     return bool(response.routes)
         except RemotingError as error:
@@ -282,7 +284,7 @@ class ServerSession:
             return False
         self._servers.choose(server)
         self._was_answered(server)
-        self._log_response(server)
+        self._note_choice(server)
         return True
 
     async def leave_others(self) -> None:
@@ -350,7 +352,7 @@ class ServerSession:
                     server = attempts.pop(task)
                     if (error := task.result()) is None:
                         self._overtaken(server, attempts.values(), attempt_seconds)
-                        self._log_response(server)
+                        self._note_choice(server)
                         return server
                     has_refused = has_refused or _has_only_refused(error)
                     reasons[server] = self._failed(server, error)
@@ -377,11 +379,10 @@ class ServerSession:
             self.is_ready = True
             self._events.ready()
 
-    def _log_response(self, server: Server) -> None:
-        # Another call may have changed the chosen server meanwhile.
-        if server.address == self.chosen:
-            self._log.answered(server.address)
-            self._servers.answered(server)
+    def _note_choice(self, server: Server) -> None:
+        """Count a failover and log a new chosen server, after a call that may have changed the order of the servers."""
+        self._servers.answered(server)
+        self._log.answered(server.address, self.chosen)
 
     async def _done_or_silent(
         self, attempts: Mapping[asyncio.Task[RemotingError | None], Server], silence_seconds: float | None

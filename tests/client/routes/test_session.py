@@ -151,6 +151,36 @@ async def test_failed_attempts_count_as_failover_only_if_another_server_answers(
         assert (scene.session.chosen, scene.session.failovers) == (servers[1].where, 1)
 
 
+async def test_answer_of_another_server_than_the_chosen_one(caplog: pytest.LogCaptureFixture) -> None:
+    """The chosen server fails, the next one only refuses the topic, and the third one answers.
+
+    That is one failover, and the end of an outage: the next outage is logged at once.
+    """
+    busy, refused = 2, 16
+    async with (
+        ApacheServer() as one,
+        ApacheServer() as two,
+        ApacheServer() as three,
+        session_of(one, two, three, protocol="rocketmq") as scene,
+    ):
+
+        async def outage() -> None:
+            for server in (one, two, three):
+                server.routes["orders"] = busy
+            with pytest.raises(RouteUnavailableError):
+                await scene.changes("orders")
+
+        await outage()
+        two.routes["orders"], three.routes["orders"] = refused, apache_route("broker-a")
+        for _ in range(2):
+            await scene.changes("orders")
+            assert (scene.session.chosen, scene.session.failovers) == (two.address, 1)
+        await outage()
+
+        logged = [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"]
+        assert [message.partition(":")[0] for message in logged] == ["no NameServer could answer"] * 2
+
+
 async def test_outage_is_logged_once_and_then_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """The outage is logged once a minute although every request tries all servers."""
     caplog.set_level(logging.INFO, "namesrv_client")
