@@ -70,9 +70,14 @@ def measure_and_report(
     """Measure the requested subjects, or all, and report their figures in sections.
 
     Return the figures, and True if every subject could be measured; a message explains each other one.
+
+    Raises:
+        BenchError: some subjects are left out, and the page to be written would lose their figures.
     """
-    conditions, found = Conditions.now(), dict[str, list[Figure]]()
     names = options.only or list(subjects)
+    if options.write is not None and (lost := [name for name in subjects if name not in names]):
+        raise BenchError(f"{options.write} would lose the figures of {', '.join(lost)}: --write needs all of them")
+    conditions, found = Conditions.now(), dict[str, list[Figure]]()
     for name in names:
         began = time.monotonic()
         try:
@@ -112,9 +117,6 @@ def report(
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.write is not None and is_complete:
-        write_block(options.write, f"{sentence(conditions)}\n\n{shown}\n\n{summary}.")
-
-
-def write_block(page: Path, block: str) -> None:
-    """Replace the marked block of a page. Raises BenchError."""
-    page.write_text(with_block(page.read_text(encoding="utf-8"), block), encoding="utf-8")
+        page = options.write.read_text(encoding="utf-8")
+        block = f"{sentence(conditions)}\n\n{shown}\n\n{summary}."
+        options.write.write_text(with_block(page, block), encoding="utf-8")

@@ -47,6 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     command.add_quick()
     options = command.parse(arguments)
+    if options.against and options.write is not None:
+        command.parser.error("--write needs the figures of all peers: leave out --against")
     with Bench.pinned(QUICK if options.quick else FULL) as bench:
         peers = list(available(bench, options.against or REGISTRIES))
         subjects = {name: partial(measure, peers) for name, measure in SUBJECTS.items()}

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.command import IMPOSSIBLE, Command, write_block
+from benchmarks.harness.command import IMPOSSIBLE, Command
 from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench, raise_file_limit
-from benchmarks.harness.table import Row, markdown
+from benchmarks.harness.table import Row, markdown, with_block
 from benchmarks.peers.fetching import AbsentError
 from benchmarks.torture.faults import FAULTS, Fault
 from benchmarks.torture.load import EXPIRY_SECONDS
@@ -80,7 +80,8 @@ def main(arguments: Sequence[str]) -> int:
             options.json.write_text(json.dumps(cells, indent=1, default=asdict) + "\n", encoding="utf-8")
     print(table(cells))
     if options.write is not None:
-        write_block(options.write, table(cells))
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(replaced(page, cells), encoding="utf-8")
     return 0 if is_complete else 1
 
 
@@ -122,6 +123,18 @@ def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
             rows.append((what, PEERS[peer].label, *_words(cell)))
             what = ""
     return markdown(rows, range(2, len(HEADINGS)))
+
+
+def replaced(page: str, cells: Mapping[str, Mapping[str, Cell]]) -> str:
+    """The page with the table of these cells.
+
+    Raises:
+        BenchError: the page has rows that the cells lack, as those of another machine.
+    """
+    text = with_block(page, table(cells))
+    if (lost := page.count("\n|") - text.count("\n|")) > 0:
+        raise BenchError(f"rows that the page would lose, as they were not measured here: {lost}")
+    return text
 
 
 def _harm(cell: Cell) -> tuple[Any, ...]:

@@ -209,6 +209,10 @@ def test_sigterm_ends_a_suite_in_order(where: str) -> None:
         (["peers", "--list"], 0, "two_cores  "),
         (["--only", "nonsense"], 2, "unknown name 'nonsense'"),
         (["--write", "no-such-page.md"], 1, "no-such-page.md"),
+        # The page would lose the figures of everything that is left out.
+        (["--only", "memory", "--write", "docs/benchmarks.md"], 1, "would lose the figures of pulls,"),
+        (["abuse", "--short", "--write", "docs/abuse.md"], 1, "would lose the figures of legal-100k,"),
+        (["peers", "--against", "etcd", "--write", "docs/benchmarks-peers.md"], 2, "leave out --against"),
     ],
 )
 def test_options_are_checked_before_anything_is_measured(arguments: list[str], code: int, output: str) -> None:

@@ -13,10 +13,11 @@ import pytest
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.hosts import drop
+from benchmarks.harness.table import BEGIN, END
 from benchmarks.torture.coordination import Etcd, ZooKeeper
 from benchmarks.torture.load import Probe
 from benchmarks.torture.name_servers import RegisteredBroker, RocketMQ, brokers_in
-from benchmarks.torture.suite import Cell, table
+from benchmarks.torture.suite import Cell, replaced, table
 from tests.netns.network import Host, Network
 
 HOST: Final = Host(Network(), "ns1", "10.0.0.1")
@@ -116,3 +117,15 @@ def test_best_server_of_a_fault_stands_first() -> None:
     rows = table({"kill": cells}).splitlines()[2:]
 
     assert [row.split(" | ")[1] for row in rows] == ["ours", "Apache's 5.5.0", "rocketmq-rust 1.0.0"]
+
+
+def test_page_loses_no_row() -> None:
+    """A machine that has measured some cells adds to a page, but does not take away the cells of others."""
+    page = f"# Torture\n\n{BEGIN}\n{END}\n"
+    one, two = ({"kill": dict.fromkeys(peers, FINE)} for peers in (("ours",), ("ours", "apache")))
+
+    written = replaced(replaced(page, one), two)
+
+    assert table(two) in written
+    with pytest.raises(BenchError, match="would lose, as they were not measured here: 1"):
+        replaced(written, one)
