@@ -22,6 +22,7 @@ _SHOWN: Final = frozenset({"sent", "cpu", "memory", "tables", "longest", "p99", 
 def main(arguments: Sequence[str]) -> int:
     """Attack a server."""
     command = Command("abuse", "Attack a NameServer on loopback.", {name: each.what for name, each in ATTACKS.items()})
+    command.add_results()
     command.parser.add_argument(
         "--seconds", type=float, metavar="S", help="duration of an attack; at least 5 to see a dead broker leave"
     )

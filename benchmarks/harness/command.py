@@ -28,14 +28,18 @@ class Command:
 
     def __init__(self, suite: str, description: str, subjects: Mapping[str, str]) -> None:
         self.parser = argparse.ArgumentParser(prog=f"python -m benchmarks {suite}", description=description)
+        self.parser.set_defaults(only=[], list=False, write=None)
+        self._suite = suite
         self._subjects = subjects
+        if subjects:
+            self.parser.add_argument("--only", nargs="+", metavar="NAME", help="what to measure; default: everything")
+            self.parser.add_argument("--list", action="store_true", help="list the names and exit")
+
+    def add_results(self) -> None:
+        """Add the options for files with the results."""
         self.parser.add_argument(
-            "--only", nargs="+", default=[], metavar="NAME", help="what to measure; default: everything"
-        )
-        self.parser.add_argument("--list", action="store_true", help="list the names and exit")
-        self.parser.add_argument(
-            "--json", type=Path, default=BUILT / f"{suite}.json", metavar="FILE",
-            help=f"write every figure of every round to this file (build/benchmarks/{suite}.json)",
+            "--json", type=Path, default=BUILT / f"{self._suite}.json", metavar="FILE",
+            help=f"write every figure of every round to this file (build/benchmarks/{self._suite}.json)",
         )  # fmt: skip
         self.parser.add_argument(
             "--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file"

@@ -42,6 +42,7 @@ LoadsByPeer = Mapping[str, Sequence[Load]]
 def main(arguments: Sequence[str]) -> int:
     """Measure beside other registries."""
     command = Command("peers", "Measure this NameServer beside other registries.", titles(SUBJECTS))
+    command.add_results()
     command.parser.add_argument(
         "--against", nargs="+", choices=list(REGISTRIES), default=[], help="only these; default: all that are available"
     )

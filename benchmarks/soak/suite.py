@@ -75,6 +75,7 @@ SHORT: Final = Plan(40, 40, 8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1_000, 0.0)
 def main(arguments: Sequence[str]) -> int:
     """Soak a server."""
     command = Command("soak", "Soak a NameServer on loopback.", {})
+    command.add_results()
     add = command.parser.add_argument
     add("--minutes", type=float, default=60.0, help="duration (60)")
     add("--short", action="store_true", help="fewer peers, shorter phases and intervals")

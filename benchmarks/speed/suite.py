@@ -50,6 +50,7 @@ SUBJECTS: Final[Mapping[str, Measure]] = {
 def main(arguments: Sequence[str]) -> int:
     """Measure speed and size."""
     command = Command("speed", "Measure speed and size of the NameServer.", titles(SUBJECTS))
+    command.add_results()
     command.add_quick()
     options = command.parse(arguments)
     with Bench.pinned(QUICK if options.quick else FULL) as bench:

@@ -52,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     """Torture the chosen servers with the chosen faults."""
     what = {name: fault.what for name, fault in FAULTS.items()}
     command = Command("torture", "Inflict the same faults on this NameServer and on other registries.", what)
+    command.add_results()
     command.parser.add_argument("--peer", nargs="+", choices=PEERS, help="only these servers")
     options = command.parse(arguments)
     raise_file_limit(_FILES)
