@@ -3,7 +3,7 @@
 import logging
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import HandshakeThreads
@@ -21,6 +21,19 @@ _LOOK_SECONDS: Final = 2.0
 _DAY_SECONDS: Final = 86_400.0
 # A certificate with less time left causes a warning.
 SOON_DAYS: Final = 14.0
+# A revocation list with less time left causes a warning; if that is less, this share of the list's lifetime counts
+# instead: CAs replace a list that lasts a day about two hours before its expiry, or earlier.
+_CRL_RENEWAL_SECONDS: Final = _DAY_SECONDS
+_CRL_RENEWAL_SHARE: Final = 1 / 12
+
+
+class CrlSeconds(NamedTuple):
+    """Seconds until something happens to the revocation lists; negative afterwards."""
+
+    # The first list expires.
+    until_expiry: float
+    # The first list should have been replaced.
+    until_renewal: float
 
 
 class Certificates:
@@ -33,7 +46,7 @@ class Certificates:
         self.tls = ServerTls(threads=HandshakeThreads(now=clock.monotonic))
         self.https = ServerTls("enforcing")
         self._settings = settings
-        self.current = Certificate(None, None, None, None, ())
+        self.current = Certificate(None, None, None, (), ())
         # The reason for not using the current files; None if they are used.
         self.problem: str | None = None
         # Stamps of the files at the last check, and at the last load.
@@ -67,10 +80,15 @@ class Certificates:
         expires = self.current.expires_at
         return None if expires is None else (expires - self._clock.wall()) / _DAY_SECONDS
 
-    def crl_seconds_left(self) -> float | None:
-        """Return the seconds until the first revocation list expires, negative afterwards; None without a list."""
-        expires = self.current.crls_expire_at
-        return None if expires is None else expires - self._clock.wall()
+    def crl_seconds(self) -> CrlSeconds | None:
+        """Return the seconds until revocation lists expire and should be replaced; None without a list."""
+        validities, now = self.current.crl_validities, self._clock.wall()
+        if not validities:
+            return None
+        return CrlSeconds(
+            min(end for _, end in validities) - now,
+            min(end - min(_CRL_RENEWAL_SECONDS, (end - begin) * _CRL_RENEWAL_SHARE) for begin, end in validities) - now,
+        )
 
     async def run(self) -> None:
         """Check the files until cancelled."""

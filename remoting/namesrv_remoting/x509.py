@@ -16,7 +16,7 @@ _TEXT_NAMES: Final = (0x81, 0x82, 0x86)
 # positions of fields in a certificate behind its version: serial number, algorithm, issuer, validity, subject, key
 _VALIDITY, _SUBJECT, _CERTIFICATE_FIELDS = 3, 4, 6
 # positions of fields in a revocation list behind its version: algorithm, issuer, this update, next update
-_NEXT_UPDATE: Final = 3
+_THIS_UPDATE: Final = 2
 _LIST_FIELDS: Final = 3
 
 
@@ -32,11 +32,14 @@ def not_after(der: bytes) -> float:
     return _time(der, end)
 
 
-def next_update(der: bytes) -> float:
-    """The time at which a revocation list expires (wall clock), or infinity. Raises ValueError for other bytes."""
-    following = _fields(der, _INTEGER, _LIST_FIELDS)[_NEXT_UPDATE:][:1]
-    times = [each for each in following if each.tag in (_UTC_TIME, _GENERALIZED_TIME)]
-    return _time(der, times[0]) if times else float("inf")
+def list_validity(der: bytes) -> tuple[float, float]:
+    """The times at which a revocation list was issued and expires (wall clock). Raises ValueError for other bytes.
+
+    A list may have no time at which it expires; then that time is infinity.
+    """
+    issued, *following = _fields(der, _INTEGER, _LIST_FIELDS)[_THIS_UPDATE:]
+    times = [each for each in following[:1] if each.tag in (_UTC_TIME, _GENERALIZED_TIME)]
+    return _time(der, issued), _time(der, times[0]) if times else float("inf")
 
 
 def names_in(der: bytes) -> Iterator[str]:

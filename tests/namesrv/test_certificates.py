@@ -12,6 +12,7 @@ from namesrv.certificates import Certificates
 from namesrv.observability.metrics import exposition
 from namesrv.observability.pages import readiness
 from namesrv.server.reload import Reloader
+from namesrv.settings.certificate import Certificate
 from namesrv.settings.model import Settings
 from tests.support.certificates import Authority
 from tests.support.fake_clock import FakeClock
@@ -115,6 +116,33 @@ async def test_reload_with_an_expired_certificate_is_refused(
         assert problem in str(readiness(server.namesrv))
         metrics = await exposition(server.namesrv, server.controller.server)
         assert b"\nnameserver_tls_certificate_refused 1.0\n" in metrics
+
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ([], None),
+        # a list of a day is late two hours before it expires, and a list of a month a day before
+        ([(0.0, DAY)], (DAY, 22 * HOUR)),
+        ([(-22 * HOUR, 2 * HOUR)], (2 * HOUR, 0.0)),
+        ([(-6 * DAY, 24 * DAY)], (24 * DAY, 23 * DAY)),
+        ([(-25 * HOUR, -HOUR)], (-HOUR, -3 * HOUR)),
+        # the list that is late is not the one that expires first
+        ([(-6 * HOUR, 18 * HOUR), (-29 * DAY, 20 * HOUR)], (18 * HOUR, -4 * HOUR)),
+        ([(0.0, float("inf"))], (float("inf"), float("inf"))),
+    ],
+)
+def test_revocation_list_is_late_before_it_expires(
+    lists: list[tuple[float, float]], expected: tuple[float, float] | None
+) -> None:
+    """CAs that issue a list for a day renew it within hours of its expiry, every day."""
+    certificates = Certificates(Settings(), FakeClock(wall=0.0))
+    certificates.use(Settings(), Certificate(None, None, None, lists, ()))
+
+    assert certificates.crl_seconds() == expected
 
 
 async def test_files_are_read_as_soon_as_there_is_a_thread(ca: Authority) -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.x509 import names_in, next_update, not_after
+from namesrv_remoting.x509 import list_validity, names_in, not_after
 
 
 @cache
@@ -34,7 +34,7 @@ def test_names_are_the_common_name_and_alternative_ones() -> None:
 @given(st.binary(max_size=200))
 def test_invalid_certificate_is_refused(data: bytes) -> None:
     """Anything but a certificate raises a ValueError."""
-    for read in (not_after, next_update, lambda der: [*names_in(der)]):
+    for read in (not_after, list_validity, lambda der: [*names_in(der)]):
         with contextlib.suppress(ValueError):
             read(data)
 
@@ -46,7 +46,7 @@ def test_broken_certificate_is_read_or_refused(data: st.DataObject) -> None:
     der[data.draw(st.integers(0, len(der) - 1))] = data.draw(st.integers(0, 255))
     broken = bytes(der[: data.draw(st.integers(0, len(der)))])
 
-    for read in (not_after, next_update, lambda der: [*names_in(der)]):
+    for read in (not_after, list_validity, lambda der: [*names_in(der)]):
         with contextlib.suppress(ValueError):
             read(broken)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from namesrv.certificates import SOON_DAYS
+from namesrv.certificates import SOON_DAYS, CrlSeconds
 from namesrv.context import Namesrv
 from namesrv.net.steps import in_parts
 from namesrv.state.boot import Boot
@@ -17,7 +17,6 @@ FULL_SHARE: Final = 0.8
 # Brokers or groups counted between two yields to the event loop: a tenth to a fifth of a millisecond.
 _CHUNK: Final = 500
 _SHOWN_GROUPS: Final = 20
-# A revocation list with less time left is a problem, as in the alert.
 _DAY_SECONDS: Final = 86_400.0
 # Shorter times are shown in hours.
 _HOURS_BELOW_DAYS: Final = 2.0
@@ -39,8 +38,8 @@ class ServerState:
     max_memory_bytes: int = 0
     # None without a certificate.
     certificate_days: float | None = None
-    # Until the first revocation list expires; None without a list.
-    crl_seconds: float | None = None
+    # None without a revocation list.
+    crl: CrlSeconds | None = None
 
     @classmethod
     def of(cls, namesrv: Namesrv) -> "ServerState":
@@ -51,7 +50,7 @@ class ServerState:
             memory_bytes=namesrv.memory_bytes(),
             max_memory_bytes=namesrv.settings.current.max_memory_bytes,
             certificate_days=namesrv.certificates.days_left(),
-            crl_seconds=namesrv.certificates.crl_seconds_left(),
+            crl=namesrv.certificates.crl_seconds(),
         )
 
 
@@ -68,8 +67,8 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
     expiring = []
     if (days := state.certificate_days) is not None and days < SOON_DAYS:
         expiring.append(expiry_text(days))
-    if (seconds := state.crl_seconds) is not None and seconds < _DAY_SECONDS:
-        expiring.append(f"revocation list {expiry_text(seconds / _DAY_SECONDS)}")
+    if state.crl is not None and state.crl.until_renewal < 0:
+        expiring.append(crl_text(state.crl))
     if expiring:
         problems.append(ServerProblem("certificate_expires", "; ".join(expiring)))
     return problems
@@ -79,6 +78,11 @@ def expiry_text(days: float) -> str:
     """The time until a certificate or revocation list expires, or since it has expired."""
     lasting = f"{abs(days):.1f} days" if abs(days) >= _HOURS_BELOW_DAYS else f"{abs(days) * 24:.1f} hours"
     return f"expires in {lasting}" if days > 0 else f"expired {lasting} ago"
+
+
+def crl_text(crl: CrlSeconds) -> str:
+    """The time until the first revocation list expires, or since it has expired."""
+    return f"revocation list {expiry_text(crl.until_expiry / _DAY_SECONDS)}"
 
 
 def group_problems(groups: Groups, write_removed: Sequence[str]) -> list[ServerProblem]:

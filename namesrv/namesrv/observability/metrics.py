@@ -267,11 +267,17 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         "Time until the server's certificate, or an intermediate one in its file, expires; negative when it has.",
         days * 86_400,
     )
-    if (crl_seconds := certificates.crl_seconds_left()) is not None:
+    if (crl := certificates.crl_seconds()) is not None:
         yield _gauge(
             "tls_crl_expiry_seconds",
             "Time until the first of the revocation lists expires; when it has, no client certificate counts.",
-            crl_seconds,
+            crl.until_expiry,
+        )
+        yield _gauge(
+            "tls_crl_renewal_seconds",
+            "Time until the first of the revocation lists should have been replaced: a day before it expires, or a "
+            "twelfth of its lifetime if that is less; negative when it is late.",
+            crl.until_renewal,
         )
     yield _gauge(
         "tls_certificate_refused",

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from namesrv.context import Namesrv
 from namesrv.net.listener import RemotingServer
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, Discovery
-from namesrv.observability.health import all_problems, expiry_text
+from namesrv.observability.health import all_problems, crl_text, expiry_text
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.bodies.extensions import ServerProblem
@@ -126,8 +126,8 @@ def _certificate(namesrv: Namesrv) -> list[Check]:
     if days is None:
         return []
     validity = f"certificate {expiry_text(days)}"
-    if (crl_seconds := namesrv.certificates.crl_seconds_left()) is not None:
-        validity = f"{validity}; revocation list {expiry_text(crl_seconds / 86_400)}"
+    if (crl := namesrv.certificates.crl_seconds()) is not None:
+        validity = f"{validity}; {crl_text(crl)}"
     return [Check("tls", True, validity if problem is None else f"{validity}; files not used: {problem}")]  # noqa: FBT003
 
 

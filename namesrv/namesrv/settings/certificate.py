@@ -1,10 +1,11 @@
 """The server's certificate, as its files were at one moment."""
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.tls import crls_expire_at, expires_at, server_context
+from namesrv_remoting.aio.tls import crl_validities, expires_at, server_context
 
 
 @dataclass(slots=True, frozen=True)
@@ -16,8 +17,8 @@ class Certificate:
     https_context: ssl.SSLContext | None
     # Wall clock time at which the first certificate of the chain expires.
     expires_at: float | None
-    # Wall clock time at which the first revocation list expires.
-    crls_expire_at: float | None
+    # Wall clock times at which each revocation list was issued and expires.
+    crl_validities: Sequence[tuple[float, float]]
     # Stamps of the files when they were read.
     stamps: object
 
@@ -33,6 +34,6 @@ class Certificate:
         if settings.needs_certificate:
             assert files.cert_file is not None  # noqa: S101 - the context is created from a file
             expires = expires_at(files.cert_file)
-        crls = files.crl_file if settings.wants_client_certificates else None
-        crls_expire = None if crls is None else crls_expire_at(crls)
-        return cls(context, https, expires, crls_expire, stamps)
+        crl_file = files.crl_file if settings.wants_client_certificates else None
+        validities = [] if crl_file is None else crl_validities(crl_file)
+        return cls(context, https, expires, validities, stamps)

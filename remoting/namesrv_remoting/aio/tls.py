@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import SecretStr, model_validator
 
 from namesrv_remoting.aio.claimed_names import watch_handshakes
-from namesrv_remoting.x509 import next_update, not_after
+from namesrv_remoting.x509 import list_validity, not_after
 from namesrv_runtime.durable_file import FileStamp, file_stamp
 from namesrv_runtime.settings import CheckedSettings, PathArgument
 
@@ -111,13 +111,16 @@ def expires_at(cert_file: Path) -> float:
         raise TlsError(f"{cert_file}: no certificate") from error
 
 
-def crls_expire_at(crl_file: Path) -> float:
-    """The earliest expiry of the revocation lists in a file, by the wall clock. Raises TlsError without a list."""
-    lists = [each.partition(_CRL_END) for each in _text(crl_file).split(_CRL_BEGIN)[1:]]
+def crl_validities(crl_file: Path) -> list[tuple[float, float]]:
+    """The times at which each revocation list in a file was issued and expires, by the wall clock.
+
+    Raises TlsError without a list.
+    """
+    lists = _text(crl_file).split(_CRL_BEGIN)[1:]
     if not lists:
         raise TlsError(f"{crl_file}: no revocation list")
     try:
-        return min(next_update(base64.b64decode(text)) for text, end, _ in lists if end)
+        return [list_validity(base64.b64decode(each[: each.index(_CRL_END)])) for each in lists]
     except ValueError as error:
         raise TlsError(f"{crl_file}: no usable revocation list") from error
 
@@ -153,7 +156,7 @@ def _load_crls(context: ssl.SSLContext, files: TlsFiles) -> None:
     path = files.crl_file
     if path is None:
         return
-    expires = crls_expire_at(path)
+    expires = min(end for _, end in crl_validities(path))
     if expires <= time.time():
         when = datetime.fromtimestamp(expires, UTC)
         raise TlsError(f"{path}: revocation list expired at {when:%Y-%m-%d %H:%M:%S} UTC: get a new one from the CA")

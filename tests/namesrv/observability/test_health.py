@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from namesrv.certificates import CrlSeconds
 from namesrv.observability.health import ServerState, group_problems, groups_by_health, server_problems
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import LEVELS, GroupHealth
@@ -22,10 +23,10 @@ MIB = 1024 * 1024
         (ServerState(certificate_days=13.9), [("certificate_expires", "expires in 13.9 days")]),
         (ServerState(certificate_days=-1.5), [("certificate_expires", "expired 36.0 hours ago")]),
         (ServerState(certificate_days=-2.5), [("certificate_expires", "expired 2.5 days ago")]),
-        (ServerState(crl_seconds=86_400.0), []),
-        (ServerState(crl_seconds=1_800.0), [("certificate_expires", "revocation list expires in 0.5 hours")]),
+        (ServerState(crl=CrlSeconds(1_801.0, 0.0)), []),
+        (ServerState(crl=CrlSeconds(1_800.0, -1.0)), [("certificate_expires", "revocation list expires in 0.5 hours")]),
         (
-            ServerState(certificate_days=13.9, crl_seconds=-43_200.0),
+            ServerState(certificate_days=13.9, crl=CrlSeconds(-43_200.0, -50_000.0)),
             [("certificate_expires", "expires in 13.9 days; revocation list expired 12.0 hours ago")],
         ),
         (ServerState(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),

@@ -15,6 +15,7 @@ from namesrv_remoting.aio.tls import (
     TlsError,
     TlsFiles,
     client_context,
+    crl_validities,
     expires_at,
     server_context,
 )
@@ -154,6 +155,16 @@ def test_unusable_revocation_list_is_reported(
         with pytest.raises(TlsError) as error:
             load()
         assert str(error.value).startswith(message)
+
+
+def test_validity_of_revocation_lists(ca: Authority, tmp_path: Path) -> None:
+    """A file may have several lists, each with the times at which it was issued and expires."""
+    lists = tmp_path / "lists.pem"
+    lists.write_text("".join(ca.revocation_list(expires=f"{year}0101000000Z").read_text() for year in (2100, 2040)))
+
+    first, second = [datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (2100, 2040)]
+    issued = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+    assert crl_validities(lists) == [(issued, first), (issued, second)]
 
 
 def test_client_reloads_changed_files(ca: Authority, tmp_path: Path) -> None:
