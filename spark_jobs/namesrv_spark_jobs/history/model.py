@@ -108,8 +108,8 @@ class Run(Value, frozen=True):
     # the times of its first and last line that were read
     from_ms: int
     to_ms: int
-    # True: the log has the end of the boot. False: the server was killed, or runs on.
-    has_stopped: bool
+    # True: the server stopped, or the next lines of the boot are missing. False: it was killed, or runs on.
+    has_ended: bool
     version: str | None
     scan_ms: int | None
     expiry_ms: int | None
@@ -117,7 +117,7 @@ class Run(Value, frozen=True):
     @property
     def up_until_ms(self) -> int:
         """The time until which the server counts as up, unless a later boot of it has begun."""
-        return self.to_ms if self.has_stopped else self.to_ms + _STILL_UP_MS
+        return self.to_ms if self.has_ended else self.to_ms + _STILL_UP_MS
 
 
 class RegistrationPeriod(Value, frozen=True):

@@ -89,11 +89,11 @@ def test_bars_below_a_pixel_are_merged() -> None:
     assert max(bar.to_ms for bar in found.bars) - 1 == 100_990
 
 
-def run(began: int, ended: int, *, nameserver: str = "ns", has_stopped: bool = True) -> Run:
+def run(began: int, ended: int, *, nameserver: str = "ns", has_ended: bool = True) -> Run:
     """One boot of a server."""
     settings = {"version": None, "scan_ms": None, "expiry_ms": None}
     boot_id = f"b{began}"
-    return Run(nameserver=nameserver, boot_id=boot_id, from_ms=began, to_ms=ended, has_stopped=has_stopped, **settings)
+    return Run(nameserver=nameserver, boot_id=boot_id, from_ms=began, to_ms=ended, has_ended=has_ended, **settings)
 
 
 def test_a_server_is_down_around_its_runs() -> None:
@@ -115,7 +115,7 @@ def test_overlapping_runs_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_stopped", "read_until_ms", "down"),
+    ("has_ended", "read_until_ms", "down"),
     [
         # The log was read before the end of the span, which may be in the future.
         (True, 91_000, [(80, 10)]),
@@ -126,10 +126,10 @@ def test_overlapping_runs_are_one() -> None:
     ],
 )
 def test_running_server_is_not_down_after_its_last_line(
-    has_stopped: bool, read_until_ms: int, down: list[tuple[float, float]]
+    has_ended: bool, read_until_ms: int, down: list[tuple[float, float]]
 ) -> None:
     """A page shows a reading that may be a minute old: the lines since then are unknown."""
-    runs = [run(1_000, 81_000, has_stopped=has_stopped)]
+    runs = [run(1_000, 81_000, has_ended=has_ended)]
 
     assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=read_until_ms)] == down
 

@@ -156,6 +156,44 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
     assert [(one.change and one.change.revision, one.is_old) for one in before.clients] == [(3, True)]
 
 
+def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
+    """A lost file, and lines that the server dropped: before the next change the route may have had others."""
+    lines = HeartbeatLines().start()
+    lines.route(1_000, 1, member("a")).served(2_000, 1).scan(10_000, 1)
+    lines.lost(5).add("dropped", 50_000, count=5).scan(60_000, 2)
+    lines.route(100_000, 7, member("a"), member("b")).route(110_000, 8, member("b")).scan(120_000, 3)
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+    settings = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0, "version": "0.1.0"}
+    later = HeartbeatLines().lost(30).add("opened", 200_000, **settings)
+    later.route(250_000, 20, member("b")).scan(260_000, 20)
+    write_plain(tmp_path / "logs", "ns-1-boot-1-3.jsonl", later.lines)
+
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        moments = (9_000, 30_000, 70_000, 115_000, 150_000, 210_000, 255_000)
+        pasts = {at_ms: ask(asked, RouteRequest(span=after(at_ms), topic="t"), TopicPast) for at_ms in moments}
+
+    servers = {at_ms: past.servers[0] for at_ms, past in pasts.items()}
+    shown = {at_ms: (one.is_logged, one.change and one.change.revision) for at_ms, one in servers.items()}
+    assert shown == {
+        9_000: (True, 1),
+        # the server dropped lines
+        30_000: (True, None),
+        70_000: (True, None),
+        115_000: (True, 8),
+        # a file is lost
+        150_000: (False, None),
+        210_000: (True, None),
+        255_000: (True, 20),
+    }
+    a, b = (Member(broker_name=name, ids=[0]) for name in "ab")
+    assert [(one.revision, one.came, one.left, one.now) for one in pasts[255_000].changes] == [
+        (20, [], [], [b]),
+        (8, [], [a], []),
+        (7, [], [], [a, b]),
+        (1, [a], [], []),
+    ]
+
+
 def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
     """The last hour of the logs is not over: the server runs, and its client has the current route."""
     now_ms = round(time.time() * 1000)
