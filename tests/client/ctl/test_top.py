@@ -14,6 +14,7 @@ from tests.support.ctl import COMMAND, at, ctl, one_server, refusing_address, ru
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import MASTER, native_registration
 from tests.support.peer import Broker, Peer
+from tests.support.scripted_server import ScriptedServer
 from tests.support.terminal import Terminal
 
 READY = ServerInfo("boot", ready=True, brokers=2, topics=5, connections=3, revision=7)
@@ -127,6 +128,15 @@ async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     assert (both.code, both.err) == (1, "")
     assert "missing" in both.lines[-1]
     assert (without.code, without.cells[2][1]) == (1, "unreachable")
+
+
+async def test_once_shows_how_long_a_server_has_not_answered() -> None:
+    """The time counts from the request, so that it is the timeout and not 0.0 s."""
+    async with ScriptedServer() as hanging:
+        shown = await ctl(*at(hanging.address), "--timeout", "0.2s", "top", "--once")
+
+    assert shown.cells[1][1].startswith("no answer for 0.")
+    assert shown.cells[1][1] != "no answer for 0.0 s"
 
 
 async def test_server_that_denies_its_brokers_has_the_state_that_it_reports(tmp_path: Path) -> None:

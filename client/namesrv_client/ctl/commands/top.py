@@ -187,10 +187,11 @@ def top(
 
 
 async def _report(servers: Servers, ask: Ask) -> Report:
+    began = servers.clock.monotonic()
     responses = await servers.ask(lambda server: ask(server, servers.clock))
     now = servers.clock.monotonic()
     seen = [
-        Seen(server, now, error=outcome) if isinstance(outcome, RemotingError) else outcome
+        Seen(server, began, error=outcome) if isinstance(outcome, RemotingError) else outcome
         for server, outcome in responses.outcomes.items()
     ]
     rows = broker_rows(seen, now)
