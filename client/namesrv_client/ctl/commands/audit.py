@@ -46,7 +46,8 @@ def audit(  # noqa: PLR0913 - each is an option
         typer.Argument(
             metavar="DIRECTORY",
             help="A server's data directory, or its audit-log-dir. Default: NAMESRV_DATA_DIR, else that of the "
-            "server, if it runs on this machine under your account, else ~/.local/state/namesrv.",
+            "server, if it runs on this machine under your account, else $XDG_STATE_HOME/namesrv "
+            "(~/.local/state/namesrv).",
             show_default=False,
         ),
     ] = None,
