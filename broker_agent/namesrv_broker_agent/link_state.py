@@ -108,7 +108,9 @@ class LinkState:
             error = self._refusal
         self._refusal = None
         if error != self.current.last_error:
-            logger.info("%s: %s", self.current.address, error)
+            # The errors of connections name the server, but its responses do not.
+            address = self.current.address
+            logger.info("%s", error if address in error else f"{address}: {error}")
         self.current = replace(self.current, failures=self.current.failures + 1)
         self.becomes("unreachable", protocol, error)
 

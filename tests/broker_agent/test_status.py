@@ -94,6 +94,23 @@ async def test_refusals_are_counted_and_logged_once(caplog: pytest.LogCaptureFix
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("no connection to ns:9876: connection refused", "no connection to ns:9876: connection refused"),
+        ("access denied", "ns:9876: access denied"),
+    ],
+)
+def test_failure_is_logged_with_the_address_of_the_server(
+    error: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The errors of connections name the server already, and its responses do not."""
+    caplog.set_level(logging.INFO, "namesrv_agent.connection")
+    LinkState("ns:9876", 30.0, FakeClock(), lambda _: None).failed(error, None)
+
+    assert caplog.messages == [line]
+
+
 async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
     """Both libraries show an unreachable server as late, and nothing after the end of the export."""
     registry, telemetry = CollectorRegistry(), OpenTelemetry()
