@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from benchmarks.harness.figures import BenchError
+
 # Attackers have other addresses than the well-behaved peers; all of 127.0.0.0/8 belongs to this machine.
 _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
@@ -38,8 +40,10 @@ class Attacker:
         self._buffer = bytearray(_AT_ONCE)
         # sent bytes, but at least LEAST_BYTES for each frame and each connection
         self.weight = 0
-        # connections that the server refused or closed
-        self.closed = 0
+        # attempts to open a connection of the attack, or to send frames and wait for their responses
+        self.attempts = 0
+        # attempts after which the connection was ready to attack, or the frames were sent
+        self.successes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +78,6 @@ class Attacker:
         try:
             peer = socket.create_connection(("127.0.0.1", port), _CONNECTING_SECONDS, (address, 0))
         except OSError:
-            self.closed += 1
             return None
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.settimeout(_PATIENCE_SECONDS)
@@ -86,6 +89,15 @@ class Attacker:
         self._open.remove(peer)
         peer.close()
 
+    def check(self) -> None:
+        """Make sure that the attack took place.
+
+        Raises:
+            BenchError: most attempts failed, for example because the server refused the attacker's TLS handshakes.
+        """
+        if self.successes <= self.attempts / 2:
+            raise BenchError(f"no attack: {self.successes:,} of {self.attempts:,} attempts succeeded")
+
     # -- one request after another -----------------------------------------------------------------------------------
 
     def repeat(self, frames: Sequence[bytes], *, together: int = 1) -> None:
@@ -94,20 +106,22 @@ class Attacker:
         peer, number = None, 0
         while not self.is_over:
             peer = peer or self.connect()
+            self.attempts += 1
             if peer is None:
                 time.sleep(0.01)
-            elif self.send(peer, bursts[number % len(bursts)], together) and self._responded(peer, together):
-                number += 1
-            else:
+                continue
+            is_sent = self._send(peer, bursts[number % len(bursts)], together)
+            self.successes += is_sent
+            number += 1
+            if not (is_sent and self._responded(peer, together)):
                 self.disconnect(peer)
-                self.closed += 1
-                peer, number = None, number + 1
+                peer = None
 
     def request(self, peer: socket.socket, frame: bytes) -> bool:
         """Send a frame; True if a response comes."""
-        return self.send(peer, frame) and self._responded(peer, 1)
+        return self._send(peer, frame) and self._responded(peer, 1)
 
-    def send(self, peer: socket.socket, data: bytes, frames: int = 1) -> bool:
+    def _send(self, peer: socket.socket, data: bytes, frames: int = 1) -> bool:
         """Send data with this number of frames; False if the connection breaks."""
         at = 0
         try:
@@ -193,7 +207,7 @@ class Flows:
         self._opening = opening
         self._sources = sources
         self._buffer = bytearray(_AT_ONCE)
-        flows = [opening(attacker, number, number % sources) for number in range(count) if not attacker.is_over]
+        flows = [self._opened(number) for number in range(count) if not attacker.is_over]
         # flows that are between two chunks
         self._waiting = [flow for flow in flows if flow is not None]
         # flows that have sent everything and stay open
@@ -210,7 +224,7 @@ class Flows:
                     self._go_on(selector, key.data, events)
                 missing = count - len(selector.get_map()) - len(self._waiting) - len(self._staying)
                 for number in itertools.islice(self._numbers, missing):
-                    if (flow := self._opening(self._attacker, number, number % self._sources)) is not None:
+                    if (flow := self._opened(number)) is not None:
                         self._waiting.append(flow)
 
     def hold(self) -> None:
@@ -220,11 +234,16 @@ class Flows:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that stayed open, and count those that the server closed."""
+        """Close the connections that stayed open."""
         for flow in self._staying:
-            self._attacker.closed += _is_closed(flow.peer)
             self._attacker.disconnect(flow.peer)
         self._staying = []
+
+    def _opened(self, number: int) -> Flow | None:
+        flow = self._opening(self._attacker, number, number % self._sources)
+        self._attacker.attempts += 1
+        self._attacker.successes += flow is not None
+        return flow
 
     def _register_due(self, selector: selectors.BaseSelector) -> None:
         now = time.monotonic()
@@ -243,12 +262,11 @@ class Flows:
                 self._send(flow)
         except BlockingIOError:
             pass
-        except (OSError, StopIteration) as ended:
+        except (OSError, StopIteration):
             selector.unregister(flow.peer)
             if flow.is_staying:
                 self._staying.append(flow)
             else:
-                self._attacker.closed += isinstance(ended, OSError)
                 self._attacker.disconnect(flow.peer)
         else:
             if flow.pause_seconds and not flow.left:
@@ -262,15 +280,3 @@ class Flows:
         size = flow.peer.send(flow.left[:_AT_ONCE])
         self._attacker.count(size, size // flow.unit_bytes)
         flow.left = flow.left[size:]
-
-
-def _is_closed(peer: socket.socket) -> bool:
-    """Read all unread data; True if the server has closed the connection."""
-    try:
-        while peer.recv(_AT_ONCE):
-            pass
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True

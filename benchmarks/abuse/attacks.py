@@ -122,17 +122,12 @@ def _keys() -> list[bytes]:
 def _watches(attacker: Attacker) -> Callable[[], object]:
     """152 watches of 20,000 topics each on one connection."""
 
-    def attack() -> None:
-        peer = attacker.connect()
-        if peer is None:
-            return
-        frame = _watch_frame(attacker, "an-ordinary-topic-of-an-ordinary-broker-%d", 20_000)
-        for _ in range(152):
-            if attacker.is_over or not attacker.send(peer, frame):
-                break
-        attacker.wait()
+    def opening(attacker: Attacker, _: int, source: int) -> Flow | None:
+        peer = attacker.connect(source)
+        frame = memoryview(_watch_frame(attacker, "an-ordinary-topic-of-an-ordinary-broker-%d", 20_000))
+        return None if peer is None else Flow(peer, len(frame), itertools.repeat(frame, 152), is_staying=True)
 
-    return attack
+    return lambda: Flows(attacker, 1, opening).hold()
 
 
 def _slow_watchers(attacker: Attacker) -> Callable[[], object]:

@@ -58,6 +58,9 @@ class Costs:
     durations: Durations
     # bytes that the attacker sent; each frame and each connection counts as a packet at least
     weight: int
+    # as in Attacker
+    attempts: int
+    successes: int
     # processor time of the attack, without what the well-behaved peers cost
     cpu_seconds: float
     peak_bytes: float
@@ -89,10 +92,11 @@ class Costs:
         group = (
             f"{format_value(self.group_peak_bytes / 1e6, 'megabytes')} of its cgroup" if self.group_peak_bytes else ""
         )
+        attempts = f"{self.successes:,} of {self.attempts:,} attempts"
         most_cpu = at_most(CPU_MS_PER_MIB) if is_one else None
         cpu_ms = 1000 * self.cpu_seconds / max(1.0, mib)
         return [
-            self.figure("sent", "sent", "megabytes", self.weight / 1e6),
+            self.figure("sent", "sent", "megabytes", self.weight / 1e6, details=attempts),
             self.figure("cpu", "CPU of a MiB", "milliseconds", cpu_ms, target=most_cpu),
             self.figure("memory", "peak beside the tables", "megabytes", memory, target=most, details=group),
             self.figure("tables", "tables", "megabytes", self.table_bytes / 1e6),

@@ -81,7 +81,6 @@ def key_updates(attacker: Attacker, _: int, source: int) -> Flow | None:
     try:
         records = TlsRecords(peer)
     except OSError:
-        attacker.closed += 1
         attacker.disconnect(peer)
         return None
     updates = records.key_updates(_UPDATES_BYTES // KEY_UPDATE_BYTES)

@@ -38,7 +38,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
     """Start a server, observe it without an attack, attack it, observe it again, and stop it.
 
     Raises:
-        BenchError: the attack cannot be measured, for example because the server has ended.
+        BenchError: the attack cannot be measured, for example because the server has ended, or refused the attacker.
     """
     with ExitStack() as stack:
         scenario = _Scenario(bench, attack, durations, stack)
@@ -49,6 +49,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         idle_rate = scenario.rest()
         _reset_peak(server)
         times = scenario.attack(attacker, send)
+        attacker.check()
         # The server may still work on the attack.
         scenario.rest()
         idle_seconds = idle_rate * (time.monotonic() - before.at)
@@ -63,6 +64,8 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         attack=attack,
         durations=durations,
         weight=attacker.weight,
+        attempts=attacker.attempts,
+        successes=attacker.successes,
         cpu_seconds=max(0.0, cpu_seconds),
         peak_bytes=peak_bytes,
         table_bytes=max((table_bytes - before.table_bytes for table_bytes in seen.table_bytes), default=0.0),

@@ -26,7 +26,14 @@ ONE, MANY = Attack("one peer"), Attack("many peers", peers=200, may_refuse_clien
 
 def costs(attack: Attack = ONE, **changes: float) -> Costs:
     """The costs of an attack of 2 MiB that are exactly at the bounds of one peer."""
-    at_bounds = {"weight": 2 << 20, "cpu_seconds": 0.4, "peak_bytes": 67.1e6, "table_bytes": 0.0}
+    at_bounds = {
+        "weight": 2 << 20,
+        "attempts": 1,
+        "successes": 1,
+        "cpu_seconds": 0.4,
+        "peak_bytes": 67.1e6,
+        "table_bytes": 0.0,
+    }
     return Costs("a", attack, DURATIONS, **{**at_bounds, **changes})  # type: ignore[arg-type]  # numbers
 
 

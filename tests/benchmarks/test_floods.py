@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
+from benchmarks.abuse.floods import key_updates
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
+from benchmarks.harness.figures import BenchError
 from tests.support.certificates import Authority
 
 
@@ -92,7 +94,30 @@ def test_a_crowd_stays_until_the_time_is_up() -> None:
             crowd.hold()
             assert second.recv(99) == b"some"
 
-    assert (attacker.weight, attacker.closed) == (2 * 1024 + 4 * 1024, 1)
+    assert (attacker.weight, attacker.attempts, attacker.successes) == (2 * 1024 + 4 * 1024, 2, 2)
+
+
+@pytest.mark.parametrize("is_listening", [False, True])
+def test_attack_without_a_connection_is_none(*, is_listening: bool) -> None:
+    """A port that nothing listens on, or a server whose TLS handshakes fail, is not attacked, and meets no target."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if is_listening:
+            listening.listen()
+        accepting = threading.Thread(target=_refuse, args=(listening, 2 * is_listening))
+        accepting.start()
+        with Attacker(listening.getsockname()[1], 0, 60.0) as attacker:
+            with pytest.raises(BenchError, match="no attack: 0 of 0 attempts succeeded"):
+                attacker.check()
+            Flows(attacker, 2, key_updates)
+            with pytest.raises(BenchError, match="no attack: 0 of 2 attempts succeeded"):
+                attacker.check()
+        accepting.join()
+
+
+def _refuse(listening: socket.socket, count: int) -> None:
+    for _ in range(count):
+        listening.accept()[0].close()
 
 
 def _accept(listening: socket.socket, count: int) -> None:
