@@ -13,6 +13,8 @@ NANOSECONDS = 1_000_000_000
 SETTLING_PASSES = 25
 # passes of `until` before it waits between them
 POLLING_PASSES: Final = 100
+# Passes of `until` before it fails: a minute, and longer on a busy machine, where each pass takes longer.
+MOST_PASSES: Final = 60_000
 # A correct test needs less than a hundredth of it, or a tenth at a load of 20; a test that waits for ever fails.
 GUARD_SECONDS: Final = 300.0
 # small against every deadline in the tests
@@ -109,13 +111,17 @@ async def settle() -> None:
 async def until(condition: Callable[[], object]) -> None:
     """Run the loop until a condition holds, for events on sockets, which no fake clock moves.
 
-    A condition that never holds is ended by the guard of the fixture that serves (`serving`). A loop that never waits
-    would keep the interpreter's lock from other threads, so that it waits a moment from the hundredth pass on.
+    A loop that never waits would keep the interpreter's lock from other threads, so that it waits a moment from the
+    hundredth pass on.
+
+    Raises:
+        AssertionError: the condition did not hold within MOST_PASSES passes of the loop.
     """
-    passes = 0
-    while not condition():
-        passes += 1
-        await asyncio.sleep(0.001 if passes > POLLING_PASSES else 0)
+    for number in range(MOST_PASSES):
+        if condition():
+            return
+        await asyncio.sleep(0.001 if number >= POLLING_PASSES else 0)
+    raise AssertionError(f"not so after {MOST_PASSES:,} passes of the event loop")
 
 
 async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
