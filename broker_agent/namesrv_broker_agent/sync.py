@@ -3,6 +3,7 @@
 One background thread with one loop; every method may be called from any thread.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypedDict, Unpack
 
@@ -84,8 +85,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         self._topics = list(topics)
         # the role of the settings, or of the last stop
         self._broker_id, self._state_version = settings.broker_id, 0
-        # True after a stop, or a start that failed
-        self._has_stopped = False
+        # the process in which the agent was last stopped, or failed to start
+        self._stopped_in: int | None = None
         self._options = options
         seconds = settings.response_timeout_seconds + settings.connect_timeout_seconds
         super().__init__("namesrv-broker-agent", "the agent", seconds, settings.stop_seconds)
@@ -99,11 +100,15 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     def drain(self) -> None:
         """Remove the write permission, wait one poll interval of the clients, and stop. Blocks that long.
 
-        An agent that has stopped has left already. Raises RuntimeError if the agent was never started.
+        An agent that has stopped has left already. Raises RuntimeError if this process never started the agent.
         """
-        if self._has_stopped and self._inner is None:
+        self._check_other_thread()
+        # Read once, because another thread may stop the agent at any moment.
+        agent = self._inner
+        if agent is None:
+            if self._stopped_in != os.getpid():
+                raise RuntimeError(f"{self._owner} is not started")
             return
-        agent = self._started()
         try:
             self._call(agent.drain(), self.settings.client_poll_seconds + self.settings.stop_seconds)
         except StoppedError:
@@ -177,7 +182,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return super()._started()
 
     def _end(self) -> None:
-        self._has_stopped = True
+        # Before the agent is forgotten, so that a drain that finds no agent knows why.
+        self._stopped_in = os.getpid()
         super()._end()
 
     def _forget(self) -> None:

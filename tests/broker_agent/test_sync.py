@@ -184,3 +184,23 @@ def test_stop_ends_waiting_calls_of_other_threads(namesrv: Daemon, name: str) ->
             waiting.result(GUARD_SECONDS)
     assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
     assert agent_threads() == []
+
+
+class _StoppedByAnother(SyncBrokerAgent):
+    """Another thread stops the agent when this one begins a call, after the agent was started."""
+
+    def _check_other_thread(self) -> None:
+        if self.status().is_started and threading.current_thread() is threading.main_thread():
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self.stop).result(GUARD_SECONDS)
+        super()._check_other_thread()
+
+
+def test_drain_of_an_agent_that_another_thread_stops_at_that_moment(namesrv: Daemon, name: str) -> None:
+    """The broker has left, as a drain wants it, also by the first stop of the agent."""
+    agent = _StoppedByAnother(settings_of(namesrv, name), [ORDERS])
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(agent.start).result(GUARD_SECONDS)
+
+    agent.drain()
+    assert agent_threads() == []

@@ -84,6 +84,24 @@ agent.stop()
 """
 )
 
+CHILD_DRAINS = (
+    BEGIN
+    + """
+agent.stop()
+agent.start()
+child = os.fork()
+if child == 0:
+    error = None
+    try:
+        agent.drain()
+    except RuntimeError as refusal:
+        error = str(refusal)
+    report(error=error)
+    sys.exit(0)
+os.waitpid(child, 0)
+"""
+)
+
 ENDS_WITHOUT_STOP = (
     BEGIN
     + """
@@ -177,6 +195,14 @@ def test_child_may_start_an_agent_of_its_own(namesrv: Daemon, loop: str) -> None
 
     for broker in (name, f"{name}-child"):
         namesrv.wait_for("broker_evicted", broker_name=broker, reason="unregistered")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_child_cannot_drain_the_agent_of_its_parent(loop: str) -> None:
+    """The child's agent is not started, also if the parent had stopped its own once."""
+    with running(CHILD_DRAINS, ("127.0.0.1", 1), loop, f"drains-{loop}") as process:
+        assert read_report(process) == {"error": "the agent is not started"}
+        assert process.wait() == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)
