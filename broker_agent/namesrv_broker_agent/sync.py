@@ -135,7 +135,8 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     def servers(self) -> Mapping[str, ServerState]:
         """The state of the link to each NameServer, by address; empty while not started."""
         self._check_other_thread()
-        return {} if self._inner is None else self._read(lambda agent: agent.servers)
+        agent = self._inner
+        return {} if agent is None else agent.servers
 
     def status(self) -> AgentStatus:
         """The result of BrokerAgent.status, also for an agent that is not started; callbacks may call this, too."""
