@@ -166,6 +166,8 @@ class Problem:
     servers: tuple[str, ...] = ()
     # Reason in a server's or the operating system's words; empty without one.
     why: str = ""
+    # Causes that a server reports beside the reason, whose words may change with time.
+    causes: tuple[str, ...] = ()
     # Duration as far as it is known.
     seconds: float | None = field(default=None, compare=False)
     # Number of topics of the broker or group, or number of disagreements.
@@ -331,7 +333,7 @@ def _of_server(server: Server) -> Iterator[Problem]:
     for one in () if server.info is None else server.info.problems:
         # A newer server may report a problem that this version does not know.
         if one.kind in LEVELS:
-            yield Problem(cast("Kind", one.kind), server.address, why=one.why)
+            yield Problem(cast("Kind", one.kind), server.address, why=one.why, causes=tuple(one.causes))
 
 
 def _of_groups(servers: Iterable[Server]) -> Iterator[Problem]:

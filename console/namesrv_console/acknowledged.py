@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import json
 import logging
-import re
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from itertools import islice
@@ -27,8 +26,6 @@ _MOST: Final = 1000
 _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 # The digests of so many differences take 2 MB of the file.
 _MAX_EXTENT: Final = 100_000
-# A server's reason without the times, which change: "expires in 13.5 days; revocation list expired 9.0 hours ago".
-_EXPIRY: Final = re.compile("(?:revocation list )?expire[sd]")
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -49,16 +46,14 @@ class Acknowledgement(msgspec.Struct, frozen=True):
         return self.kind, self.subject
 
     def covers(self, extent: frozenset[str]) -> bool:
-        """True if a problem of this extent has no server, difference or expiry that the acknowledged one lacks."""
+        """True if a problem of this extent has no server, cause or difference that the acknowledged one lacks."""
         return extent <= self.extent
 
 
 def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozenset[str]:
-    """The servers of a problem; digests of the differences of a `disagreement`; the expiries of a certificate."""
-    if problem.kind == "certificate_expires":
-        return frozenset(_EXPIRY.findall(problem.why))
+    """The servers and causes of a problem; for a `disagreement`, digests of the differences."""
     if problem.kind != "disagreement":
-        return frozenset(problem.servers)
+        return frozenset((*problem.servers, *problem.causes))
     digests = (_digest(one) for one in disagreements if one.reason is None and not one.is_about_a_broker)
     # Differences beyond the bound alarm again at once.
     return frozenset(islice(digests, _MAX_EXTENT))

@@ -60,17 +60,19 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
     if state.not_ready:
         problems.append(ServerProblem("server_not_ready", state.not_ready))
     if state.failing_files:
-        problems.append(ServerProblem("disk_failing", "; ".join(map(": ".join, state.failing_files.items()))))
+        reasons = "; ".join(map(": ".join, state.failing_files.items()))
+        problems.append(ServerProblem("disk_failing", reasons, [*state.failing_files]))
     if state.memory_bytes > FULL_SHARE * state.max_memory_bytes:
         used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
         problems.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
-    expiring = []
+    # The reason of each cause.
+    expiring = {}
     if (days := state.certificate_days) is not None and days < SOON_DAYS:
-        expiring.append(expiry_text(days))
+        expiring[_expiry_cause("certificate", days)] = expiry_text(days)
     if state.crl is not None and state.crl.until_renewal < 0:
-        expiring.append(crl_text(state.crl))
+        expiring[_expiry_cause("revocation list", state.crl.until_expiry)] = crl_text(state.crl)
     if expiring:
-        problems.append(ServerProblem("certificate_expires", "; ".join(expiring)))
+        problems.append(ServerProblem("certificate_expires", "; ".join(expiring.values()), [*expiring]))
     return problems
 
 
@@ -78,6 +80,10 @@ def expiry_text(days: float) -> str:
     """The time until a certificate or revocation list expires, or since it has expired."""
     lasting = f"{abs(days):.1f} days" if abs(days) >= _HOURS_BELOW_DAYS else f"{abs(days) * 24:.1f} hours"
     return f"expires in {lasting}" if days > 0 else f"expired {lasting} ago"
+
+
+def _expiry_cause(what: str, left: float) -> str:
+    return f"{what} {'expires' if left > 0 else 'expired'}"
 
 
 def crl_text(crl: CrlSeconds) -> str:

@@ -192,6 +192,8 @@ class ServerProblem(msgspec.Struct, frozen=True):
     kind: str
     # the reason, or the names of the affected broker groups
     why: str = ""
+    # the causes without the values in `why` that change with time, as "certificate expired", or the name of a file
+    causes: list[str] = []
 
 
 class Traffic(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The problems that one server knows, in its own response and in /readyz?verbose."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -20,14 +21,32 @@ MIB = 1024 * 1024
     [
         (ServerState(), []),
         (ServerState(certificate_days=14.0), []),
-        (ServerState(certificate_days=13.9), [("certificate_expires", "expires in 13.9 days")]),
-        (ServerState(certificate_days=-1.5), [("certificate_expires", "expired 36.0 hours ago")]),
-        (ServerState(certificate_days=-2.5), [("certificate_expires", "expired 2.5 days ago")]),
+        (
+            ServerState(certificate_days=13.9),
+            [("certificate_expires", "expires in 13.9 days", ["certificate expires"])],
+        ),
+        (
+            ServerState(certificate_days=-1.5),
+            [("certificate_expires", "expired 36.0 hours ago", ["certificate expired"])],
+        ),
+        (
+            ServerState(certificate_days=-2.5),
+            [("certificate_expires", "expired 2.5 days ago", ["certificate expired"])],
+        ),
         (ServerState(crl=CrlSeconds(1_801.0, 0.0)), []),
-        (ServerState(crl=CrlSeconds(1_800.0, -1.0)), [("certificate_expires", "revocation list expires in 0.5 hours")]),
+        (
+            ServerState(crl=CrlSeconds(1_800.0, -1.0)),
+            [("certificate_expires", "revocation list expires in 0.5 hours", ["revocation list expires"])],
+        ),
         (
             ServerState(certificate_days=13.9, crl=CrlSeconds(-43_200.0, -50_000.0)),
-            [("certificate_expires", "expires in 13.9 days; revocation list expired 12.0 hours ago")],
+            [
+                (
+                    "certificate_expires",
+                    "expires in 13.9 days; revocation list expired 12.0 hours ago",
+                    ["certificate expires", "revocation list expired"],
+                )
+            ],
         ),
         (ServerState(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),
         (
@@ -36,11 +55,11 @@ MIB = 1024 * 1024
         ),
         (
             ServerState("draining", {"kv": "full", "audit": "stuck"}),
-            [("server_not_ready", "draining"), ("disk_failing", "kv: full; audit: stuck")],
+            [("server_not_ready", "draining"), ("disk_failing", "kv: full; audit: stuck", ["kv", "audit"])],
         ),
     ],
 )
-def test_problems_of_the_server_itself(state: ServerState, problems: list[tuple[str, str]]) -> None:
+def test_problems_of_the_server_itself(state: ServerState, problems: list[tuple[Any, ...]]) -> None:
     """Each limit is a problem only beyond its bound."""
     assert server_problems(state) == [ServerProblem(*one) for one in problems]
 
