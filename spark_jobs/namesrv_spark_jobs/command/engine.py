@@ -30,8 +30,9 @@ _SOON_DONE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "4",
 }
-# the share of the JSON's size that the embedded engine may need on disk
+# the shares of the JSON's size that the engines may need on the disk of DIR; Spark's tables there are compressed
 _SPILLED: Final = 0.4
+_SPILLED_BY_SPARK: Final = 0.06
 
 
 def _require_package(engine: str) -> None:
@@ -55,7 +56,7 @@ class Choice:
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
     """The engine of --engine; with `auto`, Spark if an option demands it or duckdb is not installed.
 
-    Raises UsageError when `auto` finds too little room on the disk of `out`: Spark keeps its tables there, too.
+    Raises UsageError when `auto` finds too little room for the embedded engine on the disk of `out`.
     """
     size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
@@ -66,17 +67,15 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
         (is_remote(environ), "SPARK_REMOTE is set"),
         (bool(settings.conf), "--conf is given"),
         (any(is_url(file) for file in files), "an input is a URL"),
+        (not _has_duckdb(), "duckdb is not installed"),
     ):
         if is_so:
             return Choice(SPARK, why, size)
     needed, room = size * _SPILLED, shutil.disk_usage(out.parent).free
     if needed > room:
         compared = f"{_shown_bytes(needed)} needed, {_shown_bytes(room)} free"
-        raise UsageError(
-            f"--out {out}: no space left in {out.parent}: {compared}; take another disk, or --engine spark"
-        )
-    if not _has_duckdb():
-        return Choice(SPARK, "duckdb is not installed", size)
+        spark = ", or --engine spark, which needs less" if size * _SPILLED_BY_SPARK < room else ""
+        raise UsageError(f"--out {out}: no space left in {out.parent}: {compared}; take another disk{spark}")
     stored = sum(map(file_bytes, files))
     why = f"{size / 1e6:,.0f} MB of log lines, {stored / 1e6:,.0f} MB as they are stored, fit on this machine"
     return Choice(EMBEDDED, why, size)
