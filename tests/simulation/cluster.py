@@ -96,7 +96,6 @@ class ServerNode(Node):
             broker_expiry_seconds=times.expiry,
             wait_for_service_seconds=times.warm_up,
             drain_seconds=times.drain,
-            whole_frame_timeout_seconds=times.unread,
             audit_log_dir="",
             admin_enabled=True,
         )
@@ -115,6 +114,8 @@ class ServerNode(Node):
         limits = Limits.of(self.settings)
         # a small buffer, which few unread responses fill
         limits.server.write_buffer_bytes = 64 * 1024
+        limits.server.whole_frame_seconds = self.times.unread
+        limits.server.first_frame_seconds = self.times.unread / 3
         return limits
 
     async def main(self) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_broker_agent import AgentSettings
 from namesrv_client import ClientSettings
@@ -95,7 +96,7 @@ DEFAULTS: Final = Times(
     connect=_default(AgentSettings, "connect_timeout_seconds"),
     client_connect=_default(ClientSettings, "connect_timeout_seconds"),
     drain=_default(Settings, "drain_seconds"),
-    unread=_default(Settings, "whole_frame_timeout_seconds"),
+    unread=Limits.of(Settings()).server.whole_frame_seconds,
     pace=10.0,
 )
 

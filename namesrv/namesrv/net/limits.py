@@ -63,17 +63,21 @@ class ServerLimits:
     # A new connection that has sent nothing is closed after this time: RocketMQ 5.x connects to every server in
     # advance, and may send its first request two minutes later.
     silent_seconds: float = 120.0
-    # time from the first byte to the last byte of a connection's first frame; also the longest silence of a connection
-    # in a reserved slot without a registration
-    first_frame_seconds: float
-    # the same for later frames; also the time for which a peer may leave its responses unread
-    whole_frame_seconds: float
-    # a connection without a registered broker is closed when nothing was received for this time
-    idle_seconds: float
+    # Time from the first byte to the last byte of a connection's first frame, which is small; also the longest silence
+    # of a connection in a reserved slot without a registration.
+    first_frame_seconds: float = 10.0
+    # The same for later frames, and the time for which a peer may leave its responses unread. A registration of 10,000
+    # topics, about 2 MB, needs half a megabit per second; a peer that trickles bytes holds memory no longer. Time in
+    # which the server is late to read a frame extends the deadline, at most to twice its length.
+    whole_frame_seconds: float = 30.0
+    # A connection without a registered broker is closed when nothing was received for this time. Clients request routes
+    # every 30 s, but RocketMQ's clients keep connections to other servers in reserve, and close them after 120 s.
+    idle_seconds: float = 600.0
     # a connection of a client is closed at about this age; 0 is off
     client_max_age_seconds: float = 0.0
-    # time for the TLS handshake: from connecting, or from the first byte if the server accepts plain text, too
-    tls_handshake_seconds: float
+    # A peer's part of the TLS handshake, from connecting, or from the first byte if the server accepts plain text, too.
+    # Hellos and certificates are a few packets.
+    tls_handshake_seconds: float = 5.0
     # The kernel closes a connection whose peer acknowledges nothing for this time, instead of after about 15 minutes:
     # the memory of vanished peers is freed, and a network failure of a few seconds closes no connection.
     tcp_user_timeout_seconds: float = 30.0

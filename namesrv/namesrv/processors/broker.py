@@ -176,8 +176,8 @@ class BrokerProcessor:
     ) -> tuple[Steps[RegisterBrokerBody], int]:
         """Return the steps that decode the body, and the number of bytes to which the body can grow."""
         # The settings are read for each registration, since a reload may have changed them.
-        settings = self._namesrv.settings.current
-        limits = RegistrationLimits(settings.max_topics_per_broker, _MOST_INFLATED * settings.max_frame_bytes)
+        most_topics = self._manager.rules.limits.max_topics_per_broker
+        limits = RegistrationLimits(most_topics, _MOST_INFLATED * self._namesrv.settings.current.max_frame_bytes)
         body, compressed = command.body, header.compressed
         if command.is_native:
             steps = decode_native_body(body, compressed=compressed, limits=limits)

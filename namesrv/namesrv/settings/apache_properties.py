@@ -71,7 +71,7 @@ _SETTING_NAMES = {key: name for name, key in JAVA_NAMES.items()}
 # Key -> the value that needs no remark, and the remark for all other values.
 _REMARKS = {
     "kvConfigPath": (None, "the KV configuration is kept in the data directory, see data-dir"),
-    "serverChannelMaxIdleTimeSeconds": ("120", "see broker-expiry-seconds and idle-timeout-seconds"),
+    "serverChannelMaxIdleTimeSeconds": ("120", "see broker-expiry-seconds; an idle client has 10 minutes"),
     "tls.test.mode.enable": ("false", "this server has no built-in certificate for tests; set tls-cert-file"),
     "tls.server.authClient": ("true", "certificates of clients are always verified, see tls-client-auth"),
     "tls.config.file": (None, "name that file with --tls-properties"),

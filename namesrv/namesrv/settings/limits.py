@@ -11,6 +11,8 @@ from namesrv_runtime.line_files import Retention
 
 # The share in percent that means no limit per address.
 _EVERYTHING: Final = 100
+# Topics of one broker, unless a tenth of `max_topics` is more. RocketMQ's largest frame, 16 MiB, holds 77,000.
+_TOPICS_PER_BROKER: Final = 100_000
 # HTTP connections of the port `name-servers-listen`, each with an open file.
 NAME_SERVERS_CONNECTIONS: Final = 256
 
@@ -55,11 +57,7 @@ class Limits:
                 max_connections_per_ip=(
                     0 if settings.share_per_ip_percent == _EVERYTHING else _share(settings.max_connections, settings)
                 ),
-                first_frame_seconds=settings.whole_frame_timeout_seconds / 3,
-                whole_frame_seconds=settings.whole_frame_timeout_seconds,
-                idle_seconds=settings.idle_timeout_seconds,
                 client_max_age_seconds=settings.client_connection_max_age,
-                tls_handshake_seconds=settings.whole_frame_timeout_seconds / 6,
                 proxy_protocol=settings.proxy_protocol == "optional",
             ),
             TableLimits(
@@ -67,7 +65,7 @@ class Limits:
                 max_topics=settings.max_topics,
                 # The number of routes is limited, too: it bounds the memory of many brokers with the same topics.
                 max_routes=4 * settings.max_topics,
-                max_topics_per_broker=settings.max_topics_per_broker,
+                max_topics_per_broker=max(_TOPICS_PER_BROKER, settings.max_topics // 10),
             ),
             TakeoverPolicy(settings.takeover),
             KVLimits(),

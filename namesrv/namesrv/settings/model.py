@@ -212,10 +212,6 @@ class Settings(BaseModel):
     """Answer the list of all topics; if off, consoles lose it, and no peer can make the server build a very large
     one."""
 
-    max_topics_per_broker: int = Field(default=100_000, ge=1, le=10_000_000)
-    """Topics of one broker, in one registration or in several; a registration that would exceed it is refused. Higher:
-    one broker can take more memory and time; lower: large brokers cannot register."""
-
     max_brokers: int = Field(default=10_000, ge=1, le=1_000_000)
     """Live brokers in all, slaves included; one more is refused. Higher: unknown peers can take more memory and the
     snapshot grows; lower: brokers that come back may be refused."""
@@ -223,18 +219,13 @@ class Settings(BaseModel):
     max_topics: int = Field(default=1_000_000, ge=1, le=100_000_000)
     """Topics in all; a registration that would exceed it is refused. A million take 0.3 to 0.6 GB with their responses.
     Routes may be four times as many: a topic on three brokers has three. Logical queues of static topics may be as many
-    as topics. Higher: unknown peers can take more memory; lower: brokers with new topics are refused."""
+    as topics. One broker may have 100,000, or a tenth of this number if that is more. Higher: unknown peers can take
+    more memory; lower: brokers with new topics are refused."""
 
     max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
     """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times
     as much after decompression. Higher: one peer can take more memory, and Java peers still refuse over 16 MiB; one of
     more than an eighth of max-memory-bytes is never received. Lower: brokers with many topics cannot register."""
-
-    whole_frame_timeout_seconds: float = Field(default=30.0, ge=0.1, le=3600)
-    """Time from the first byte of a frame to its last; later the connection is closed. A connection's first frame has a
-    third of that time, and a peer's part of a TLS handshake a sixth. Time in which the server is late to read a frame
-    extends this, at most to twice its length. Lower: large registrations over slow links fail; higher: a peer that
-    trickles bytes holds memory for longer."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or no peer can
@@ -246,11 +237,6 @@ class Settings(BaseModel):
     """Part of max-connections and of quota-requests-per-second that one address may have, in percent; of IPv6, one /64
     network. It keeps one machine from using up what all share. With 100 one address may have everything; too low, peers
     behind one NAT address or proxy are refused."""
-
-    idle_timeout_seconds: float = Field(default=600.0, ge=0, le=86400)
-    """Close a connection that has registered no broker and on which nothing was sent for this long; 0 never does.
-    Clients request routes every 30 s. Below 120, RocketMQ clients lose connections that they keep in reserve; higher:
-    those of vanished clients stay open for longer."""
 
     client_connection_max_age: float = Field(default=0.0, ge=0, le=604800)
     """Seconds after which the connection of a client is closed, give or take a fifth, once no request is under way; a

@@ -220,16 +220,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
 def _doubts(settings: Settings) -> list[str]:
     """Return warnings about settings that are allowed, but probably mistakes."""
     doubts = []
-    expiry, idle = settings.broker_expiry_seconds, settings.idle_timeout_seconds
+    expiry = settings.broker_expiry_seconds
     if expiry < HEARTBEAT_SECONDS:
         doubts.append(
             f"broker-expiry-seconds {text_of(expiry)} is less than the {HEARTBEAT_SECONDS} s between two heartbeats: "
             "healthy brokers will be evicted"
-        )
-    if 0 < idle < expiry:
-        doubts.append(
-            f"idle-timeout-seconds {text_of(idle)} is less than broker-expiry-seconds {text_of(expiry)}: "
-            "connections of silent brokers are closed before their expiry"
         )
     files = settings.tls_files
     key_file = None if settings.tls_key_password.get_secret_value() else files.key_file or files.cert_file

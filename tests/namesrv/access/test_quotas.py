@@ -221,7 +221,6 @@ async def test_quotas_of_topics_and_brokers(tmp_path: Path, scope: str) -> None:
     [
         {"quotas": "enforce", "quota_topics": 2},
         {"max_topics": 2},
-        {"max_topics_per_broker": 2},
         {},
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import MASTER
 
-pytestmark = pytest.mark.settings(client_connection_max_age=100.0, idle_timeout_seconds=0.0)
+pytestmark = pytest.mark.settings(client_connection_max_age=100.0)
 
 
 async def test_old_connection_of_a_client_is_closed(server: InProcess) -> None:

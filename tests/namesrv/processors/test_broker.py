@@ -4,11 +4,14 @@ import asyncio
 import json
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.in_process import InProcess
+from namesrv.settings.limits import Limits
+from namesrv.settings.model import Settings
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     MASTER,
     TIMESTAMP,
@@ -63,7 +66,6 @@ def compressed(topics: int, filter_servers: tuple[str, ...] = ()) -> bytes:
 
 MANY_SERVERS = tuple(map(str, range(65)))
 UNREADABLE = "body of REGISTER_BROKER"
-two_topics = pytest.mark.settings(max_topics_per_broker=2)
 little = pytest.mark.settings(max_frame_bytes=64 * 1024)
 
 
@@ -89,8 +91,6 @@ little = pytest.mark.settings(max_frame_bytes=64 * 1024)
         ("native", {}, registration("T", "U"), f"{UNREADABLE} cannot be read: expected a map at byte 0"),
         # a single topic may be a part of the table; Java keeps an empty group
         ("json", {}, registration("T"), "register broker failed"),
-        pytest.param("json", {}, registration("T", "U", "V"), "3 topics in one registration, limit", marks=two_topics),
-        pytest.param("native", {}, native_registration("T", "U", "V"), "3 topics in one", marks=two_topics),
         # each is kept in memory, and sent with the broker's routes
         ("json", {}, registration("T", "U", filter_servers=MANY_SERVERS), "65 filter servers, limit 64"),
         (
@@ -113,6 +113,26 @@ async def test_refused_registration_changes_nothing(
     assert remark in str(actual)
     assert is_empty(server)
     assert (await peer.register(MASTER, spelling=spelling)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("spelling", "body"),
+    [("json", registration("T", "U", "V")), ("native", native_registration("T", "U", "V"))],
+    ids=["json", "native"],
+)
+async def test_topics_of_a_registration_are_limited_while_they_are_decoded(
+    tmp_path: Path, spelling: Spelling, body: bytes
+) -> None:
+    """A registration of more topics than one broker may have is refused before all of them are decoded."""
+    limits = Limits.of(Settings())
+    limits.tables.max_topics_per_broker = 2
+    async with namesrv_in_process(tmp_path, limits=limits) as server:
+        peer = await server.connect()
+
+        assert (await peer.register(MASTER, body, spelling=spelling)).outcome == (
+            1,
+            "3 topics in one registration, limit 2",
+        )
 
 
 @pytest.mark.parametrize("topics", [2, 5_000], ids=["small", "in chunks"])

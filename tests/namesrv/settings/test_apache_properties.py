@@ -111,7 +111,7 @@ def test_switches_of_apache(properties: dict[str, str], expected: dict[str, str]
             "serverChannelMaxIdleTimeSeconds",
             "60",
             [],
-            ["{key} has no effect: see broker-expiry-seconds and idle-timeout-seconds"],
+            ["{key} has no effect: see broker-expiry-seconds; an idle client has 10 minutes"],
         ),
     ],
 )
