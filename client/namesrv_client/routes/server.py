@@ -6,7 +6,7 @@ topic. An error of one topic never affects the other topics.
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -44,6 +44,8 @@ from namesrv_runtime.server_events import ServerEvents
 
 # called with each response as it arrives
 Receive = Callable[[RouteResponse], None]
+# topics that a working server did not answer, with its refusal, its silence or its malformed response
+Unanswered = Mapping[str, RemotingError]
 
 # error responses that concern the server and not the request
 SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError, TlsRequiredError)
@@ -303,18 +305,20 @@ class Server:
             routes={topic: route},
         )
 
-    async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
-        """Request the full routes of topics, with a timeout for each request; True if a request was refused.
+    async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> Unanswered:
+        """Request the full routes of topics, with a timeout for each request; return the unanswered topics.
 
         Raises RemotingError, also if all topics were refused.
         """
         pull = self._pull_batches if self.identity.is_native else self._pull_each
         return await pull(topics, receive, timeout_seconds)
 
-    async def changes(self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float) -> None:
+    async def changes(
+        self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float
+    ) -> Unanswered:
         """Request the changes of the topics in the sync point, and the full routes of the other topics.
 
-        Raises RemotingError, also if the server refuses each of the topics.
+        Returns the unanswered topics. Raises RemotingError, also if the server refuses each of the topics.
         """
         known, others = point.known(self.identity.boot_id, topics) if self.identity.is_native else ([], list(topics))
         if known:
@@ -326,10 +330,11 @@ class Server:
                 point.retain(())
                 known, others = [], list(topics)
         try:
-            await self.full_routes(others, receive, timeout_seconds)
+            return await self.full_routes(others, receive, timeout_seconds)
         except BATCH_REFUSED as error:
             if not known or isinstance(error, SERVER_FAILED):
                 raise
+            return dict.fromkeys(others, error)
 
     async def _pull_changes(self, topics: Sequence[str], since: int, receive: Receive, timeout_seconds: float) -> None:
         """Request the changes of topics since a revision, in as few requests as the server accepts."""
@@ -357,16 +362,15 @@ class Server:
             )
         )
 
-    async def _pull_batches(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
+    async def _pull_batches(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> Unanswered:
         """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""
         batches = [topics[at : at + BATCH] for at in range(0, len(topics), BATCH)]
-        refusals_left = most_refusals = _REFUSALS + 2 * len(batches)
-        is_answered = False
+        refusals_left = _REFUSALS + 2 * len(batches)
+        unanswered: dict[str, RemotingError] = {}
         while batches:
             batch = batches.pop(0)
             try:
                 receive(await self.pull(batch, timeout_seconds))
-                is_answered = True
             except BATCH_REFUSED as error:
                 refusals_left -= 1
                 if isinstance(error, SERVER_FAILED) or not refusals_left:
@@ -374,15 +378,17 @@ class Server:
                 self.record.note_failure(error)
                 if len(batch) > 1:
                     batches[:0] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-                elif not batches and not is_answered:
-                    raise
-        return refusals_left < most_refusals
+                else:
+                    unanswered[batch[0]] = error
+                    if len(unanswered) == len(topics):
+                        raise
+        return unanswered
 
-    async def _pull_each(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
+    async def _pull_each(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> Unanswered:
         """Request each topic in RocketMQ's protocol, several at a time."""
         waiting = iter(topics)
         failures: list[RemotingError] = []
-        refused: list[RemotingError] = []
+        unanswered: dict[str, RemotingError] = {}
 
         async def work() -> None:
             for topic in waiting:
@@ -398,16 +404,17 @@ class Server:
                         failures.append(error)
                     else:
                         self.record.note_failure(f"topic {topic}: {error}")
-                        refused.append(error)
+                        unanswered[topic] = error
                 except RemotingError as error:
                     failures.append(error)
 
         await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
         if failures:
             raise failures[0]
-        if refused and len(refused) == len(topics) and isinstance(refused[-1], ResponseError):
-            raise refused[-1]
-        return bool(refused)
+        last = next(reversed(unanswered.values()), None)
+        if len(unanswered) == len(topics) and isinstance(last, ResponseError):
+            raise last
+        return unanswered
 
 
 def _refusal(request: asyncio.Task[RemotingError | None]) -> ResponseError | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import BATCH_REFUSED, SERVER_FAILED, Receive, Server
+from namesrv_client.routes.server import BATCH_REFUSED, SERVER_FAILED, Receive, Server, Unanswered
 from namesrv_client.routes.server_order import ServerOrder
 from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.settings import ClientSettings
@@ -73,8 +73,8 @@ class _SessionLog:
         self._chosen: str | None = None
         # time of the last line about the current outage; None without an outage
         self._outage_logged_at: float | None = None
-        # topics without a response when they were last requested
-        self._refused: set[str] = set()
+        # topics that were not answered when they were last requested
+        self._unanswered_topics: set[str] = set()
 
     def answered(self, server: str, chosen: str | None) -> None:
         """A server answered, the chosen one or another one; a new chosen server is logged with its first answer."""
@@ -91,13 +91,15 @@ class _SessionLog:
             self._outage_logged_at = now
             logger.warning("%s", reasons)
 
-    def refused(self, server: Server, topics: Collection[str], refused: Collection[str]) -> None:
-        """The server that ended the call gave no response for some of the requested topics."""
-        new = sorted(set(refused) - self._refused)
-        self._refused = self._refused.difference(topics).union(refused)
+    def topics_unanswered(self, server: Server, topics: Collection[str], unanswered: Unanswered) -> None:
+        """The server that ended the call did not answer some of the requested topics."""
+        new = sorted(unanswered.keys() - self._unanswered_topics)
+        self._unanswered_topics = self._unanswered_topics.difference(topics).union(unanswered)
         if new:
+            error = unanswered[new[0]]
+            reason = str(error) or type(error).__name__
             message = "%s gave no route for %d of %d topics, such as %s: %s"
-            logger.warning(message, server.address, len(new), len(topics), new[0], server.record.error)
+            logger.warning(message, server.address, len(new), len(topics), new[0], reason)
 
 
 class ServerSession:
@@ -187,8 +189,8 @@ class ServerSession:
             receive(response)
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
-            is_refused = await server.full_routes(list(left), received, timeout_seconds)
-            if left and is_refused:
+            unanswered = await server.full_routes(list(left), received, timeout_seconds)
+            if left and unanswered:
                 raise _UndecidedError(server.record.error or "refused without a reason")
             if left:
                 topic = next(iter(left))
@@ -206,19 +208,18 @@ class ServerSession:
         A native server gets one request for the changes since the sync point, and one for topics that are not in the
         sync point. A RocketMQ server gets one request per topic.
         """
-        refused = set(topics)
+        unanswered: dict[Server, Unanswered] = {}
 
-        def received(response: RouteResponse) -> None:
-            refused.difference_update(response.topics)
-            receive(response)
+        async def attempt(server: Server, timeout_seconds: float) -> None:
+            unanswered[server] = await server.changes(topics, self._point, receive, timeout_seconds)
 
         try:
-            server = await self._call(lambda server, seconds: server.changes(topics, self._point, received, seconds))
+            server = await self._call(attempt)
         except _RefusedError as error:
             # Logged here, because a poll has no caller who would see the error.
             self._log.unanswered(str(error))
             raise
-        self._log.refused(server, topics, refused)
+        self._log.topics_unanswered(server, topics, unanswered[server])
 
     async def watch(
         self,

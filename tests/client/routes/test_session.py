@@ -513,15 +513,18 @@ async def test_poll_that_a_rocketmq_server_refuses_goes_to_the_next() -> None:
 
 
 async def test_warning_of_refused_topics_names_the_server_that_answered(caplog: pytest.LogCaptureFixture) -> None:
-    """The chosen server refuses all topics, and the next one has bills and refuses orders."""
-    async with ApacheServer() as one, ApacheServer() as two, session_of(one, two, protocol="rocketmq") as scene:
-        one.routes |= {"bills": 13, "orders": 13}
-        two.routes |= {"bills": apache_route("broker-a"), "orders": 16}
+    """The chosen server refuses all topics; the next one has bills, refuses orders, and has a broken route of rates.
 
-        assert await scene.changes("bills", "orders") == ["bills"]
+    The reason is that of the topic that the warning names.
+    """
+    async with ApacheServer() as one, ApacheServer() as two, session_of(one, two, protocol="rocketmq") as scene:
+        one.routes |= {"bills": 13, "orders": 13, "rates": 13}
+        two.routes |= {"bills": apache_route("broker-a"), "orders": 16, "rates": b"{"}
+
+        assert await scene.changes("bills", "orders", "rates") == ["bills"]
         assert one.address == scene.session.chosen
         assert [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"] == [
-            f"{two.address} gave no route for 1 of 2 topics, such as orders: topic orders: a bug",
+            f"{two.address} gave no route for 2 of 3 topics, such as orders: a bug",
         ]
 
 
