@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from namesrv import version
+from namesrv.server import freed_memory
 from namesrv.settings.flags import Action, help_text, parse
 from namesrv.settings.sources import Loaded, SettingsError, config_table, load
-from namesrv_runtime import freed_memory, log
+from namesrv_runtime import log
 
 EXIT_OK = 0
 EXIT_USAGE = 2

@@ -20,10 +20,10 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from namesrv.periodic import Periodic
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from namesrv_runtime.log import event
-from namesrv_runtime.periodic import Periodic
 from namesrv_runtime.threads import begun_in_thread
 from namesrv_runtime.write_state import WriteState
 

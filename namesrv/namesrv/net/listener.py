@@ -19,11 +19,11 @@ from namesrv.net.read_shares import ReadShares
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler, in_parts
 from namesrv.net.tls import ServerTls, TlsDetector
+from namesrv.periodic import Periodic
 from namesrv_remoting.address_views import DEFAULT_LISTENER
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.periodic import Periodic
 
 BACKLOG: Final = 4096
 # Connections that a listening socket accepts in one iteration of the loop. libuv accepts one for each of its handles,

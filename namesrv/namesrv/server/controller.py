@@ -45,6 +45,7 @@ from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.routeinfo.views import RouteInputs
 from namesrv.served_routes import ServedRoutes
+from namesrv.server import freed_memory
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few, warn_if_open
@@ -66,7 +67,7 @@ from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.zones import read_zone_fallback
-from namesrv_runtime import freed_memory, log, loops
+from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
 from namesrv_runtime.log import event

@@ -10,12 +10,12 @@ from typing import Final
 from namesrv.context import Namesrv, Spawn
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import FairScheduler
+from namesrv.periodic import Periodic
 from namesrv.routeinfo.liveness import stopped_seconds
 from namesrv.state.disconnected import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import event
-from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_runtime.periodic import Periodic, next_tick
+from namesrv.periodic import Periodic, next_tick
 from tests.support.fake_clock import FakeClock, settle
 
 

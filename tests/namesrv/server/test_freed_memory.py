@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.servers import status_bytes
-from namesrv_runtime.freed_memory import given_back
+from namesrv.server.freed_memory import given_back
 from tests.support.fake_clock import GUARD_SECONDS, until
 
 MIB = 1024 * 1024
@@ -38,7 +38,7 @@ async def test_memory_between_used_blocks_is_returned() -> None:
 _THREADS = """if True:
     import os, sys, threading, time
     from pathlib import Path
-    from namesrv_runtime import freed_memory
+    from namesrv.server import freed_memory
 
     def resident():
         return os.sysconf("SC_PAGE_SIZE") * int(Path("/proc/self/statm").read_text().split()[1])
