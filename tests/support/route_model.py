@@ -47,6 +47,8 @@ class RouteModel:
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # broker name -> when its removed write permission comes back
         self.write_removed: dict[str, float] = {}
+        # the same broker name -> the expiries of the slaves that left since
+        self.slaves_left: dict[str, list[float]] = {}
         # broker -> connection -> (registered over it, last heartbeat over it), for its other connections
         self.other_connections: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
 
@@ -122,7 +124,7 @@ class RouteModel:
         """Apply an admitted registration that keeps the broker's name."""
         name, key = registration.broker_name, registration.key
         if name in self.write_removed and (registration.broker_id == 0 or name not in self.groups):
-            self.write_removed[name] = math.inf
+            self.remove_write(name)
         group = self.groups.setdefault(name, Group(registration.cluster_name))
         self.clusters.setdefault(registration.cluster_name, set()).add(name)
         holder = group.addrs.get(registration.broker_id)
@@ -220,16 +222,23 @@ class RouteModel:
         """Restore the write permission of brokers that were gone for their expiry."""
         self.write_removed = {name: ends for name, ends in self.write_removed.items() if ends >= now}
 
+    def remove_write(self, name: str) -> None:
+        """Remove the write permission until brokers leave."""
+        self.write_removed[name], self.slaves_left[name] = math.inf, []
+
     def remove(self, key: BrokerAddrInfo, *, unregistered: bool = False) -> None:
         """Remove a live broker and all data that exists because of it."""
         live = self._drop_broker(key)
         name, group = live.broker_name, self.groups[live.broker_name]
         group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
+        expires = live.last_update + live.expiry_seconds
+        if self.write_removed.get(name) == math.inf and not unregistered and live.broker_id != 0:
+            self.slaves_left[name].append(expires)
         if name in self.write_removed and (live.broker_id == 0 or not group.addrs):
             if unregistered:
                 del self.write_removed[name]
             elif self.write_removed[name] == math.inf:
-                self.write_removed[name] = live.last_update + live.expiry_seconds
+                self.write_removed[name] = expires if live.broker_id == 0 else max(self.slaves_left[name])
         if group.addrs:
             if group.acts and min(group.addrs) > 0:
                 self._set_perms(name, lambda perm: perm & ~WRITE)
@@ -265,7 +274,7 @@ class RouteModel:
 
     def wipe(self, name: str) -> int:
         if name in self.groups:
-            self.write_removed[name] = math.inf
+            self.remove_write(name)
         return self._set_perms(name, lambda perm: perm & ~WRITE)
 
     def add(self, name: str) -> int:

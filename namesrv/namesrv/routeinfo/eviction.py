@@ -3,15 +3,15 @@
 from typing import Final, Literal, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
-from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered, WritePermissionChanged
+from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RouteOptions
 from namesrv.routeinfo.rows import row_with
-from namesrv.routeinfo.tables import NEVER, Changes, RouteTables
+from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.topics import plan_perms
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
+from namesrv_remoting.codes import PERM_WRITE
 
 # Brokers that are searched in one step, which takes about half a millisecond.
 _BROKERS_A_STEP: Final = 1_000
@@ -64,7 +64,11 @@ def remove(section: WriteSection, removal: Removal) -> Steps[bool]:
         section.effects.append(Unregistered(key, live))
     revision = section.apply(prepared, live.broker_name)
     section.effects.append(Evicted(key, live, reason, section.rules.now() - live.last_update, scan, revision))
-    _keep_or_end_wipe(section, live, reason)
+    write_removal = tables.write_removed.get(live.broker_name)
+    if write_removal is not None:
+        is_last = live.broker_name not in tables.broker_addr_table
+        after = write_removal.after_departure(live, reason, is_last=is_last)
+        section.set_write_removal(live.broker_name, after, "unregistered")
     if changes.notice is not None:
         section.effects.append(changes.notice)
     return True
@@ -96,17 +100,3 @@ def plan_removal(
             offline_advertised=live.advertised,
         )
     return changes
-
-
-def _keep_or_end_wipe(section: WriteSection, live: BrokerLiveInfo, reason: Reason) -> None:
-    """Keep, end or limit a removed write permission after a master, or the last broker of its group, has left."""
-    name, removed = live.broker_name, section.tables.write_removed
-    is_last = name not in section.tables.broker_addr_table
-    if name not in removed or not (live.broker_id == MASTER_ID or is_last):
-        return
-    if reason == "unregistered":
-        del removed[name]
-        topics = len(section.tables.topics.of_broker.get(name, ()))
-        section.effects.append(WritePermissionChanged(name, topics, is_removed=False, reason="unregistered"))
-    elif removed[name] == NEVER:
-        removed[name] = live.expires_at()

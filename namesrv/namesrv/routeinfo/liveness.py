@@ -26,6 +26,8 @@ from typing import Final
 MAX_CREDIT_SECONDS: Final = 600.0
 # A tick that is later than this was delayed by this process, not by the resolution of a timer.
 LATENESS_TOLERANCE_SECONDS: Final = 0.25
+# A time that does not come.
+NEVER: Final = float("inf")
 
 
 def stopped_seconds(lateness_seconds: float, busy_seconds: float) -> float:

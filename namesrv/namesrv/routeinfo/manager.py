@@ -19,9 +19,9 @@ from typing import Any, Final
 from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.admission import attempted_takeover, check_routes, check_topics, is_in_use, takeover_refusal
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
-from namesrv.routeinfo.effects import Effect, Fenced, HeldUp, OverQuota, RouteChanged, Scanned, WritePermissionChanged
+from namesrv.routeinfo.effects import Effect, Fenced, HeldUp, OverQuota, RouteChanged, Scanned
 from namesrv.routeinfo.eviction import Removal, remove, silent_brokers
-from namesrv.routeinfo.liveness import LivenessClock
+from namesrv.routeinfo.liveness import NEVER, LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
     BrokerAddrInfo,
@@ -40,8 +40,9 @@ from namesrv.routeinfo.rules import (
     TakeoverPolicy,
 )
 from namesrv.routeinfo.shares import HeldRows
-from namesrv.routeinfo.tables import NEVER, Changes, RouteTables
+from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
+from namesrv.routeinfo.write_removal import WriteRemoval, ended_removals
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.base import parts
@@ -140,7 +141,7 @@ class RouteInfoManager:
         section = self._section()
         try:
             async with self.lock.write():
-                self._end_wipes(section.effects)
+                self._end_write_removals(section)
                 yield section
         except LimitExceededError as error:
             section.effects.append(OverQuota(access_class, error.reason, error.remark or "", is_refused=True))
@@ -152,16 +153,12 @@ class RouteInfoManager:
         for effect in section.effects:
             self._sink(effect)
 
-    def _end_wipes(self, effects: list[Effect]) -> None:
-        """End the removal of the write permission of brokers that have been gone for their expiry."""
-        now = self.now()
-        for name in [name for name, ends in self.tables.write_removed.items() if ends < now]:
-            del self.tables.write_removed[name]
-            self.tables.membership += 1
+    def _end_write_removals(self, section: WriteSection) -> None:
+        """Restore the write permission of broker groups whose brokers have been gone for their expiry."""
+        for name in ended_removals(self.tables.write_removed, self.now()):
             # Slaves that registered meanwhile may have topics without the permission that they send.
             self.tables.forget_digests((name,))
-            topics = len(self.tables.topics.of_broker.get(name, ()))
-            effects.append(WritePermissionChanged(name, topics, is_removed=False, reason="expired"))
+            section.set_write_removal(name, None, "expired")
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[WriteSection]:
@@ -426,8 +423,7 @@ class RouteInfoManager:
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the write permission of a broker group, also for topics that the group registers later.
 
-        The permission returns by `add_write_perm`, when the group's master or its last broker unregisters, or, if that
-        broker left in another way, when its expiry after its last heartbeat has passed.
+        `write_removal.py` lists the ways in which the permission returns.
 
         Returns the number of the group's topics, including topics that were not writable before.
         """
@@ -443,19 +439,10 @@ class RouteInfoManager:
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
             prepared = await run_in_steps(self.tables.prepare(changes))
             self.tables.forget_digests((broker_name,))
-            was_removed = broker_name in self.tables.write_removed
-            if is_removed and broker_name in self.tables.broker_addr_table:
-                self.tables.write_removed[broker_name] = NEVER
-            elif not is_removed:
-                self.tables.write_removed.pop(broker_name, None)
             section.apply(prepared, broker_name)
-            topics = len(self.tables.topics.of_broker.get(broker_name, ()))
-            if was_removed != (broker_name in self.tables.write_removed):
-                self.tables.membership += 1
-                section.effects.append(
-                    WritePermissionChanged(broker_name, topics, is_removed=is_removed, reason="operator")
-                )
-            return topics
+            if not is_removed or broker_name in self.tables.broker_addr_table:
+                section.set_write_removal(broker_name, WriteRemoval() if is_removed else None, "operator")
+            return len(self.tables.topics.of_broker.get(broker_name, ()))
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
         """Renew routes that depend on data outside the tables (order configuration, options); None: all routes.

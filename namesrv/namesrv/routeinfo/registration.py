@@ -31,7 +31,7 @@ from namesrv.routeinfo.eviction import Removal, remove
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rows import row_with
 from namesrv.routeinfo.shares import topics_dropped
-from namesrv.routeinfo.tables import NEVER, Changes, Prepared, RouteTables
+from namesrv.routeinfo.tables import Changes, Prepared, RouteTables
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
@@ -189,8 +189,9 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         Evicted(dropped, live_table[dropped], "superseded", now - live_table[dropped].last_update)
         for dropped in changes.dropped
     )
-    if name in tables.write_removed and (registration.broker_id == MASTER_ID or name not in tables.broker_addr_table):
-        tables.write_removed[name] = NEVER
+    if name in tables.write_removed:
+        removal, is_first = tables.write_removed[name], name not in tables.broker_addr_table
+        tables.write_removed[name] = removal.after_registration(registration.broker_id, is_first=is_first)
     if prepared.topics.row_changes.rows:
         # Two brokers of a group may register topics, a master and a broker with an id below 0: the other one's next
         # registration is applied again, even if unchanged.

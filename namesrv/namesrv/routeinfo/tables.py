@@ -9,6 +9,7 @@ from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
 from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
+from namesrv.routeinfo.write_removal import WriteRemoval
 from namesrv_remoting.address_views import BrokerIdentity
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.base import Steps
@@ -19,8 +20,6 @@ from namesrv_remoting.bodies.route import BrokerData
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
 _MAPPED_BYTES: Final = 120
-# The end of a removal of the write permission while a master is registered.
-NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
@@ -67,10 +66,8 @@ class RouteTables:
 
         # Broker -> its filter servers; never an empty tuple.
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
-        # Broker group whose write permission an operator removed -> end of the removal in liveness seconds: NEVER until
-        # the master or the last broker of the group leaves without unregistering, then its expiry after its last
-        # heartbeat. No single broker has a write permission of its own.
-        self.write_removed: dict[str, float] = {}
+        # Broker group whose write permission an operator removed -> the removal.
+        self.write_removed: dict[str, WriteRemoval] = {}
         # Broker -> digest of its last registration; dropped when any other change touches the broker's topics.
         self.digests: dict[BrokerAddrInfo, bytes] = {}
         # The last change of each topic's route.

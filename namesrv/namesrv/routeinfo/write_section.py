@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
-from namesrv.routeinfo.effects import Effect, RouteChanged
+from namesrv.routeinfo.effects import Effect, RouteChanged, WritePermissionChanged
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules
 from namesrv.routeinfo.shares import HeldRows
 from namesrv.routeinfo.tables import Prepared, RouteTables
+from namesrv.routeinfo.write_removal import WriteRemoval
 
 
 @dataclass(slots=True)
@@ -43,3 +45,18 @@ class WriteSection:
         topics_lost = bool(row_changes.gone)
         self.effects.append(RouteChanged(topics, revision, row_changes.batches, broker_name, topics_lost))
         return revision
+
+    def set_write_removal(
+        self, broker_name: str, removal: WriteRemoval | None, reason: Literal["operator", "unregistered", "expired"]
+    ) -> None:
+        """Set the removal of a group's write permission, or end it (None); a start and an end are effects."""
+        removed = self.tables.write_removed
+        was_removed, is_removed = broker_name in removed, removal is not None
+        if removal is None:
+            removed.pop(broker_name, None)
+        else:
+            removed[broker_name] = removal
+        if was_removed != is_removed:
+            self.tables.membership += 1
+            topics = len(self.tables.topics.of_broker.get(broker_name, ()))
+            self.effects.append(WritePermissionChanged(broker_name, topics, is_removed=is_removed, reason=reason))

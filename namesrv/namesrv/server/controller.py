@@ -44,6 +44,7 @@ from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.routeinfo.views import RouteInputs
+from namesrv.routeinfo.write_removal import WriteRemoval
 from namesrv.served_routes import ServedRoutes
 from namesrv.server import freed_memory
 from namesrv.server.effects import EffectSink
@@ -283,7 +284,7 @@ class NamesrvController:
         # A removed write permission returns unless a broker of its group registers within the default expiry; the
         # snapshot has no expiries.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
-        tables.write_removed.update((name, wipes_end) for _, name in (last.wiped if last else ()))
+        tables.write_removed.update((name, WriteRemoval(wipes_end)) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         budget = MemoryBudget(
             settings.max_memory_bytes,

@@ -4,9 +4,9 @@ from collections.abc import Sized
 from typing import Final
 
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
+from namesrv.routeinfo.liveness import NEVER
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rules import TableLimits
-from namesrv.routeinfo.tables import NEVER
 from namesrv.state.snapshot import ExpectedBroker
 from namesrv_runtime.clock import Clock
 
