@@ -125,6 +125,13 @@ def _log_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With FAIL_ON_SKIP in the environment, fail if a test was skipped; workers of pytest-xdist have no reporter."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("FAIL_ON_SKIP") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List skipped tests with their reasons."""
     skipped = terminalreporter.stats.get("skipped", [])
