@@ -155,7 +155,7 @@ def test_damaged_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert all(re.fullmatch(r"snapshot\.json\.damaged-2\d{7}T\d{6}Z(-\d+)?", each.name) for each in kept)
     assert any(each.name.endswith("Z-2") for each in kept)
     assert f"{caplog.records[0].levelname} {caplog.records[0].msg}" == "WARNING damaged_file_set_aside"
-    assert {"path": path, "kept_as": kept[0], "reason": "torn"} == vars(caplog.records[0])["fields"]
+    assert vars(caplog.records[0])["fields"] == {"path": path, "kept_as": kept[0], "reason": "torn"}
 
 
 def test_missing_file_cannot_be_renamed(tmp_path: Path) -> None:

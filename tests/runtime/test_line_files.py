@@ -137,7 +137,7 @@ def test_open_files_of_earlier_boots_are_found(files: LineFiles, tmp_path: Path)
     with written.open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
 
-        assert [left] == list(files.left_open())
+        assert list(files.left_open()) == [left]
 
 
 def test_old_files_are_deleted(files: LineFiles, tmp_path: Path) -> None:

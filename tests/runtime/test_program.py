@@ -44,8 +44,8 @@ def test_failing_output(command: list[str]) -> None:
     """One line names the reason, with an exit code and without a traceback."""
     name = command[0].replace("_", "-")
 
-    assert (1, "", f"{name}: standard output: no space left on device\n") == shell(command, ">/dev/full")
-    assert (1, "", f"{name}: standard output: bad file descriptor\n") == shell(command, ">&-")
+    assert shell(command, ">/dev/full") == (1, "", f"{name}: standard output: no space left on device\n")
+    assert shell(command, ">&-") == (1, "", f"{name}: standard output: bad file descriptor\n")
 
 
 @each_command
@@ -64,7 +64,7 @@ def test_other_streams_may_be_closed(command: list[str]) -> None:
     """Without standard input or standard error the output is the same."""
     _, answer, _ = shell(command, "")
 
-    assert (0, answer, "") == shell(command, "<&- 2>&-")
+    assert shell(command, "<&- 2>&-") == (0, answer, "")
     assert shell([command[0], "--nonsense"], "2>/dev/full") == (2, "", "")
 
 

@@ -14,7 +14,7 @@ def test_file_is_json_with_a_checksum_of_its_content() -> None:
     """The format is fixed byte by byte, so that later versions can read it."""
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
 
-    assert b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n" == seal(DOCUMENT)
+    assert seal(DOCUMENT) == b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n"
     assert unseal(seal(DOCUMENT), 1) == DOCUMENT
 
 
