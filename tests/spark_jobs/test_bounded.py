@@ -48,11 +48,11 @@ def test_a_flapping_broker_before_many_clients(tmp_path: Path) -> None:
         pulls: Any = clients.exposed_pulls(dead, members, given)
 
         exposed = exposures.collect()
-        assert deaths * listeners == len(exposed)
+        assert len(exposed) == deaths * listeners
         assert {("seen", 30_001_000 + number) for number in range(listeners)} == {
             (row["outcome"], row["staleness"]) for row in exposed
         }
         # an answer of the first half of a minute had it, and was given before it was gone
-        assert deaths * listeners == sum(row["pulls"] for row in pulls.collect())
+        assert sum(row["pulls"] for row in pulls.collect()) == deaths * listeners
         most = max(rows_looked_at(engine, exposures), rows_looked_at(engine, pulls))
         assert most <= 2 * (2 * deaths * listeners)

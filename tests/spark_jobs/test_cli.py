@@ -121,7 +121,7 @@ def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tu
     )
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert f"namesrv-staleness: {message.format(tmp=tmp_path)}\n" == ended.stderr
+    assert ended.stderr == f"namesrv-staleness: {message.format(tmp=tmp_path)}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
@@ -146,7 +146,7 @@ def test_failing_output_leaves_the_report(tmp_path: Path, redirection: str, gate
 
     ended = _run("-c", script, command=("bash",))
 
-    assert code == ended.returncode
+    assert ended.returncode == code
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ("FAILED" in ended.stderr) == (gate == "p99>1")

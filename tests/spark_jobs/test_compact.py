@@ -80,8 +80,8 @@ def test_a_row_is_a_line(logs: Path) -> None:
         of_columns = database.execute("SELECT DISTINCT compression, type FROM parquet_metadata(?)", [str(file)])
         codecs, types = (set(values) for values in zip(*of_columns.fetchall(), strict=True))
 
-    assert ["start", *HEARTBEATS * ["heartbeat"], "evict"] == events
-    assert {"ZSTD"} == codecs
+    assert events == ["start", *HEARTBEATS * ["heartbeat"], "evict"]
+    assert codecs == {"ZSTD"}
     # a column of floating point may be encoded in a way that Spark cannot read: it skips the file as if it were damaged
     assert "DOUBLE" not in types
 
@@ -106,7 +106,7 @@ def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) 
 
     assert main(["compact", logs.name, "--quiet"]) == 0
 
-    assert {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"} == {path.stem for path in logs.rglob("*.parquet")}
+    assert {path.stem for path in logs.rglob("*.parquet")} == {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"}
 
 
 def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

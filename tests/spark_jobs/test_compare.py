@@ -85,10 +85,10 @@ def test_verdict_is_of_what_moved_further_than_chance(
 
     made = comparison(old, new)
 
-    assert verdict == made["verdict"]
-    assert judged == {
+    assert made["verdict"] == verdict
+    assert {
         row["measure"]: row["judged"] for row in made["measures"] if row["judged"] in {"better", "worse", "few"}
-    }
+    } == judged
 
 
 def test_comparison_says_what_else_changed() -> None:
@@ -112,7 +112,7 @@ def test_comparison_says_what_else_changed() -> None:
     assert tuple(made["groups"][-1][name] for name in ("key", "a", "b")) == ("c1/new/0", None, 5_000)
     assert made["settings"] == [{"setting": "scan_interval_ms", "a": [10_000], "b": [5_000]}]
     assert [finding["code"] for finding in made["findings"]["new"]] == ["odd"]
-    assert [before["findings"][0]["code"]] == [finding["code"] for finding in made["findings"]["gone"]]
+    assert [finding["code"] for finding in made["findings"]["gone"]] == [before["findings"][0]["code"]]
     assert made == json.loads(as_json(made))
 
 
@@ -144,7 +144,7 @@ def test_command_compares_two_summaries(
     ]
     assert "registry.p99     128 s    150 s  WORSE\n" in printed.out
     assert printed.out.endswith(f"Worse: registry.p99.\n\n{out}/comparison.html\n")
-    assert {"comparison.html", "comparison.json", "run.json", "_SUCCESS"} == {path.name for path in out.iterdir()}
+    assert {path.name for path in out.iterdir()} == {"comparison.html", "comparison.json", "run.json", "_SUCCESS"}
     page = (out / "comparison.html").read_text()
     assert "+22.0 s (+17 %)" in page
     assert "From A to B: p50 110 s to 110 s;" in page

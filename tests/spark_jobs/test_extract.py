@@ -54,7 +54,7 @@ def test_input_without_readable_lines_makes_no_report(
 
     assert main([str(file), "--out", str(tmp_path / "report"), "--engine", "embedded", "--quiet"]) == 2
 
-    assert f"namesrv-staleness: {file}: {message}\n" == capsys.readouterr().err
+    assert capsys.readouterr().err == f"namesrv-staleness: {file}: {message}\n"
     assert not (tmp_path / "report").exists()
 
 

@@ -32,7 +32,7 @@ def _failed(*texts: str, max_bad_ratio: float | None = None, summary: dict[str, 
 )
 def test_gate_that_is_met_fails_the_run(texts: str, failures: int) -> None:
     """Gates of durations, counts and the input alike."""
-    assert failures == len(_failed(*texts.split(", ")))
+    assert len(_failed(*texts.split(", "))) == failures
 
 
 def test_gate_says_what_it_found() -> None:
@@ -88,7 +88,7 @@ def test_gate_fails_without_a_line_that_the_options_select(
 
     verdicts = judge(summary, [parse_gate("p99>1")], options=options)
 
-    assert [f"selection: {message}"] == [verdict.says for verdict in verdicts if verdict.failed]
+    assert [verdict.says for verdict in verdicts if verdict.failed] == [f"selection: {message}"]
     assert judge(summary, [], options=options) == []
     summary["input"]["events"] = {"heartbeat": 1, "served": 1}
     assert [verdict.failed for verdict in judge(summary, [parse_gate("p99>1")], options=options)] == [False]
@@ -97,7 +97,7 @@ def test_gate_fails_without_a_line_that_the_options_select(
 @pytest.mark.parametrize(("limit", "failures"), [(0.0, 1), (0.00002, 1), (0.000025, 0), (1.0, 0)])
 def test_bad_ratio_is_of_all_lines(limit: float, failures: int) -> None:
     """3 of 120,345 are a little less than 25 in a million."""
-    assert failures == len(_failed(max_bad_ratio=limit))
+    assert len(_failed(max_bad_ratio=limit)) == failures
 
 
 @pytest.mark.parametrize(

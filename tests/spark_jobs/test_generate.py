@@ -58,7 +58,7 @@ def test_files_lie_where_the_contract_says(tmp_path: Path) -> None:
     assert all(match is not None and int(match[1]) + 1 == int(match[2]) for match in matches)
     for path, data in files.items():
         first = json.loads(data.splitlines()[0])
-        assert ("start" if path.endswith("-1.jsonl.gz") else "opened") == first["event"]
+        assert first["event"] == ("start" if path.endswith("-1.jsonl.gz") else "opened")
         assert (first["scan_interval_ms"], first["broker_expiry_ms"]) == (5_000, 120_000)
     for server in ("ns-1", "ns-2"):
         seqs = [line["seq"] for line in events(tmp_path) if line["nameserver"] == server]
@@ -137,7 +137,7 @@ def _check_that_what_goes_wrong_is_there(analysis: Analysis, directory: Path) ->
     assert any(later.seq < earlier.seq for boot in analysis.boots for earlier, later in pairwise(boot.lines))
     assert {"seen", "returned", "client_gone"} <= {one.outcome for one in analysis.clients}
     kinds = {death["kind"] for death in truth(directory)}
-    assert {"crash", "silence", "unregister", "false_silence", "missed_beats"} == kinds
+    assert kinds == {"crash", "silence", "unregister", "false_silence", "missed_beats"}
     assert analysis.false_evictions
     assert analysis.near_misses
 

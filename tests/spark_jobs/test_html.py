@@ -176,7 +176,7 @@ def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, s
     address = _await(opened, "return location.hash.includes('bad+lines') && location.href")
     opened.get("about:blank")
     opened.get(address)
-    assert [start, end] == _await(opened, zoom)
+    assert _await(opened, zoom) == [start, end]
     assert opened.execute_script(first) == "2026-03-01 00:35:00"
     assert opened.find_element(By.CSS_SELECTOR, "#input .controls .count").text == "1 of 13"
     # the address of a chapter is left alone
@@ -204,7 +204,7 @@ def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) ->
     opened.find_element(By.CSS_SELECTOR, ".finding.warning a.show").click()
 
     shown = _await(opened, "return JSON.parse(document.getElementById('timeline-more').dataset.shown ?? 'null')")
-    assert [period["last_ok_ms"] - 236_000, period["to_ms"] + 236_000] == shown
+    assert shown == [period["last_ok_ms"] - 236_000, period["to_ms"] + 236_000]
     marked = "return document.querySelectorAll('#timeline-more .live path[stroke=\"var(--ink)\"]').length"
     assert _await(opened, marked) == 1
     assert "mark=" in _await(opened, "return location.hash.length > 1 && location.hash")
@@ -234,7 +234,7 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
     assert found.count("script") == 3
     assert "img" not in found
     assert not [name for name in found if name.startswith("on")]
-    assert {"\n"} == {one for one in CODE.sub("", text) if not one.isprintable()}
+    assert {one for one in CODE.sub("", text) if not one.isprintable()} == {"\n"}
     assert opened.title == "How long stale routes lasted"
     assert console(opened) == []
     for place in ("#groups", "#worst", "#timeline", "#input", ".findings", ".lead"):
@@ -336,13 +336,13 @@ def test_findings_lead_to_what_they_are_about() -> None:
     links = [dict(re.findall(r' (href|data-[a-z]+)="([^"]*)"', finding)) for finding in findings]
     begin, end = str(MIDNIGHT_MS), str(MIDNIGHT_MS + 90_000)
     interval = {"data-from": begin, "data-to": str(MIDNIGHT_MS + 1000)}
-    assert [
+    assert links[-5:] == [
         {"href": "#worst-1"},
         {"href": "#worst-2", "data-where": "c1/broker-a/0 on ns-1", **interval},
         {"href": "#timeline", "data-where": "c1/broker-2/0 on ns-1", "data-from": begin, "data-to": end},
         {"href": "#timeline", "data-where": "c1/broker-a/0 on ns-1", "data-from": "0", "data-to": "0"},
         {},
-    ] == links[-5:]
+    ]
 
 
 def test_names_that_look_like_numbers_are_drawn_as_they_are() -> None:
@@ -361,10 +361,11 @@ def test_letters_of_settings_stand_beside_each_other() -> None:
     """Of the best settings that lie upon each other only the first has a letter."""
     best = [Setting("a", "fixed", 0, 120_000), Setting("b", "fixed", 1, 119_900), Setting("c", "fixed", 900, 40_000)]
 
-    assert {"A": best[0], "B": best[1], "C": best[2]} == lettered(best)
-    assert {"A": best[0], "B": best[2]} == lettered(
-        [best[0], best[1]._replace(false_evictions=0, staleness_ms=119_999), best[2]][::2]
-    )
+    assert lettered(best) == {"A": best[0], "B": best[1], "C": best[2]}
+    assert lettered([best[0], best[1]._replace(false_evictions=0, staleness_ms=119_999), best[2]][::2]) == {
+        "A": best[0],
+        "B": best[2],
+    }
 
 
 @pytest.mark.slow

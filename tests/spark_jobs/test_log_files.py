@@ -51,7 +51,7 @@ def test_inputs_are_files_directories_globs_and_urls(
     monkeypatch.chdir(logs)
     files = log_files([text.format(logs=logs) for text in given])
 
-    assert found == [Path(file).name for file in files]
+    assert [Path(file).name for file in files] == found
     assert all(file.startswith((f"{logs}/dt=2026-03-01/hour=07/", "s3a://logs/dt=2026-03-01/")) for file in files)
 
 
@@ -61,8 +61,8 @@ def test_odd_names(tmp_path: Path) -> None:
     (tmp_path / "day.parquet").mkdir()
     (tmp_path / "day.parquet" / "part-0.parquet").touch()
 
-    assert [f"{tmp_path}/x[1].jsonl"] == log_files([f"{tmp_path}/x[1].jsonl"])
-    assert [f"{tmp_path}/day.parquet", f"{tmp_path}/x[1].jsonl"] == log_files([str(tmp_path)])
+    assert log_files([f"{tmp_path}/x[1].jsonl"]) == [f"{tmp_path}/x[1].jsonl"]
+    assert log_files([str(tmp_path)]) == [f"{tmp_path}/day.parquet", f"{tmp_path}/x[1].jsonl"]
     assert [literal(path) for path in ("/logs[1]/a*b.jsonl", "s3a://bucket/dt=*/")] == [
         r"/logs\[1\]/a\*b.jsonl",
         "s3a://bucket/dt=*/",
@@ -109,7 +109,7 @@ def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:
 )
 def test_short_names(path: str, short: str) -> None:
     """The base name with the folders of its day and hour."""
-    assert short == short_name(path)
+    assert short_name(path) == short
 
 
 def test_url_of_a_file_is_escaped_as_spark_does_it() -> None:

@@ -20,7 +20,7 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
 )
 def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
     """Each axis has its own list of values."""
-    assert grid == parse_grid(text)
+    assert parse_grid(text) == grid
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_invalid_grid_is_refused(text: str, message: str) -> None:
 )
 def test_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
     """The zone of the machine does not matter; a moment is shown in UTC to the second, an unknown one as a dash."""
-    assert ms == moment_ms(text)
-    assert f"2026-03-01 0{(ms - 1_772_323_200_000) // 3_600_000}:" == shown_moment(ms)[:14]
+    assert moment_ms(text) == ms
+    assert shown_moment(ms)[:14] == f"2026-03-01 0{(ms - 1_772_323_200_000) // 3_600_000}:"
     assert shown_moment(None) == "\N{EN DASH}"
 
 
@@ -81,7 +81,7 @@ def test_invalid_moment_is_refused(text: str) -> None:
 )
 def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> None:
     """A duration of any size has about three digits."""
-    assert shown == shown_duration(ms)
+    assert shown_duration(ms) == shown
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> Non
 )
 def test_control_characters_are_escaped(name: str, shown: str) -> None:
     """Escape sequences, directions of writing, ends of lines."""
-    assert shown == printable(name)
+    assert printable(name) == shown

@@ -109,7 +109,7 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_unusable_directory_is_named(tmp_path: Path, given: str, message: str) -> None:
     """The check runs before Java starts. Missing parents of a usable one are made, as `mkdir -p` does."""
     (tmp_path / "file").touch()
-    assert tmp_path / "a" / "b" == out_directory(f"{tmp_path}/a/b")
+    assert out_directory(f"{tmp_path}/a/b") == tmp_path / "a" / "b"
     assert (tmp_path / "a").is_dir()
     (tmp_path / "link").symlink_to(tmp_path)
     given = given.format(tmp=tmp_path)

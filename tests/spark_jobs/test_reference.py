@@ -56,7 +56,7 @@ def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
     lines = HeartbeatLines().start(0)
     lines.wall_ms += step_ms
 
-    assert steps == len(boot_of(lines.scan(5_000, 1)).clock_steps)
+    assert len(boot_of(lines.scan(5_000, 1)).clock_steps) == steps
 
 
 def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
@@ -86,7 +86,7 @@ def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
 )
 def test_usual_interval_is_the_median_of_the_last_ten_intervals(times: list[float], interval_ms: int) -> None:
     """Intervals under 10 ms are left out."""
-    assert interval_ms * 1000 == period_of(HeartbeatLines().start().heartbeats(*times)).usual_interval
+    assert period_of(HeartbeatLines().start().heartbeats(*times)).usual_interval == interval_ms * 1000
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
     if late_at is not None:
         lines.late(late_at, 4_500)
 
-    assert is_over == period_of(lines.evict(removed)).is_over_bound
+    assert period_of(lines.evict(removed)).is_over_bound == is_over
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: flo
     """The same process sends a heartbeat again: it has the same agent id, or is back within one expiry."""
     lines = HeartbeatLines().start().heartbeat(0, gone).evict(121_000, gone, reason).heartbeat(121_000 + after_ms, back)
 
-    assert is_false == of(lines).periods[0].is_false_eviction
+    assert of(lines).periods[0].is_false_eviction == is_false
 
 
 def test_near_misses() -> None:
@@ -167,7 +167,7 @@ def test_exposed_pulls() -> None:
         lines.pulls(30_000, 1, 1).pulls(30_001, 1, 2).pulls(150_000, 1, 4).evict(152_000, reason=reason)
         lines.route(152_000, 2, member("broker-b")).pulls(157_000, 1, 8).pulls(157_001, 1, 16).pulls(157_000, 2, 32)
 
-        assert expected == [pulls for _, pulls in of(lines).exposed_pulls]
+        assert [pulls for _, pulls in of(lines).exposed_pulls] == expected
 
 
 def _server(
@@ -218,7 +218,7 @@ def test_divergence(servers: list[HeartbeatLines], expected: list[tuple[int, int
     analysis = Analysis(files_of(*servers), Options(since_ms=MIDNIGHT_MS))
     spans = [span for found in analysis.episodes.values() for span in found]
 
-    assert expected == [(began // S - MIDNIGHT_MS // 1000, ended // S - MIDNIGHT_MS // 1000) for began, ended in spans]
+    assert [(began // S - MIDNIGHT_MS // 1000, ended // S - MIDNIGHT_MS // 1000) for began, ended in spans] == expected
 
 
 def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[tuple[float, float, bool]]:
@@ -267,7 +267,7 @@ OWN = broker(expiry_ms=30_000)
 )
 def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
     """The first scan strictly after the deadline evicts, if it comes before the end of the silence."""
-    assert expected == replayed(lines, fixed(round(expiry * S)), scan)
+    assert replayed(lines, fixed(round(expiry * S)), scan) == expected
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def _check_tables(out: Path) -> None:
     assert reasons["torn, not JSON, or a field of the wrong type"] == BAD_LINE
     assert {"seq": 1, "ts_ms": (1 << 63) - 1}.items() <= json.loads(reasons["ts_ms is not a time"]).items()
     with (out / "metrics.csv").open(newline="") as file:
-        assert {"registry", "registry_lower", "client"} == {row["measure"] for row in csv.DictReader(file)}
+        assert {row["measure"] for row in csv.DictReader(file)} == {"registry", "registry_lower", "client"}
 
 
 def _check_page(page: str, logs: str) -> None:

@@ -25,7 +25,7 @@ MINUTE_MS = 60_000
 )
 def test_a_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
     """Time and seconds may be missing."""
-    assert MIDNIGHT_MS + ms == moment_ms(text)
+    assert moment_ms(text) == MIDNIGHT_MS + ms
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1", "9999-01-01", "1900-01-01", "17723232000000000"])
@@ -49,8 +49,8 @@ def test_a_span_is_a_second_to_a_week() -> None:
     week = Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + MOST_MS)
 
     assert week == week.zoomed(2)
-    assert Span(MIDNIGHT_MS + 2 * DAY_MS, MIDNIGHT_MS + 5 * DAY_MS) == week.zoomed(3 / 7)
-    assert Span(MIDNIGHT_MS + MOST_MS // 2, MIDNIGHT_MS + MOST_MS // 2 * 3) == week.moved(0.5)
+    assert week.zoomed(3 / 7) == Span(MIDNIGHT_MS + 2 * DAY_MS, MIDNIGHT_MS + 5 * DAY_MS)
+    assert week.moved(0.5) == Span(MIDNIGHT_MS + MOST_MS // 2, MIDNIGHT_MS + MOST_MS // 2 * 3)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_span_is_a_second_to_a_week() -> None:
 )
 def test_an_axis_has_round_ticks(length_ms: int, texts: list[str]) -> None:
     """There are at most eight ticks, each with the parts of date and time in which it differs from the one before."""
-    assert texts == [text for _, text in tick_texts(Span(MIDNIGHT_MS, MIDNIGHT_MS + length_ms))]
+    assert [text for _, text in tick_texts(Span(MIDNIGHT_MS, MIDNIGHT_MS + length_ms))] == texts
 
 
 def log_of_hours(folder: Path, *hours: str) -> Path:
@@ -89,7 +89,7 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
     before = "dt=2026-03-01/hour=02/ns-1-b-1.jsonl.gz"
     still_open = "dt=2026-03-01/hour=04/ns-1-b-2.jsonl.open"
     assert sorted(["copied.jsonl", before, *of_day, still_open, "dt=x/ns-1-b-1.jsonl.gz"]) == found
-    assert Span(MIDNIGHT_MS + 5 * HOUR_MS, MIDNIGHT_MS + 6 * HOUR_MS) == last_hour([str(tmp_path)])
+    assert last_hour([str(tmp_path)]) == Span(MIDNIGHT_MS + 5 * HOUR_MS, MIDNIGHT_MS + 6 * HOUR_MS)
     hours = all_hours([str(tmp_path)])
     assert hours is not None
     assert hours.to_ms == MIDNIGHT_MS + 6 * HOUR_MS
