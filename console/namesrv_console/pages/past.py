@@ -168,7 +168,7 @@ def _timeline(result: Timeline) -> Mapping[str, Any]:
     return {
         "rows": [(timeline_rows.drawn(row, span), down[row.nameserver]) for row in result.rows],
         "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
-        "ended": [(period, row, timeline_rows.removal_of(period)) for period, row in ended[:_MOST_REMOVALS]],
+        "ended": [(period, row, timeline_rows.removal_of(period.reason)) for period, row in ended[:_MOST_REMOVALS]],
         "ended_left_out": max(0, len(ended) - _MOST_REMOVALS),
         "most_rows": MOST_TIMELINE_ROWS,
         "moves": {
@@ -263,11 +263,14 @@ async def strip(visit: Visit) -> Content:
     # The span ends at a whole minute, so that requests within one minute get the same picture.
     to_ms = (await _logged(visit)).to_ms // MINUTE_MS * MINUTE_MS
     span = Span(to_ms - DAY_MS, to_ms)
-    request = StripRequest(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))
+    name = query.get("name", "")
+    request = StripRequest(span=span, cluster=query.get("cluster", ""), broker_name=name)
     result = await past.ask(request, patience_seconds=_LONG_PATIENCE_SECONDS)
     if not isinstance(result, Strip):
         return _unavailable(result)
-    return Response(strip_picture(result), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
+    picture = strip_picture(result, visit.t, label=visit.t("past.strip_of", name=name))
+    headers = {"cache-control": "max-age=60", "vary": "cookie, accept-language"}
+    return Response(picture, media_type="image/svg+xml", headers=headers)
 
 
 TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline, fields=_FIELDS, group="past", key="l")

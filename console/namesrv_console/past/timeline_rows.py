@@ -49,7 +49,9 @@ def drawn(row: TimelineRow, span: Span) -> Drawn:
     """The timeline row of a broker in a span."""
     stretches = [stretch for period in row.periods for stretch in _stretches(period, span)]
     stretches += [("late", silence.from_ms, silence.to_ms) for silence in row.silences]
-    marks = [(removal_of(period), period.end_ms, period.end_ms) for period in row.periods if period.reason is not None]
+    marks = [
+        (removal_of(period.reason), period.end_ms, period.end_ms) for period in row.periods if period.reason is not None
+    ]
     marks += [("fenced", at, at) for at in row.fenced_ms]
     # Late bars are drawn on top of the others.
     order = sorted(_placed(stretches, span), key=lambda bar: (bar.kind == "late", bar.x))
@@ -68,9 +70,9 @@ def _stretches(period: RegistrationPeriod, span: Span) -> Iterator[tuple[str, in
         yield "late", died, period.end_ms
 
 
-def removal_of(period: RegistrationPeriod) -> str:
-    """The kind of the removal that ended a period: `removed` for a reason that this console does not know."""
-    return _REMOVALS.get(period.reason or "", "removed")
+def removal_of(reason: str | None) -> str:
+    """The kind of a removal: `removed` for a reason that this console does not know."""
+    return _REMOVALS.get(reason or "", "removed")
 
 
 def downtimes(runs: Iterable[Run], nameserver: str, span: Span, *, read_until_ms: int) -> list[Bar]:

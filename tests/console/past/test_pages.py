@@ -51,6 +51,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
         strip = await shown.text("/strip.svg?cluster=cluster-1&name=broker-a")
         topic = await asked(shown, "/topic?name=orders")
         detail = await shown.text("/broker?cluster=cluster-1&name=broker-a")
+        chinese = await shown.http.get("/strip.svg?cluster=cluster-1&name=broker-a", headers={"accept-language": "zh"})
 
     # The span begins with the logs.
     assert "2023-11-14T22:00:00 \N{EN DASH} 2023-11-14T22:18:40 UTC 15 min 1 h 24 h all" in timeline
@@ -71,6 +72,8 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "expiry: &#39;9999&#39; is not a number of seconds from 10 to 300" in wrong
     assert "Clients of this topic Client" in topic
     assert "cluster-1/broker-a/0 on" in strip
+    assert "次心跳" in chinese.text
+    assert chinese.headers["vary"] == "cookie, accept-language"
     assert 'src="/strip.svg?cluster=cluster-1&amp;name=broker-a"' in detail
 
 

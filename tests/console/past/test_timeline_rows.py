@@ -1,7 +1,10 @@
 """Places of bars and marks in a timeline row."""
 
+import re
+
 import pytest
 
+from namesrv_console.catalogue import catalogue
 from namesrv_console.past.strip_picture import strip_picture
 from namesrv_console.past.timeline_rows import cells, downtimes, drawn
 from namesrv_spark_jobs.history.model import (
@@ -12,6 +15,7 @@ from namesrv_spark_jobs.history.model import (
     Silence,
     Strip,
     StripBin,
+    StripKind,
     StripRow,
     TimelineRow,
 )
@@ -148,10 +152,18 @@ def test_strip_has_a_cell_for_every_bin() -> None:
     assert len(found) == 144
 
 
-@pytest.mark.parametrize(("heartbeats", "text"), [(1, "1 heartbeat, longest"), (2_000, "2,000 heartbeats, longest")])
-def test_cell_of_a_strip_counts_its_heartbeats(heartbeats: int, text: str) -> None:
-    """The text of a cell has the number of heartbeats with the right noun."""
-    cell = StripBin(number=0, heartbeats=heartbeats, longest_ms=0, kind="regular")
+@pytest.mark.parametrize(
+    ("language", "heartbeats", "kind", "title"),
+    [
+        ("en", 1, "regular", "1970-01-01T00:00:01: 1 heartbeat, longest silence 0.0 s"),
+        ("en", 2_000, "removed", "1970-01-01T00:00:01: 2,000 heartbeats, longest silence 0.0 s, evicted"),
+        ("zh", 0, "removed", "1970-01-01T00:00:01\uff1a0 次心跳\uff0c最长无心跳时间 0.0 秒\uff0c已剔除"),
+    ],
+)
+def test_cell_of_a_strip_has_a_title(language: str, heartbeats: int, kind: StripKind, title: str) -> None:
+    """A cell's title has the number of heartbeats with the right noun, and the removal, in the page's language."""
+    cell = StripBin(number=0, heartbeats=heartbeats, longest_ms=0, kind=kind, reason="silent")
     strip = Strip(reading=READING, span=SPAN, rows=[StripRow(broker=BROKER, nameserver="ns", bins=[cell])])
 
-    assert f": {text} silence 0.0 s</title>" in strip_picture(strip)
+    picture = strip_picture(strip, catalogue(language).text, label="")
+    assert re.findall("<title>(.*)</title>", picture) == [title]
