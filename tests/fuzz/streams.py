@@ -6,7 +6,7 @@ The expectation uses the frame reader and header decoders of the code under test
 import itertools
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -31,6 +31,8 @@ Due = tuple[int, int | None]
 class Stream:
     """Bytes sent over one connection, and their expected responses."""
 
+    # `Dispatcher.large_frames` of the server
+    large_frames: Mapping[int, int]
     pieces: list[bytes] = field(default_factory=list)
     # frames read by the server, including one that ends the connection
     frames: int = 0
@@ -57,7 +59,7 @@ class Stream:
         for frame in self._reader.receive_data(data):
             self.frames += 1
             begin, end = end, end + 4 + struct.unpack_from(">I", data, end)[0]
-            if _is_too_large(data[begin:end]):
+            if self._is_too_large(data[begin:end]):
                 self.is_broken = True
                 return
             try:
@@ -68,7 +70,7 @@ class Stream:
             if not (command.is_response or command.is_oneway):
                 self._due_for(command)
         error = self._reader.error
-        if error is not None or _is_too_large(data[end:]):
+        if error is not None or self._is_too_large(data[end:]):
             self.frames += 1
             self.is_broken = True
         if error is not None and error.reason == "tls":
@@ -85,6 +87,20 @@ class Stream:
         else:
             self.pulls[due] += 1
 
+    def _is_too_large(self, begun: bytes) -> bool:
+        """True when the header of an incomplete frame makes the server refuse the rest."""
+        if len(begun) < 8:
+            return False
+        length, word = struct.unpack_from(">II", begun)
+        header_end = 8 + (word & 0xFFFFFF)
+        if length + 4 <= LIMITS.small_frame_bytes or len(begun) < header_end:
+            return False
+        try:
+            code = decode_frame(Frame(begun[4], begun[8:header_end], b"")).code
+        except RemoteProtocolError:
+            return True
+        return bool(length + 4 > self.large_frames.get(code, 0))
+
     def settled(self) -> Self:
         """The stream without further additions."""
         if self.is_broken:
@@ -94,34 +110,19 @@ class Stream:
         return self
 
 
-def _is_too_large(begun: bytes) -> bool:
-    """True when the header of an incomplete frame makes the server refuse the rest."""
-    if len(begun) < 8:
-        return False
-    length, word = struct.unpack_from(">II", begun)
-    header_end = 8 + (word & 0xFFFFFF)
-    if length + 4 <= LIMITS.small_frame_bytes or len(begun) < header_end:
-        return False
-    try:
-        code = decode_frame(Frame(begun[4], begun[8:header_end], b"")).code
-    except RemoteProtocolError:
-        return True
-    return bool(length + 4 > LIMITS.large_frames.get(code, 0))
-
-
-def streams(numbers: Iterable[int]) -> Iterator[Stream]:
+def streams(numbers: Iterable[int], large_frames: Mapping[int, int]) -> Iterator[Stream]:
     """The frames of these numbers in order.
 
     Frames that end a connection get one of their own, after repeated earlier frames, so that the others share long-
     lived connections: brokers live as long as theirs.
     """
-    stream, whole = Stream(), [PLAIN]
+    stream, whole = Stream(large_frames), [PLAIN]
     for number in numbers:
         frame = make(number)
-        alone = Stream()
+        alone = Stream(large_frames)
         alone.add(frame)
         if alone.is_broken or alone.is_cut_off:
-            ending = Stream()
+            ending = Stream(large_frames)
             for before in whole[len(whole) - number % 4 :]:
                 ending.add(before)
             ending.add(frame)
@@ -131,7 +132,7 @@ def streams(numbers: Iterable[int]) -> Iterator[Stream]:
             stream.add(frame)
             if stream.frames >= MAX_FRAMES:
                 yield stream.settled()
-                stream = Stream()
+                stream = Stream(large_frames)
     if stream.pieces:
         yield stream.settled()
 

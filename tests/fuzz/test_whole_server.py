@@ -7,7 +7,7 @@ import logging
 import math
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -165,6 +165,11 @@ class FuzzServer:
         self._control = control
         self._peers: list[FuzzPeer] = []
 
+    @property
+    def large_frames(self) -> Mapping[int, int]:
+        """The largest frames of requests whose frames may be large."""
+        return self._server.controller.server.dispatcher.large_frames
+
     async def feed(self, fed: list[Stream], dice: Dice) -> None:
         """Send every stream over a connection of its own, a few at a time, and check the responses."""
         waiting = fed[::-1]
@@ -256,7 +261,7 @@ def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLo
 
     async def feed_and_check(data_dir: str) -> None:
         async with fuzz_server(Path(data_dir)) as server:
-            await server.feed(list(streams(numbers)), Dice(numbers[0]))
+            await server.feed(list(streams(numbers, server.large_frames)), Dice(numbers[0]))
             await server.check()
 
     with tempfile.TemporaryDirectory() as data_dir, asyncio.Runner(loop_factory=loop) as runner:

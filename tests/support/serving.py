@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
@@ -148,6 +149,8 @@ async def serving(
     handlers: Mapping[int, Handler] | None = None,
     *,
     concurrent: frozenset[int] = frozenset(),
+    large_frames: Mapping[int, int] = MappingProxyType({}),
+    before_registration: frozenset[int] = frozenset(),
     hosts: Sequence[str] = ("127.0.0.1",),
     **options: Any,
 ) -> AsyncIterator[Serving]:
@@ -161,7 +164,13 @@ async def serving(
     async with asyncio.timeout(GUARD_SECONDS):
         try:
             async with asyncio.TaskGroup() as tasks:
-                dispatcher = Dispatcher(table, concurrent=concurrent, native_ext={"boot_id": "b00t"})
+                dispatcher = Dispatcher(
+                    table,
+                    concurrent=concurrent,
+                    large_frames=large_frames,
+                    before_registration=before_registration,
+                    native_ext={"boot_id": "b00t"},
+                )
                 server = server_of(dispatcher, listener, clock, tasks, **options)
                 served = Serving(server, clock, listener)
                 try:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from namesrv.net.protocol import LARGE_BYTES, Request, Response
-from namesrv_remoting.codes import FLAG_RESPONSE, RequestCode, ResponseCode
+from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import (
     LocalProtocolError,
@@ -58,6 +58,10 @@ class Dispatcher:
     handlers: Mapping[int, Handler]
     _: KW_ONLY
     concurrent: frozenset[int] = frozenset()
+    # request code -> largest frame that is received for it, if larger than a small frame
+    large_frames: Mapping[int, int] = field(default_factory=dict)
+    # codes of requests that are allowed over a reserved connection slot before the registration of a broker
+    before_registration: frozenset[int] = frozenset()
     native_ext: Mapping[str, str] = field(default_factory=dict)
     # The access guard runs before the handler. The guard returns the request with the account and other facts about
     # the peer, or raises a ResponseError.
@@ -128,10 +132,7 @@ class Dispatcher:
         if handler is None:
             # The remark begins with a blank, as Java's does.
             raise RequestCodeNotSupportedError(f" request type {code} not supported")
-        reply = await handler(request)
-        if code == RequestCode.REGISTER_BROKER:
-            request.connection.confirm_broker()
-        return reply
+        return await handler(request)
 
     def _encode(self, command: RemotingCommand, code: int, reply: Reply) -> tuple[int, bytes]:
         """The response code and the encoded response."""

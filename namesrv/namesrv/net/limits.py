@@ -3,39 +3,9 @@
 Fields without a default come from the daemon's settings; the other fields are constants that operators need not change.
 """
 
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
-from namesrv_remoting.bodies.extensions import PullRoutesRequest
-from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import MAX_HEADER_BYTES
-
-# Requests of brokers, which are allowed over a reserved connection slot before a registration.
-BROKER_CODES: Final = frozenset(
-    {
-        RequestCode.REGISTER_BROKER,
-        RequestCode.UNREGISTER_BROKER,
-        RequestCode.QUERY_DATA_VERSION,
-        RequestCode.GET_BROKER_MEMBER_GROUP,
-        RequestCode.BROKER_HEARTBEAT,
-    }
-)
-# The first request of a broker agent, which finds out the kind of server; it is allowed there, too.
-PROBING_CODES: Final = frozenset({RequestCode.SERVER_INFO})
-
-
-# Request code -> largest frame that is received for it, up to `max_frame_bytes`; `small_frame_bytes` is the limit for
-# all other requests.
-LARGE_FRAMES: Final[Mapping[int, int]] = {
-    # 77,000 topics take 16 MiB; only `max_frame_bytes` limits how many a broker has
-    RequestCode.REGISTER_BROKER: sys.maxsize,
-    # a client with 10,000 topics sends 400 KiB
-    RequestCode.PULL_ROUTES: PullRoutesRequest.max_bytes,
-    # the queues of a topic on every broker
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: 1024 * 1024,
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +17,6 @@ class ServerLimits:
     max_header_bytes: int = MAX_HEADER_BYTES
     # Frames up to this size are received for every request; the header of a larger frame is checked first.
     small_frame_bytes: int = 64 * 1024
-    large_frames: Mapping[int, int] = field(default_factory=lambda: LARGE_FRAMES)
     max_connections: int
     # The last slots of `max_connections` are reserved for brokers: when all slots are in use, the oldest connection in
     # a reserved slot without a registration is closed to admit a new connection.

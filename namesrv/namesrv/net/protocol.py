@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.deadlines import NEVER, Deadlines
-from namesrv.net.limits import BROKER_CODES, PROBING_CODES, ServerLimits
+from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
 from namesrv.net.read_shares import (
@@ -99,9 +99,11 @@ class Request:
 
 
 class RequestHandler(Protocol):
-    """The dispatcher, as connections see it; requests with codes in `concurrent` do not delay later requests."""
+    """The dispatcher, as connections see it; `Dispatcher` explains its fields."""
 
     concurrent: frozenset[int]
+    large_frames: Mapping[int, int]
+    before_registration: frozenset[int]
 
     async def answer(self, request: Request) -> Response:
         """The response to a request; empty if a handler holds the request."""
@@ -638,10 +640,10 @@ class ServerConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self.refuse(error)
             return
-        code = command.code
-        bound = min(limits.large_frames.get(code, limits.small_frame_bytes), limits.max_frame_bytes)
+        code, handler = command.code, self._owner.handler
+        bound = min(handler.large_frames.get(code, limits.small_frame_bytes), limits.max_frame_bytes)
         # A request in flight may be the registration of a broker, so frames behind it are not refused.
-        if self.must_register and code not in BROKER_CODES | PROBING_CODES and not self.in_flight:
+        if self.must_register and code not in handler.before_registration and not self.in_flight:
             others = limits.max_connections - limits.reserved_connections
             message = f"too many connections without a broker, limit {others}"
             self.refuse(RemoteProtocolError(message, reason="connections"))
@@ -650,7 +652,7 @@ class ServerConnection(asyncio.Protocol):
         elif size > bound:
             message = f"frame of {size} bytes for request {code}, limit {bound}"
             self.refuse(RemoteProtocolError(message, reason="frame_too_large"))
-        elif self._owner.handler.is_admitted(Request(command, self)) is False:
+        elif handler.is_admitted(Request(command, self)) is False:
             self._drop_body(event, "refused for its header")
         else:
             self._accept_if_memory(event)

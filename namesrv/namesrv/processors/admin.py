@@ -7,14 +7,13 @@ from typing import Final
 from namesrv.context import Namesrv
 from namesrv.kv import KVLimitError, KVWriteError
 from namesrv.net.dispatcher import SUCCESS, Handler, Reply, Request
-from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import TopicLists
 from namesrv.routeinfo import views
 from namesrv.routeinfo.rows import QueueRow
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, UNIT_FLAG, UNIT_SUB_FLAG, RequestCode
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
@@ -44,29 +43,6 @@ class AdminProcessor:
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
         self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.current.max_frame_bytes, namesrv.clock)
-
-    def handlers(self) -> Handlers:
-        """Return the handler of each request code."""
-        both = UNIT_FLAG | UNIT_SUB_FLAG
-        return {
-            RequestCode.PUT_KV_CONFIG: self.put_kv,
-            RequestCode.GET_KV_CONFIG: self.get_kv,
-            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self.kv_namespace,
-            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
-            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
-            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
-            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
-            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
-            RequestCode.GET_UNIT_TOPIC_LIST: self.topics_flagged(among=UNIT_FLAG, wanted=UNIT_FLAG),
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.topics_flagged(among=UNIT_SUB_FLAG, wanted=UNIT_SUB_FLAG),
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.topics_flagged(among=both, wanted=UNIT_SUB_FLAG),
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
-            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
-        }
 
     async def cluster_info(self, request: Request) -> Reply:
         """Handle GET_BROKER_CLUSTER_INFO (106)."""

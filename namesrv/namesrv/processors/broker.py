@@ -11,7 +11,6 @@ from namesrv.context import Namesrv
 from namesrv.net.dispatcher import SUCCESS, Reply, Request
 from namesrv.net.steps import run_in_steps
 from namesrv.processors.admin import log_change
-from namesrv.processors.handlers import Handlers
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.address_views import BrokerIdentity
@@ -65,16 +64,6 @@ class BrokerProcessor:
         self._manager = namesrv.manager
         self._large = asyncio.Semaphore(_MAX_LARGE_AT_ONCE)
 
-    def handlers(self) -> Handlers:
-        """Return the handler of each request code."""
-        return {
-            RequestCode.REGISTER_BROKER: self.register,
-            RequestCode.UNREGISTER_BROKER: self.unregister,
-            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
-            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
-            RequestCode.GET_BROKER_MEMBER_GROUP: self.member_group,
-        }
-
     async def register(self, request: Request, header: RegisterBrokerRequestHeader) -> Reply:
         """Handle REGISTER_BROKER (103)."""
         command = request.command
@@ -88,6 +77,7 @@ class BrokerProcessor:
             # The registration is too large or unreadable, or exceeds a quota, but its broker is alive.
             _count_as_heartbeat(self._manager, header, request.connection.id)
             raise
+        request.connection.confirm_broker()
         ext = self._master_for(request, header, result)
         order = await self._order_config(request)
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())

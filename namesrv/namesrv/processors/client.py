@@ -15,7 +15,6 @@ from namesrv.context import Namesrv
 from namesrv.encoded_routes import RoutesInView
 from namesrv.net.dispatcher import HELD, Reply, Request
 from namesrv.net.steps import in_parts, run_in_steps
-from namesrv.processors.handlers import Handlers
 from namesrv.processors.no_route import no_route_reason
 from namesrv.state.watchers import FEW_TOPICS, SharedResponse, SharedResponses, WatchedRoutes
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -48,10 +47,6 @@ class ClientProcessor:
         self._namesrv = namesrv
         # The lock is held while a large response is built.
         self._building = asyncio.Lock()
-
-    def handlers(self) -> Handlers:
-        """Return the handler of each request code."""
-        return {RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route, RequestCode.PULL_ROUTES: self.pull_routes}
 
     async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
         """Handle GET_ROUTEINFO_BY_TOPIC (105)."""

@@ -9,7 +9,6 @@ from namesrv.context import Namesrv
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.steps import in_parts
 from namesrv.observability.health import ServerState, server_problems
-from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
@@ -30,7 +29,7 @@ from namesrv_remoting.bodies.extensions import (
     Traffic,
     WhoAmI,
 )
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE
 
 # Items described between two yields to the event loop: about a millisecond.
@@ -44,18 +43,6 @@ class ExtensionProcessor:
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
-
-    def handlers(self) -> Handlers:
-        """Return the handler of each request code."""
-        return {
-            RequestCode.SERVER_INFO: self.server_info,
-            RequestCode.RECENT_EVENTS: self.recent_events,
-            RequestCode.LIST_CONNECTIONS: self.list_connections,
-            RequestCode.LIST_BROKERS: self.list_brokers,
-            RequestCode.WHO_AM_I: self.who_am_i,
-            RequestCode.LIST_SETTINGS: self.list_settings,
-            RequestCode.LIST_KV_NAMESPACES: self.list_kv_namespaces,
-        }
 
     async def server_info(self, request: Request) -> Reply:
         """Handle SERVER_INFO (20002)."""

@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +28,6 @@ from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.net.budget import MemoryBudget
-from namesrv.net.dispatcher import Dispatcher, admit_all
 from namesrv.net.listener import RemotingServer
 from namesrv.net.peer import address_text
 from namesrv.net.protocol import ServerConnection
@@ -38,8 +36,7 @@ from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.observability.surface import HttpAddresses, http_ports
 from namesrv.peer_views import PeerViews
-from namesrv.processors import CONCURRENT, processors
-from namesrv.processors.broker import note_unread
+from namesrv.processors.table import dispatcher_of
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
@@ -375,29 +372,16 @@ class NamesrvController:
     def _build_server(
         self, housekeeping: Housekeeping, scheduler: FairScheduler, tasks: asyncio.TaskGroup
     ) -> RemotingServer:
-        namesrv, settings = self.namesrv, self.namesrv.settings
-        answered = namesrv.counters.request_answered
-        handlers, kinds = processors(namesrv)
-        access = namesrv.access
-        dispatcher = Dispatcher(
-            access.audited(handlers),
-            concurrent=CONCURRENT,
-            native_ext={"boot_id": namesrv.boot.id},
-            guard=access.limiter.admitting(access.guard),
-            is_admitted=admit_all if access.guard is None else access.guard.is_admitted,
-            on_unread=partial(note_unread, namesrv.manager),
-            max_frame_bytes=lambda: settings.current.max_frame_bytes,
-            timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
-        )
+        namesrv = self.namesrv
         return RemotingServer(
-            dispatcher,
+            dispatcher_of(namesrv),
             housekeeping,
             clock=self._clock,
             tasks=tasks,
             slots=namesrv.slots,
             tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
-            read_shares=ReadShares(access.limiter.count),
+            read_shares=ReadShares(namesrv.access.limiter.count),
             scheduler=scheduler,
         )
 

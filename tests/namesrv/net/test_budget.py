@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply, Request
-from namesrv_remoting.codes import RequestCode
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import binary_frame, json_frame, native_frame
@@ -21,18 +20,27 @@ from tests.support.spelling import binary_frame, json_frame, native_frame
 Spell = Callable[..., bytes]
 
 MEBIBYTE = 1024 * 1024
-REGISTER = int(RequestCode.REGISTER_BROKER)
-HEARTBEAT = int(RequestCode.BROKER_HEARTBEAT)
-SERVER_INFO = int(RequestCode.SERVER_INFO)
-LIST = 206
+# request codes: the first may have large frames, and the first three are allowed over a reserved slot
+REGISTER, HEARTBEAT, SERVER_INFO, LIST = 11, 12, 13, 14
+LARGE = {REGISTER: 16 * MEBIBYTE}
 # bytes that the budget charges for a connection
 CONNECTION = 8 * 1024
 # two connections for any peer, four reserved for brokers
-SIX: dict[str, Any] = {"max_connections": 6, "reserved_connections": 4}
+SIX: dict[str, Any] = {
+    "max_connections": 6,
+    "reserved_connections": 4,
+    "before_registration": frozenset({REGISTER, HEARTBEAT, SERVER_INFO}),
+}
 
 
 async def small(request: Request) -> Reply:
     """A handler with a short response."""
+    return Reply()
+
+
+async def register(request: Request) -> Reply:
+    """A handler that registers a broker."""
+    request.connection.confirm_broker()
     return Reply()
 
 
@@ -86,7 +94,7 @@ async def test_large_frame_is_refused_by_its_header(spell: Spell) -> None:
         frame = spell(LIST, 7, None, bytes(MEBIBYTE))
         peer.send(frame[:300])
         assert await peer.at_end()
-        message = f"frame of {len(frame)} bytes for request 206, limit 65536"
+        message = f"frame of {len(frame)} bytes for request 14, limit 65536"
         assert served.listener.refused == [(1, "frame_too_large", message)]
 
         fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
@@ -104,7 +112,7 @@ async def test_large_frame_is_received_without_copies(spell: Spell) -> None:
         return Reply()
 
     frame = spell(REGISTER, 7, None, bytes(12 * MEBIBYTE - 1) + b"y")
-    async with serving({REGISTER: measure}) as served:
+    async with serving({REGISTER: measure}, large_frames=LARGE) as served:
         peer = await served.connect()
         tracemalloc.start()
         try:
@@ -122,7 +130,7 @@ async def test_large_frame_is_received_without_copies(spell: Spell) -> None:
 async def test_large_frame_is_read_in_bounded_chunks() -> None:
     """One loop iteration reads at most 256 KiB of a frame although more has arrived, so other peers are served."""
     frame = memoryview(registration(size=8 * MEBIBYTE))
-    async with serving({REGISTER: small}) as served:
+    async with serving({REGISTER: small}, large_frames=LARGE) as served:
         with socket.create_connection(served.addresses[0]) as peer:
             peer.setblocking(False)  # noqa: FBT003 - positional only
             sent = read = most = 0
@@ -144,7 +152,7 @@ async def test_large_frame_waits_for_memory(is_received: bool) -> None:
     The body of the refused frame is dropped, and its connection stays open.
     """
     gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
-    async with serving({REGISTER: gate}, budget=budget) as served:
+    async with serving({REGISTER: gate}, large_frames=LARGE, budget=budget) as served:
         first, second = await served.connect(), await served.connect()
         first.send(registration(1))
         await until(lambda: gate.came)
@@ -172,7 +180,7 @@ async def test_large_frame_waits_for_memory(is_received: bool) -> None:
 async def test_closed_connection_releases_its_memory() -> None:
     """The memory of a partly received frame is released with its connection."""
     budget = MemoryBudget(128 * MEBIBYTE)
-    async with serving({REGISTER: small}, budget=budget) as served:
+    async with serving({REGISTER: small}, large_frames=LARGE, budget=budget) as served:
         for frame in (registration()[:MEBIBYTE], registration()[:100], json_frame(ECHO, 7, None, bytes(999))[:500]):
             peer = await served.connect()
             peer.send(frame)
@@ -255,7 +263,7 @@ async def test_new_address_connects_when_other_shares_are_used_up() -> None:
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
 async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
     """A client gets an unreserved slot only; a peer in a reserved one registers a broker or is closed."""
-    async with serving({REGISTER: small, HEARTBEAT: small, SERVER_INFO: small}, **SIX) as served:
+    async with serving({REGISTER: register, HEARTBEAT: small, SERVER_INFO: small}, **SIX) as served:
         for _ in range(2):
             assert (await (await served.connect()).ask(spell(ECHO, 7))).opaque == 7
         broker, agent, client, silent = [await served.connect() for _ in range(4)]
@@ -277,7 +285,7 @@ async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
 @pytest.mark.parametrize("sends_heartbeats", [False, True])
 async def test_connections_without_a_registration_give_way_to_brokers(sends_heartbeats: bool) -> None:
     """The oldest peer in a reserved slot that has not registered gives way, silent or with heartbeats; brokers stay."""
-    async with serving({REGISTER: small, HEARTBEAT: small}, **SIX) as served:
+    async with serving({REGISTER: register, HEARTBEAT: small}, **SIX) as served:
         clients = [await served.connect() for _ in range(2)]
         broker = await served.connect()
         assert (await broker.ask(json_frame(REGISTER, 8))).opaque == 8
