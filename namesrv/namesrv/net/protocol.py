@@ -16,19 +16,12 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import MemoryBudget
+from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST
 from namesrv.net.deadlines import NEVER, Deadlines
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
-from namesrv.net.read_shares import (
-    COPIED_READ_COST,
-    DISPATCHED_FRAME_COST,
-    FAST_FRAME_COST,
-    LONGEST_READ_BYTES,
-    READ_COST,
-    AddressShare,
-    ReadShares,
-)
+from namesrv.net.read_shares import AddressShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
 from namesrv.net.requests import HeldRequest, RequestQueue
 from namesrv.net.steps import FairScheduler
@@ -36,7 +29,7 @@ from namesrv_remoting.addresses import host_of, network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
-from namesrv_remoting.frames import HEAD, LENGTH, Frame, cut_frame
+from namesrv_remoting.frames import Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
@@ -63,9 +56,6 @@ _EXPIRES_AT: Final = "certificate_expires_at"
 _HAS_UNREAD: Final = "has_unread_records"
 
 
-_unpack_length: Final = LENGTH.unpack_from
-# length, serialize type and length of the header
-_HEAD_BYTES: Final = HEAD.size
 # Looking up a member of an enum takes 90 nanoseconds in Python 3.11.
 _HEADER: Final = State.HEADER
 _BODY: Final = State.BODY
@@ -209,11 +199,10 @@ class ServerConnection(asyncio.Protocol):
     _is_behind: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Create the receiver, deadlines and queue from the owner's limits and clock."""
+        """Create the deadlines and the queue from the owner's limits and clock."""
         owner = self._owner
         self.opened_at = owner.clock.monotonic()
         self._deadlines = Deadlines(owner.limits, self.opened_at)
-        self._receiver = Receiver(owner.limits)
         self._queue = RequestQueue(owner.tasks, _answer, _request_ended)
 
     def __repr__(self) -> str:
@@ -301,6 +290,7 @@ class ServerConnection(asyncio.Protocol):
         peer.ip = host_of(peer.address)
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
+        self._receiver = Receiver(self._owner.limits, self.read_share)
         self._memory = MemoryAccount(self._owner.budget, peer.network)
         # With high=0, `pause_writing` is called as soon as anything is unsent, and `resume_writing` once everything is
         # sent.
@@ -493,89 +483,70 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer requests that the fast path recognises, and queue all others for the dispatcher."""
-        owner, share = self._owner, self.read_share
-        if not share.is_active:
-            share.activate()
+        owner = self._owner
+        owner.bytes_received += len(data)
         self._deadlines.quiet_since = owner.clock.monotonic()
-        share.left -= READ_COST
-        was_idle, size = self._receiver.is_idle, len(data)
-        if was_idle and share.may_use_fast_path and share.left > 0 and 8 < size <= LONGEST_FAST_REQUEST:
-            # Nearly every read is exactly one request that the fast path recognises.
-            response = owner.fast_path.answer(self, data)
-            if response is not None:
-                owner.bytes_received += size
-                self._count_fast(share, data)
-                if response:
-                    self.write(response)
-                return
-        self._receive_data(data, was_idle=was_idle)
-
-    def _receive_data(self, data: bytes, *, was_idle: bool) -> None:
-        """Pass received data to the receiver, and handle its events unless earlier frames still wait."""
-        if self._is_refused:
+        frame = self._receiver.receive_data(data)
+        if frame is not None:
+            response = self._recognised(frame)
+            if response is None:
+                self._handle(frame)
+                self._end_read()
+            elif response:
+                self.write(response)
+        elif self._is_refused:
             # A refused connection still reads, so that its last responses arrive. Reading pauses until the next
             # iteration, so that the refused peer cannot keep the event loop busy.
             self._wait()
             self._throttle()
-            return
-        self._owner.bytes_received += len(data)
-        if not was_idle:
-            self.read_share.left -= FAST_FRAME_COST + len(data) * COPIED_READ_COST // LONGEST_READ_BYTES
-        self._receiver.receive_data(data)
-        if self._is_behind:
+        elif self._is_behind:
             self._end_read()
         else:
             self._handle_events()
 
     def _handle_events(self) -> None:
         """Handle received frames until this address's share is used up, or the peer has to read responses first."""
-        receiver, share = self._receiver, self.read_share
+        receiver, share, deadlines = self._receiver, self.read_share, self._deadlines
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
+        # responses of the fast path to consecutive requests, which are sent with one write
+        joined = bytearray()
         self._is_behind = False
         while share.left > stop_at and not self._is_behind:
-            if self._answer_repeated(stop_at):
-                continue
             event = receiver.next_event()
             if event is None:
                 break
-            self._handle(event)
+            response = self._recognised(event) if isinstance(event, bytes) else None
+            if response is not None:
+                deadlines.frame_ends = NEVER
+                joined += response
+                if len(joined) <= _BATCH_BYTES:
+                    continue
+            if joined:
+                self.write(bytes(joined))
+                joined.clear()
+                # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
+                self._is_behind = self.is_write_paused
+            if response is None:
+                self._handle(event)
         else:
-            self._is_behind = self._is_behind or receiver.held_bytes > 0
+            self._is_behind = receiver.held_bytes > 0
+        if joined:
+            self.write(bytes(joined))
         self._end_read()
 
-    def _answer_repeated(self, stop_at: float) -> bool:
-        """Answer the next requests that the fast path recognises, with one write; True if a limit ended that.
-
-        The fast path recognises only whole and valid frames, so that nothing but the length of a frame is read here.
-        """
-        receiver, share, answer = self._receiver, self.read_share, self._owner.fast_path.answer
-        data, begin = receiver.unread()
-        at, size, unsent = begin, len(data), 0
-        responses: list[bytes] = []
-        while size - at > _HEAD_BYTES and share.left > stop_at and share.may_use_fast_path and unsent <= _BATCH_BYTES:
-            (length,) = _unpack_length(data, at)
-            if not _HEAD_BYTES < 4 + length <= LONGEST_FAST_REQUEST:
-                break
-            frame = data[at : at + 4 + length]
-            if isinstance(frame, bytearray):
-                frame = bytes(frame)
-            response = answer(self, frame)
-            if response is None:
-                break
-            at += len(frame)
-            self._count_fast(share, frame)
-            if response:
-                responses.append(response)
-                unsent += len(response)
-        if at > begin:
-            receiver.skip(at - begin)
-            self._deadlines.frame_ends = NEVER
-            if responses:
-                self.write(b"".join(responses))
-        is_full = unsent > _BATCH_BYTES
-        # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
-        self._is_behind = is_full and self.is_write_paused
-        return is_full or share.left <= stop_at
+    def _recognised(self, frame: bytes) -> bytes | None:
+        """The response of the fast path, empty if none is due, to a request that is counted; None for other frames."""
+        share, peer = self.read_share, self.peer
+        if not share.may_use_fast_path or len(frame) > LONGEST_FAST_REQUEST:
+            return None
+        response = self._owner.fast_path.answer(self, frame)
+        if response is not None:
+            share.uncounted += 1
+            if share.uncounted >= share.count_at:
+                share.count_requests()
+            peer.requests += 1
+            peer.serialize_type = frame[4]
+        return response
 
     def _end_read(self) -> None:
         """Charge memory for the input that is left, update the frame deadline, and pause or resume reading."""
@@ -592,20 +563,10 @@ class ServerConnection(asyncio.Protocol):
             self._wait()
         self._throttle()
 
-    def _count_fast(self, share: AddressShare, frame: bytes) -> None:
-        """Count a request that the fast path has answered."""
-        share.left -= FAST_FRAME_COST
-        share.uncounted += 1
-        if share.uncounted >= share.count_at:
-            share.count_requests()
-        peer = self.peer
-        peer.requests += 1
-        peer.serialize_type = frame[4]
-
     def _dispatch(self, frame: Frame, raw: bytes = b"") -> None:
         """Queue a complete frame for the dispatcher."""
         self._deadlines.frame_ended()
-        self.read_share.left -= DISPATCHED_FRAME_COST + len(raw)
+        self.read_share.spend(DISPATCH_COST + len(raw))
         if self._receive(frame, raw):
             # While requests wait to begin, each connection decodes one frame at a time.
             is_one_enough = self._receiver.checks_every_header or len(self._owner.scheduler) > 0
@@ -720,7 +681,7 @@ class ServerConnection(asyncio.Protocol):
             self.read_share.spend(COPIED_READ_COST)
         elif self._owner.scheduler.has_waiting(self):
             # Frames stay undecoded until the earlier request begins, since bytes take less memory than requests.
-            self.read_share.spend(FAST_FRAME_COST)
+            self.read_share.spend(FRAME_COST)
         elif self._has_room:
             self._handle_events()
             return

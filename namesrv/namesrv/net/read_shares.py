@@ -1,9 +1,7 @@
 """Fair scheduling of reads: how much input of each peer address is processed in one iteration of the event loop.
 
-All input of a peer counts, with or without a response: one-way requests, ignored frames, TLS records without data.
 Input of a peer address that has used up its share of an iteration waits for the next iteration; in between, the loop
-serves all other sockets. A cost is a number of bytes and not a time, so that the same input is always split in the same
-places.
+serves all other sockets. costs.py has the costs of input.
 """
 
 import asyncio
@@ -12,31 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 # Cost of all addresses together in one iteration, about 1.5 ms: 256 reads with a request of the fast path each, or one
-# read with 511 of them.
+# read with 500 of them.
 ITERATION_COST: Final = 64 * 1024
 # The least share of an address, however many addresses are active.
 LEAST_SHARE: Final = 4 * 1024
 # A connection may use at least this much of its address's share before other connections of the address are read.
 _LEAST_READ: Final = 4 * 1024
 
-# Costs in proportion to processor time. A request of the fast path takes about 3 microseconds, whatever its length of
-# at most 512 bytes. A read, with the system call that sends the responses, takes at least as long.
-READ_COST: Final = 128
-FAST_FRAME_COST: Final = 128
-# The costs of dispatched frames and of TLS records are added to the number of bytes.
-DISPATCHED_FRAME_COST: Final = 1024
-# Python's ssl module takes about 3 microseconds for a small record of data.
-TLS_RECORD_COST: Final = 512
-# A record without data, for example a KeyUpdate of 27 bytes, takes about 50 microseconds: OpenSSL derives new keys, and
-# Python raises an exception. The cost is several times as high, since honest peers send such a record once in millions:
-# only the sender of a flood waits for further iterations.
-TLS_RECORD_WITHOUT_DATA_COST: Final = 16 * 1024
 # The callbacks of each address of which no connection waits; never changed. An empty deque for each address would take
 # 760 bytes of memory.
 _NO_CALLBACKS: Final[deque[Callable[[], None]]] = deque()
-# The longest read (the size of uvloop's buffer), and its cost if the bytes are only copied or dropped.
-LONGEST_READ_BYTES: Final = 256 * 1024
-COPIED_READ_COST: Final = 8 * 1024
 
 
 class ReadShares:

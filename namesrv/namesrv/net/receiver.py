@@ -4,9 +4,10 @@
 
 A small frame is an event as soon as it is complete. A large frame, and every frame while all headers are checked (over
 a reserved slot without a registration), begins with an event for its header; further events wait until the caller
-decides about the frame by `accept` or `drop_body`. The caller may cut small frames from `unread` instead, and `skip`
-them; every other frame of any kind is an event, so that its cost can be counted. After an error the caller ends the
-receiver.
+decides about the frame by `accept` or `drop_body`. After an error the caller ends the receiver.
+
+The receiver subtracts the cost of all input from the share of the peer's address: of every read, whatever its bytes,
+and of every event. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
 """
 
 import mmap
@@ -15,10 +16,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, cast
 
+from namesrv.net.costs import FRAME_COST, READ_COST, Share, copy_cost
 from namesrv.net.limits import ServerLimits
 from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
-from namesrv_remoting.frames import Frame, FrameReader, cut_frame
+from namesrv_remoting.frames import Frame, FrameReader, cut_frame, needed_bytes
 
 # Large bodies up to this size are copied, which takes a millisecond, so that handlers receive bytes.
 _COPIED_BYTES: Final = 4 * 1024 * 1024
@@ -113,30 +115,32 @@ class _DroppedBody:
 
 
 class Receiver:
-    """Buffers the received bytes of one connection, and returns them as events."""
+    """Buffers the received bytes of one connection, returns them as events, and subtracts their cost from a share."""
 
     __slots__ = (
         "_body",
         "_is_accepted",
+        "_is_idle",
         "_limits",
         "_preamble",
         "_reader",
+        "_share",
         "checks_every_header",
         "header",
-        "is_idle",
         "state",
     )
 
-    def __init__(self, limits: ServerLimits) -> None:
+    def __init__(self, limits: ServerLimits, share: Share) -> None:
         self._limits = limits
+        self._share = share
         self._reader = FrameReader()
         self.state = _PREAMBLE if limits.proxy_protocol else _FRAMES
         # True while every frame, even a small one, begins with an event for its header
         self.checks_every_header = False
         # True while the current frame is small, and was accepted by its header
         self._is_accepted = False
-        # True if nothing is buffered, and a small frame needs no decision: the fast path may read it first
-        self.is_idle = False
+        # True if nothing is buffered, and a small frame needs no decision
+        self._is_idle = False
         # received bytes of an incomplete PROXY header
         self._preamble = b""
         # the last header event, None after a complete large frame; and the body that is being received
@@ -160,42 +164,40 @@ class Receiver:
         """Whether a frame or a PROXY header is received in part."""
         return self.state is _BODY or bool(self._preamble) or self._reader.is_inside_frame
 
-    def receive_data(self, data: bytes) -> None:
-        """Buffer received data; `next_event` returns the events."""
-        self.is_idle = False
-        # A reload of the settings may change the limits.
-        self._reader.max_frame_bytes = self._limits.max_frame_bytes
-        self._reader.max_header_bytes = self._limits.max_header_bytes
-        if self.state is _PREAMBLE:
-            self._preamble += data
-        elif self.state is not _ENDED:
-            rest = data if self._body is None else self._body.fill(data)
-            if rest:
-                self._reader.feed(rest)
+    def receive_data(self, data: bytes) -> bytes | None:
+        """Buffer received data, whose events `next_event` returns.
+
+        Nearly every read is exactly one small frame: while the share is not used up, such a frame is returned at once.
+        """
+        if self._share.spend(READ_COST) and self._is_idle:
+            limits = self._limits
+            try:
+                size = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
+            except RemoteProtocolError:
+                # The reader finds the error again, and `next_event` returns it.
+                size = 0
+            if size == len(data) <= limits.small_frame_bytes:
+                return data
+        self._buffer(data)
+        return None
 
     def next_event(self) -> Event | None:
         """The next event; None if more data is needed, or a frame waits for `accept` or `drop_body`."""
-        state = self.state
-        if state is _FRAMES:
-            if not self.checks_every_header or self._is_accepted:
-                frame = self._reader.next_frame(self._limits.small_frame_bytes)
-                if frame is not None:
-                    self._is_accepted = False
-                    return frame
-            return self._begun_frame()
-        if state is _BODY:
-            return self._body_event()
-        return self._preamble_event() if state is _PREAMBLE else None
-
-    def unread(self) -> tuple[bytes | bytearray, int]:
-        """The buffered bytes and the position of the next frame; no bytes while a frame needs a decision."""
-        if self.state is not _FRAMES or self.checks_every_header:
-            return b"", 0
-        return self._reader.unread()
-
-    def skip(self, size: int) -> None:
-        """Take frames of that size, which the caller has cut from `unread`."""
-        self._reader.skip(size)
+        event: Event | None = None
+        if self.state is _BODY:
+            event = self._body_event()
+        elif self.state is _PREAMBLE:
+            event = self._preamble_event()
+        if event is None and self.state is _FRAMES:
+            if self._is_accepted or not self.checks_every_header:
+                event = self._reader.next_frame(self._limits.small_frame_bytes)
+            if event is None:
+                event = self._begun_frame()
+            else:
+                self._is_accepted = False
+        if event is not None:
+            self._share.spend(FRAME_COST)
+        return event
 
     def accept(self) -> None:
         """Receive the frame of the last header event."""
@@ -212,7 +214,7 @@ class Receiver:
 
     def check_every_header(self) -> None:
         """Return the header of every frame as an event before the frame."""
-        self.checks_every_header, self.is_idle = True, False
+        self.checks_every_header, self._is_idle = True, False
 
     def check_large_headers(self) -> None:
         """Return small frames without an event for the header again."""
@@ -225,16 +227,30 @@ class Receiver:
         self._reader = FrameReader()
         self._body = self.header = None
         self._preamble = b""
-        self.is_idle = False
+        self._is_idle = False
 
     def _go(self, state: State) -> None:
         assert state in TRANSITIONS[self.state]  # noqa: S101 - a bug of the receiver's or its caller's
         self.state = state
 
     def _note_idle(self) -> None:
-        self.is_idle = self.state is _FRAMES and not self.checks_every_header and not self._reader.is_inside_frame
+        self._is_idle = self.state is _FRAMES and not self.checks_every_header and not self._reader.held_bytes
 
-    def _begun_frame(self) -> Event | None:
+    def _buffer(self, data: bytes) -> None:
+        self._is_idle = False
+        self._share.spend(copy_cost(len(data)))
+        # A reload of the settings may change the limits.
+        self._reader.max_frame_bytes = self._limits.max_frame_bytes
+        self._reader.max_header_bytes = self._limits.max_header_bytes
+        if self.state is _PREAMBLE:
+            self._preamble += data
+        elif self.state is not _ENDED:
+            rest = data if self._body is None else self._body.fill(data)
+            if rest:
+                self._reader.feed(rest)
+
+    def _begun_frame(self) -> HeaderReceived | RemoteProtocolError | None:
+        """The header of the next frame if a decision about the frame is due, or the error that the reader found."""
         reader = self._reader
         size = reader.next_size()
         if reader.error is not None:
@@ -247,15 +263,16 @@ class Receiver:
         self._note_idle()
         return None
 
-    def _body_event(self) -> Event | None:
+    def _body_event(self) -> Frame | None:
+        """The large frame once it is complete; None if it is not, or if its body was dropped."""
         body = self._body
         if body is None or body.left:
             return None
         self._body = self.header = None
         self._go(_FRAMES)
-        return body.frame() or self.next_event()
+        return body.frame()
 
-    def _preamble_event(self) -> Event | None:
+    def _preamble_event(self) -> ProxyHeader | RemoteProtocolError | None:
         begin = self._preamble
         try:
             header = read_proxy_header(begin) if begin else None
@@ -266,7 +283,7 @@ class Receiver:
         self._preamble = b""
         self._go(_FRAMES)
         self._reader.feed(begin[header.size :])
-        return header if header.size else self.next_event()
+        return header if header.size else None
 
     def _waiting_header(self) -> HeaderReceived:
         assert self.state is _HEADER and self.header is not None  # noqa: S101, PT018 - a bug of the caller's

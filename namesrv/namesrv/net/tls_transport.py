@@ -14,14 +14,8 @@ from queue import PriorityQueue
 from typing import Any, Final, cast
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.net.read_shares import (
-    COPIED_READ_COST,
-    LONGEST_READ_BYTES,
-    TLS_RECORD_COST,
-    TLS_RECORD_WITHOUT_DATA_COST,
-    AddressShare,
-    ReadShares,
-)
+from namesrv.net.costs import TLS_RECORD_COST, TLS_RECORD_WITHOUT_DATA_COST, copy_cost
+from namesrv.net.read_shares import AddressShare, ReadShares
 from namesrv.net.tls_session import RECORD_BYTES, TlsSession
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
@@ -246,7 +240,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         share = self._share
         if self._phase is _CLOSED or share is None:
             return
-        share.spend(len(data) * COPIED_READ_COST // LONGEST_READ_BYTES)
+        share.spend(copy_cost(len(data)))
         self._session.receive(data)
         if self._phase is _OPEN:
             self._read_records()
