@@ -52,7 +52,7 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "unanswered",
             "counter",
-            "Route requests that no server answered.",
+            "Route requests that no server answered, or that were only refused.",
             lambda status: status.unanswered,
         ),
         Metric(

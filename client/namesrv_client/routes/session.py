@@ -279,6 +279,7 @@ class ServerSession:
             await server.identify(timeout_seconds)
             await server.changes(topics, self._point, receive, timeout_seconds)
         except RemotingError as error:
+            server.record.pulls[_result(error)] += 1
             server.record.note_failure(error)
             return False
         if server not in self._servers:

@@ -38,6 +38,7 @@ async def test_client_leaves_its_server_after_another_has_answered(tmp_path: Pat
             await clock.advance(300.0)
             await until(lambda: dead in client.server_errors)
             assert (client.chosen_server, len(second.namesrv.slots.connections)) == (first.where, 1)
+            assert {status.address: status.pulls for status in client.status().servers}[dead] == {"unreachable": 1}
 
         order.insert(0, order.pop(1))
         await clock.advance(600.0)
