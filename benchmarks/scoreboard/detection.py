@@ -26,8 +26,7 @@ def removals(times: int) -> list[Figure]:
     """Time from the end of a broker's connection until its route is gone."""
 
     def pull(client: Wire) -> None:
-        while client.request(_ORDERS).code == 0:
-            pass
+        until("a dead broker's route is gone", lambda: client.request(_ORDERS).code, every=0.0)
 
     return [latest("removed", "removed, p99", "milliseconds", _deaths(times, pull), part=0.99, target=at_most(100))]
 
@@ -77,7 +76,8 @@ def silent_deaths(count: int) -> list[Figure]:
 
 def _until_removed(client: Wire, last_seen: dict[str, float]) -> list[float]:
     took: list[float] = []
-    while last_seen:
+
+    def are_removed() -> bool:
         for topic, at in list(last_seen.items()):
             # Later brokers cannot have expired either.
             if time.monotonic() - at < EXPIRY_SECONDS:
@@ -85,7 +85,9 @@ def _until_removed(client: Wire, last_seen: dict[str, float]) -> list[float]:
             if client.request(route_request(topic)).code != 0:
                 took.append(time.monotonic() - at)
                 del last_seen[topic]
-        time.sleep(0.005)
+        return not last_seen
+
+    until("all silent brokers are removed", are_removed, every=0.005)
     return took
 
 

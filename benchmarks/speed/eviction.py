@@ -98,8 +98,7 @@ class _Table:
         brokers = self._admin.info()["brokers"]
         cpu = self._server.cpu_seconds()
         self._wires[number].close()
-        while self._admin.info()["brokers"] == brokers:
-            pass
+        until("the broker is evicted", lambda: self._admin.info()["brokers"] < brokers, every=0.0)
         took = self._server.cpu_seconds() - cpu
         self._wires[number] = self._registered(self._brokers[number])
         return took * 1000
