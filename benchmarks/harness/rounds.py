@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self, TypeVar
 
 from benchmarks.harness.figures import BenchError
@@ -68,6 +68,16 @@ class Bench:
             yield cls(effort, cores)
         finally:
             os.sched_setaffinity(0, allowed)
+
+    @contextmanager
+    def on_both_cores(self) -> Iterator[Self]:
+        """Pin neither servers nor load, until the block ends; yields the bench for it."""
+        pinned = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core for core in (self.cores.server, self.cores.load) if core is not None} or pinned)
+        try:
+            yield replace(self, cores=Cores(None, None))
+        finally:
+            os.sched_setaffinity(0, pinned)
 
     def progress(self, text: str) -> None:
         """Print progress on standard error."""

@@ -3,10 +3,9 @@
 The ratios are the result; absolute figures depend on the machine.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -14,7 +13,7 @@ from typing import Final
 from benchmarks.harness.command import Command, by_title, measure_and_report, titles
 from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
-from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
+from benchmarks.harness.rounds import FULL, QUICK, Bench
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
@@ -185,26 +184,15 @@ def _megabytes(registry: Registry) -> float:
 
 def measure_two_cores(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Pulls on two cores, which the load shares."""
+    if bench.cores.load is None:
+        raise BenchError("two cores are needed, this process may use one")
     # All registries run at the same time, of which one is busy. Ours uses one core, and leaves the other to the load.
     others = [peer for peer in peers if not peer.is_for_memory]
-    with _on_both(bench) as bench_on_both, ExitStack() as stack:
+    with bench.on_both_cores() as bench_on_both, ExitStack() as stack:
         running = started(bench_on_both, stack, [OURS, *others])
         _warm_up(bench, running, [OURS, *others])
         pulled = _in_turn(bench, "pulls on two cores", running, lambda each: run(bench, each.server, each.pulls))
     return _work_figures("two_cores", "pulls on 200 connections", pulled, others)
-
-
-@contextmanager
-def _on_both(bench: Bench) -> Iterator[Bench]:
-    """A bench that pins neither servers nor load, until the block ends."""
-    server, load = bench.cores.server, bench.cores.load
-    if server is None or load is None:
-        raise BenchError("two cores are needed, this process may use one")
-    os.sched_setaffinity(0, {server, load})
-    try:
-        yield replace(bench, cores=Cores(None, None))
-    finally:
-        os.sched_setaffinity(0, {load})
 
 
 # -- other subjects ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The console in a real browser: first paint of its pages, and a patch of a heat map of 1,000 brokers."""
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -55,23 +54,13 @@ def opened(bench: Bench) -> Iterator[webdriver.Chrome]:
         BenchError: the browser does not start, or fails in the block.
     """
     try:
-        with temporary_directory("browser") as directory, _on_both_cores(bench), browser(directory) as chrome:
+        with temporary_directory("browser") as directory, bench.on_both_cores(), browser(directory) as chrome:
             chrome.execute_cdp_cmd("Network.enable", {})
             chrome.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
             chrome.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
             yield chrome
     except WebDriverException as error:
         raise BenchError(f"the browser failed: {error.msg}") from error
-
-
-@contextmanager
-def _on_both_cores(bench: Bench) -> Iterator[None]:
-    pinned = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core for core in (bench.cores.server, bench.cores.load) if core is not None} or pinned)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, pinned)
 
 
 def first_paints(bench: Bench, console: Server) -> dict[str, list[float]]:
