@@ -91,10 +91,13 @@ def test_control_character_in_a_name_moves_no_field(engine: Engine, tmp_path: Pa
     lines = HeartbeatLines().start().heartbeats(0, 30_000, of=odd).evict(160_000, odd)
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    (row,) = analyse(engine, [str(file)], Options(), lambda _step: None).intervals.collect()
+    found = analyse(engine, [str(file)], Options(), lambda _step: None)
 
+    (row,) = found.intervals.collect()
     assert (row["cluster"], row["broker_id"], row["broker_addr"]) == ("c1", 0, "10.0.0.1:10911")
     assert row["broker_name"] == name
+    (place,) = found.charts["timeline"]["brokers"]
+    assert (place["nameserver"], place["broker"]) == ("ns-1", "c1/{}/0".format(name.replace("\x1f", "\u241f")))
 
 
 def test_missing_file_is_an_error_of_its_own(engine: Engine, tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ _LATEST_WALL_MS: Final = 7_258_118_400_000
 _SHOWN_CHARACTERS: Final = 500
 # events with the settings of a boot; they are also read from before --since
 _SETTINGS: Final = ("start", "opened")
-NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
+# the names in `identity`: those that a server gives, and those that its peers choose
+_OWN_NAMES: Final = ("nameserver", "boot_id", "broker_id")
+_PEERS_NAMES: Final = ("cluster", "broker_name", "broker_addr")
 
 # columns that `events` fills in for lines of the rest and for bad lines only: texts, whole numbers, and times
 _TEXTS: Final = (
@@ -49,7 +51,7 @@ SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
 # columns of `events` with a different value in nearly every line
 DISTINCT: Final = ("seq", "ts_ms", "mono")
 
-# The separator of the names in `identity`, and its substitute where a name contains it: a peer chooses its own names.
+# The separator of the names in `identity`, and its substitute where a peer's name contains it.
 _BETWEEN: Final = "\x1f"
 _SUBSTITUTE: Final = "\N{SYMBOL FOR UNIT SEPARATOR}"
 # the mark of a missing name
@@ -161,19 +163,19 @@ def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
 
 
 def identity() -> Column:
-    """The fields of `NAMES` as one text, the column `identity`."""
-    between, substitute = F.lit(_BETWEEN), F.lit(_SUBSTITUTE)
-    texts = (F.replace(F.col(name).cast("string"), between, substitute) for name in NAMES)
-    return F.concat_ws(_BETWEEN, *(F.coalesce(text, F.lit(_NOTHING)) for text in texts)).alias("identity")
+    """The names of a line as one text, the column `identity`."""
+    own = (F.col(name).cast("string") for name in _OWN_NAMES)
+    # only names that may contain the separator, since this is done for each heartbeat
+    peers = (F.replace(F.col(name), F.lit(_BETWEEN), F.lit(_SUBSTITUTE)) for name in _PEERS_NAMES)
+    return F.concat_ws(_BETWEEN, *(F.coalesce(text, F.lit(_NOTHING)) for text in (*own, *peers))).alias("identity")
 
 
 def identity_columns() -> list[Column]:
-    """The columns of `NAMES`, split from the column `identity`."""
-    texts = (
-        F.nullif(F.get(F.split("identity", _BETWEEN), F.lit(number)), F.lit(_NOTHING)) for number in range(len(NAMES))
-    )
-    kinds = ("long" if name == "broker_id" else "string" for name in NAMES)
-    return [text.cast(kind).alias(name) for text, kind, name in zip(texts, kinds, NAMES, strict=True)]
+    """The names that are in the column `identity`."""
+    names = (*_OWN_NAMES, *_PEERS_NAMES)
+    texts = (F.nullif(F.get(F.split("identity", _BETWEEN), F.lit(at)), F.lit(_NOTHING)) for at in range(len(names)))
+    kinds = ("long" if name == "broker_id" else "string" for name in names)
+    return [text.cast(kind).alias(name) for text, kind, name in zip(texts, kinds, names, strict=True)]
 
 
 def suspects(events: DataFrame) -> DataFrame:
