@@ -1,6 +1,6 @@
 """Names in the folders of logs: closed and compacted files, audit trails, and reports.
 
-Both the history and the report search folders of logs; the wheel of the history contains this module.
+Both the history and the report search folders of logs.
 """
 
 import json

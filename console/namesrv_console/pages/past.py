@@ -13,7 +13,7 @@ from namesrv_console.past import timeline_rows
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
 from namesrv_console.past.strip_picture import strip_picture
 from namesrv_runtime.threads import in_thread
-from namesrv_spark_jobs.history.files import all_hours
+from namesrv_spark_jobs.history.hours import all_hours
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_TIMELINE_ROWS,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from namesrv_runtime.program import not_installed
-from namesrv_spark_jobs.history.files import LogsError
+from namesrv_spark_jobs.history.hours import LogsError
 from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
 
 # Live pages have priority over the worker.

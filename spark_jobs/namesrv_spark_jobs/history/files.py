@@ -1,25 +1,19 @@
 """Selection of the log files for a span of time: those in the folders of its hours."""
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
-from namesrv_spark_jobs.log_folders import HEARTBEATS, PARQUET_SUFFIX, logs_below
+from namesrv_spark_jobs.history.hours import HOUR, LogsError, day_ms_of
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, written
+from namesrv_spark_jobs.log_folders import PARQUET_SUFFIX, logs_below
 
 # An hour's folder may have lines of the hour before: a line is written a little after its event, and a file is closed
 # only by the next line.
 _LATE_MS: Final = HOUR_MS
 # the limit for a reading: compressed logs of this size take a minute or two on a small machine
 MOST_BYTES: Final = 256 << 20
-_DAY: Final = re.compile(r"dt=\d{4}-\d\d-\d\d")
-_HOUR: Final = re.compile(r"hour=([01]\d|2[0-3])")
-
-
-class LogsError(Exception):
-    """A request cannot be answered from the logs; the message is the reason, for people."""
 
 
 def files_of(folders: Sequence[str], span: Span) -> list[str]:
@@ -62,38 +56,13 @@ def _raise(error: OSError) -> None:
 
 def _is_near(root: str, name: str, span: Span) -> bool:
     """True if a folder below `root` may have lines of a span."""
-    if (day_ms := _day_ms(name)) is not None:
+    if (day_ms := day_ms_of(name)) is not None:
         return _overlaps(day_ms, DAY_MS, span)
-    hour, day_ms = _HOUR.fullmatch(name), _day_ms(Path(root).name)
+    hour, day_ms = HOUR.fullmatch(name), day_ms_of(Path(root).name)
     if hour and day_ms is not None:
         return _overlaps(day_ms + int(hour[1]) * HOUR_MS, HOUR_MS, span)
     return True
 
 
-def _day_ms(name: str) -> int | None:
-    """The begin of a folder's day; None when the folder is not one of a day."""
-    try:
-        return moment_ms(name.removeprefix("dt=")) if _DAY.fullmatch(name) else None
-    except ValueError:
-        return None
-
-
 def _overlaps(from_ms: int, length_ms: int, span: Span) -> bool:
     return from_ms < span.to_ms and span.from_ms < from_ms + length_ms + _LATE_MS
-
-
-def last_hour(folders: Iterable[str]) -> Span | None:
-    """The last hour that has a folder, at which pages begin; None without such a folder."""
-    hours = all_hours(folders)
-    return None if hours is None else Span(hours.to_ms - HOUR_MS, hours.to_ms)
-
-
-def all_hours(folders: Iterable[str]) -> Span | None:
-    """The time from the first to the last hour that has a folder; None without such a folder."""
-    starts = [
-        day_ms + int(hour[1]) * HOUR_MS
-        for folder in folders
-        for path in (*Path(folder).glob("dt=*/hour=*"), *Path(folder).glob(f"{HEARTBEATS}/dt=*/hour=*"))
-        if (day_ms := _day_ms(path.parent.name)) is not None and (hour := _HOUR.fullmatch(path.name))
-    ]
-    return Span(min(starts), max(starts) + HOUR_MS) if starts else None

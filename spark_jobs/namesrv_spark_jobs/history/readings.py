@@ -19,7 +19,8 @@ from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.errors import MissingFileError, NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W, written_in
-from namesrv_spark_jobs.history.files import LogsError, files_of
+from namesrv_spark_jobs.history.files import files_of
+from namesrv_spark_jobs.history.hours import LogsError
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_CHANGES,

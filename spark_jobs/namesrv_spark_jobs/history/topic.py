@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv_spark_jobs.history.files import LogsError, last_hour
+from namesrv_spark_jobs.history.hours import LogsError, last_hour
 from namesrv_spark_jobs.history.model import RouteRequest, TopicPast
 from namesrv_spark_jobs.history.spans import MOST_MS, Span, moment_ms
 

@@ -11,7 +11,7 @@ import pytest
 
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
-from namesrv_spark_jobs.history.files import LogsError
+from namesrv_spark_jobs.history.hours import LogsError
 from namesrv_spark_jobs.history.model import (
     Change,
     Member,

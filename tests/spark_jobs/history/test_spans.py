@@ -5,7 +5,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from namesrv_spark_jobs.history.files import LogsError, all_hours, files_of, last_hour
+from namesrv_spark_jobs.history.files import files_of
+from namesrv_spark_jobs.history.hours import LogsError, all_hours, last_hour
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MOST_MS, Span, moment_ms, tick_texts, written
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.permissions import unprivileged

@@ -1,0 +1,42 @@
+"""The hours of which folders have logs."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from namesrv_spark_jobs.history.spans import HOUR_MS, Span, moment_ms
+
+# The folder of heartbeat logs in a data directory; `log_folders`, which also names it, is not in this wheel.
+_HEARTBEATS: Final = "heartbeats"
+_DAY: Final = re.compile(r"dt=\d{4}-\d\d-\d\d")
+HOUR: Final = re.compile(r"hour=([01]\d|2[0-3])")
+
+
+class LogsError(Exception):
+    """A request cannot be answered from the logs; the message is the reason, for people."""
+
+
+def last_hour(folders: Iterable[str]) -> Span | None:
+    """The last hour that has a folder, at which pages begin; None without such a folder."""
+    hours = all_hours(folders)
+    return None if hours is None else Span(hours.to_ms - HOUR_MS, hours.to_ms)
+
+
+def all_hours(folders: Iterable[str]) -> Span | None:
+    """The time from the first to the last hour that has a folder; None without such a folder."""
+    starts = [
+        day_ms + int(hour[1]) * HOUR_MS
+        for folder in folders
+        for path in (*Path(folder).glob("dt=*/hour=*"), *Path(folder).glob(f"{_HEARTBEATS}/dt=*/hour=*"))
+        if (day_ms := day_ms_of(path.parent.name)) is not None and (hour := HOUR.fullmatch(path.name))
+    ]
+    return Span(min(starts), max(starts) + HOUR_MS) if starts else None
+
+
+def day_ms_of(name: str) -> int | None:
+    """The begin of a folder's day; None when the folder is not one of a day."""
+    try:
+        return moment_ms(name.removeprefix("dt=")) if _DAY.fullmatch(name) else None
+    except ValueError:
+        return None
