@@ -49,9 +49,6 @@ Unanswered = Mapping[str, RemotingError]
 
 # error responses that concern the server and not the request
 SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError, TlsRequiredError)
-# error responses to a batch that one of its topics may have caused: the response does not fit into a frame, a topic is
-# invalid, or this account may not read it
-BATCH_REFUSED: Final = (SystemError_, NoPermissionError)
 # Topics of one full request: with eight broker groups the response takes 0.8 MB, which the loop decodes at once.
 BATCH: Final = 500
 # The names of topics in one request, whose frame has at most `PullRoutesRequest.max_bytes`, header included.
@@ -62,6 +59,14 @@ _REFUSALS: Final = 20
 _BY_TOPIC: Final = 16
 # A short back-off: requests go to other servers meanwhile, and a dead server is not dialled for every request.
 _BACKOFF: Final = Backoff(0.1, 1.0)
+
+
+def may_concern_a_topic(error: RemotingError) -> bool:
+    """True for a refusal that one of the requested topics may have caused, so that other topics may be answered.
+
+    The response does not fit into a frame, a topic is invalid, or this account may not read a topic.
+    """
+    return isinstance(error, SystemError_ | NoPermissionError) and not isinstance(error, SERVER_FAILED)
 
 
 def pull_batches(topics: Sequence[str]) -> list[Sequence[str]]:
@@ -324,15 +329,15 @@ class Server:
         if known:
             try:
                 await self._pull_changes(known, point.revision, receive, timeout_seconds)
-            except BATCH_REFUSED as error:
-                if isinstance(error, SERVER_FAILED):
+            except ResponseError as error:
+                if not may_concern_a_topic(error):
                     raise
                 point.retain(())
                 known, others = [], list(topics)
         try:
             return await self.full_routes(others, receive, timeout_seconds)
-        except BATCH_REFUSED as error:
-            if not known or isinstance(error, SERVER_FAILED):
+        except ResponseError as error:
+            if not known or not may_concern_a_topic(error):
                 raise
             return dict.fromkeys(others, error)
 
@@ -371,9 +376,9 @@ class Server:
             batch = batches.pop(0)
             try:
                 receive(await self.pull(batch, timeout_seconds))
-            except BATCH_REFUSED as error:
+            except ResponseError as error:
                 refusals_left -= 1
-                if isinstance(error, SERVER_FAILED) or not refusals_left:
+                if not may_concern_a_topic(error) or not refusals_left:
                     raise
                 self.record.note_failure(error)
                 if len(batch) > 1:

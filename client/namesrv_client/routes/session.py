@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import BATCH_REFUSED, SERVER_FAILED, Receive, Server, Unanswered
+from namesrv_client.routes.server import SERVER_FAILED, Receive, Server, Unanswered, may_concern_a_topic
 from namesrv_client.routes.server_order import ServerOrder
 from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.settings import ClientSettings
@@ -256,7 +256,7 @@ class ServerSession:
         except RemotingError as error:
             server.record.pulls[_result(error)] += 1
             self._failed(server, error)
-            if not isinstance(error, BATCH_REFUSED) or isinstance(error, SERVER_FAILED):
+            if not may_concern_a_topic(error):
                 raise
         if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
