@@ -26,7 +26,7 @@ from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import NoPermissionError, SystemBusyError
-from namesrv_remoting.requests import REQUESTS, AccessClass
+from namesrv_remoting.requests import REQUESTS, AccessClass, RequestKind
 from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, Signer, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
@@ -42,15 +42,28 @@ _CHUNK: Final = 200
 _LINES_PER_SECOND: Final = 20
 _NOTHING: Final[frozenset[AccessClass]] = frozenset()
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
-_WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCode.PULL_ROUTES})
-# Header fields with the names by which rules can be narrowed, for request codes that have such names.
-_USUAL_FIELDS: Final = {
-    "clusters": "clusterName",
-    "brokers": "brokerName",
-    "topics": "topic",
-    "broker_addresses": "brokerAddr",
-}
-_FIELDS: Final[Mapping[tuple[int, str], str]] = {(RequestCode.GET_TOPICS_BY_CLUSTER, "clusters"): "cluster"}
+# Rule fields with names, and the ext fields that can have such a name: a header has at most one of them.
+_NARROWING: Final = (
+    ("clusters", ("clusterName", "cluster")),
+    ("brokers", ("brokerName",)),
+    ("topics", ("topic",)),
+    ("broker_addresses", ("brokerAddr",)),
+)
+
+
+def _narrowing_fields(kind: RequestKind) -> tuple[str | None, ...]:
+    """Return the ext fields with cluster, broker, topic and broker address; None for a name that the header lacks."""
+    header = () if kind.header is None else kind.header.__struct_encode_fields__
+    return tuple(
+        next((field for field in fields if name in kind.names and field in header), None) for name, fields in _NARROWING
+    )
+
+
+# request code -> the result of _narrowing_fields
+_FIELDS: Final = {code: _narrowing_fields(kind) for code, kind in REQUESTS.items()}
+_WITH_TOPICS_IN_BODY: Final = frozenset(
+    code for code, kind in REQUESTS.items() if "topics" in kind.names and "topic" not in _FIELDS[code]
+)
 
 SignerOf = Callable[[VerifiedSignature], Signer]
 
@@ -386,8 +399,6 @@ def permissions_needed(command: RemotingCommand, others: Iterable[tuple[str | No
     """
     code = command.code
     cluster, broker, topic, address = _named_in(command)
-    if code in _WITH_TOPICS_IN_BODY:
-        topic = None
     names = [(cluster, broker), *others]
     if (
         broker is not None
@@ -421,6 +432,4 @@ def _named_in(command: RemotingCommand) -> list[str | None]:
     Fields that requests of this code do not have are ignored, even if a peer sends them.
     """
     fields: Mapping[str, Any] = command.ext_fields or {}
-    code, about = command.code, REQUESTS[command.code]
-    named = {name: fields.get(_FIELDS.get((code, name), field)) for name, field in _USUAL_FIELDS.items()}
-    return [named[name] if name in about.names else None for name in _USUAL_FIELDS]
+    return [None if name is None else fields.get(name) for name in _FIELDS[command.code]]
