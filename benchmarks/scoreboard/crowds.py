@@ -55,6 +55,8 @@ def no_descriptors(seconds: int) -> list[Figure]:
         _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (server.descriptors() + _SPARE, hard))
         crowd = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(3 * _SPARE)]
+        if _is_served(server):
+            raise BenchError("the server has free descriptors")
         began, cpu, responses = time.monotonic(), server.cpu_seconds(), 0
         while time.monotonic() - began < seconds:
             wire.info()
