@@ -177,7 +177,7 @@ class _Asking:
         view, found = await self._response(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
         if found is None or found.boot_id != view.boot_id:
             return view
-        return view.with_events(found.events, self.clock.monotonic())
+        return view.with_events(found.events)
 
     async def _brokers(self, view: ServerView, seconds: float) -> ServerView:
         began = self.clock.monotonic()

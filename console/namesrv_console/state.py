@@ -3,7 +3,6 @@
 The module has no clock and no I/O: times are monotonic seconds of the console's own clock, passed as arguments.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,8 +89,6 @@ class ServerView:
     connections_at: float = 0.0
     # The last events, oldest first.
     events: tuple[Event, ...] = ()
-    # Time on the server's clock up to which all its events are known.
-    events_until_ms: float = field(default=-math.inf, compare=False)
     # Refused request (brokers, routes, events, connections) -> reason.
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -155,10 +152,11 @@ class ServerView:
         view = self
         if self.boot_id != (None if info is None else info.boot_id):
             nothing = {name: value for values in _UNKNOWN.values() for name, value in values.items()}
-            view = replace(self, **nothing, events=(), events_until_ms=-math.inf, brokers_seq=0, refused={})
-        elif self.info and self.info.wall_ms is not None and self.last_seq >= (self.info.last_event_seq or 0):
-            view = replace(self, events_until_ms=self.info.wall_ms)
+            view = replace(self, **nothing, events=(), brokers_seq=0, refused={})
         since = view.since if view.is_reachable else now
+        before = self.wall_minus_monotonic
+        ahead = _kept(before, _wall_minus_monotonic(info, now), _WALL_JITTER_SECONDS)
+        step_seconds = 0.0 if before is None or ahead is None else ahead - before
         return replace(
             view,
             is_reachable=True,
@@ -167,20 +165,13 @@ class ServerView:
             is_native=info is not None,
             answered_at=now,
             info=info,
-            wall_minus_monotonic=_kept(
-                self.wall_minus_monotonic, _wall_minus_monotonic(info, now), _WALL_JITTER_SECONDS
-            ),
+            wall_minus_monotonic=ahead,
+            # A server whose clock was set would now report its earlier events at other times.
+            events=_moved(view.events, round(step_seconds * 1000)),
         )
 
-    def with_events(self, events: Iterable[Event], now: float) -> Self:
-        """The view with further events, each at a time between the responses before and after it.
-
-        The server's clock may have been set after its start, while its own time in a response goes on from the start.
-        """
-        wall_ms = None if self.info is None else self.info.wall_ms
-        if wall_ms is not None and math.isfinite(wall_ms) and self.answered_at is not None:
-            until_ms = wall_ms + 1000 * (now - self.answered_at)
-            events = [_between(event, self.events_until_ms, until_ms) for event in events]
+    def with_events(self, events: Iterable[Event]) -> Self:
+        """The view with further events."""
         return replace(self, events=(*self.events, *events)[-KEPT_EVENTS:])
 
     def on_console_clock(self, ts_ms: int | None, moment_ms: Callable[[float], int]) -> int | None:
@@ -289,9 +280,11 @@ def seen_brokers(
     return brokers
 
 
-def _between(event: Event, from_ms: float, to_ms: float) -> Event:
-    """The event at a time that is not before or after these two."""
-    return event if event.ts_ms is None else replace(event, ts_ms=round(min(max(event.ts_ms, from_ms), to_ms)))
+def _moved(events: tuple[Event, ...], by_ms: int) -> tuple[Event, ...]:
+    """The events at other times."""
+    if not by_ms:
+        return events
+    return tuple(each if each.ts_ms is None else replace(each, ts_ms=each.ts_ms + by_ms) for each in events)
 
 
 def _moment(seconds: float) -> float | None:

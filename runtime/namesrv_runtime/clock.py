@@ -49,6 +49,14 @@ class SystemClock(LoopClock):
         return "SystemClock()"
 
 
+def wall_ms_at(clock: Clock, moment: float) -> int:
+    """The milliseconds since 1970 at a moment of the monotonic clock, by the wall clock as it is set now.
+
+    Times that are read from the wall clock at their moments have wrong distances after a step of that clock.
+    """
+    return round((clock.wall() - (clock.monotonic() - moment)) * 1000)
+
+
 def timeout_on(clock: Clock, seconds: float) -> AbstractAsyncContextManager[object]:
     """`asyncio.timeout` on the given clock, which a test may move. Raises TimeoutError."""
     # Clients need a timeout for every call. A task that watches the clock is only for clocks that the loop cannot use.

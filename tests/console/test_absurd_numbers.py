@@ -33,10 +33,9 @@ def absurd(view: ServerView, number: float, whole: int, clock: FakeClock) -> Ser
     now_ms = round(clock.wall() * 1000)
     happened = ("evict", whole), ("evict", now_ms), ("register", now_ms)
     events = [Event(seq, name, ts_ms, about) for seq, (name, ts_ms) in enumerate(happened, 1)]
-    # The second response bounds the times of the events that come after it.
-    answered = view.answered(clock.monotonic(), info=info).answered(clock.monotonic(), info=info)
+    answered = view.answered(clock.monotonic(), info=info)
     return replace(
-        answered.with_events(events, clock.monotonic()),
+        answered.with_events(events),
         brokers=seen_brokers({}, brokers, clock.monotonic()),
         routes={"T": TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", whole, whole, 6)])},
         topics=frozenset({"T"}),
@@ -67,7 +66,7 @@ async def test_removal_for_an_unknown_reason_is_shown() -> None:
         about: dict[str, Any] = {"cluster": "c1", "broker_name": "a", "broker_id": 0, "reason": "expelled"}
         view = observed.cluster.server(SERVER).answered(clock.monotonic(), info=ServerInfo("boot", ready=True))
         event = Event(1, "evict", round(clock.wall() * 1000), about)
-        observed.put(view.with_events([event], clock.monotonic()))
+        observed.put(view.with_events([event]))
 
         overview, broker = await shown.text("/"), await shown.text("/broker?cluster=c1&name=a")
 

@@ -31,6 +31,7 @@ from namesrv_remoting.bodies.extensions import (
 )
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE
+from namesrv_runtime.clock import wall_ms_at
 
 # Items described between two yields to the event loop: about a millisecond.
 _SLICE: Final = 250
@@ -54,7 +55,7 @@ class ExtensionProcessor:
             ready=namesrv.boot.is_ready(),
             readiness=namesrv.boot.readiness_text(),
             draining=namesrv.boot.is_draining,
-            started_ms=int(namesrv.boot.started_wall * 1000),
+            started_ms=wall_ms_at(namesrv.clock, namesrv.boot.started_monotonic),
             uptime_seconds=round(namesrv.boot.uptime(), 3),
             version=version(),
             pid=os.getpid(),
@@ -92,10 +93,8 @@ class ExtensionProcessor:
 
     async def list_connections(self, request: Request, only: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
-        now, boot = self._namesrv.clock.monotonic(), self._namesrv.boot
-        # Clients compute the server's time as `started_ms` plus uptime, which ignores later steps of the wall clock;
-        # `since_ms` is on the same scale.
-        to_wall = boot.started_wall - boot.started_monotonic
+        clock = self._namesrv.clock
+        now = clock.monotonic()
         connections = [
             Connection(
                 id=connection.id,
@@ -103,7 +102,7 @@ class ExtensionProcessor:
                 proxied=connection.peer.proxied,
                 role=connection.peer.role or None,
                 protocol=_PROTOCOLS.get(connection.peer.serialize_type),
-                since_ms=round((connection.opened_at + to_wall) * 1000),
+                since_ms=wall_ms_at(clock, connection.opened_at),
                 last_request_seconds=round(now - connection.quiet_since, 3),
                 requests=connection.peer.requests,
                 in_flight=connection.in_flight,

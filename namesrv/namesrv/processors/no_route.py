@@ -13,6 +13,7 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv.state.lost_routes import LostRoute
 from namesrv_remoting.address_views import AddressView, BrokerIdentity
 from namesrv_remoting.codes import AUTO_CREATE_TOPIC, MASTER_ID
+from namesrv_runtime.clock import Clock, wall_ms_at
 
 # Characters of a name that a remark shows: a remark stays below a kilobyte beside the topic.
 _SHOWN_CHARACTERS: Final = 100
@@ -22,7 +23,8 @@ def no_route_reason(namesrv: Namesrv, topic: str, view: AddressView | None) -> s
     """Describe this server, and why it has no route of a topic for a peer with this address view."""
     tables = namesrv.manager.tables
     brokers = len(tables.broker_live_table)
-    server = f"NameServer {namesrv.settings.current.nameserver_name}, up since {_time(namesrv.boot.started_wall)}"
+    started = _time(namesrv.clock, namesrv.boot.started_monotonic)
+    server = f"NameServer {namesrv.settings.current.nameserver_name}, up since {started}"
     return f"{server}, has {brokers} broker{'' if brokers == 1 else 's'}.\n{_cause(namesrv, topic, view)}"
 
 
@@ -36,7 +38,7 @@ def _cause(namesrv: Namesrv, topic: str, view: AddressView | None) -> str:
     lost = namesrv.routes.lost.find(revision)
     if lost is None:
         return "The topic has lost its brokers; when and why is no longer recorded."
-    return f"The topic lost its last broker at {_time(lost.wall)}: {_loss(tables, lost, view)}."
+    return f"The topic lost its last broker at {_time(namesrv.clock, lost.at)}: {_loss(tables, lost, view)}."
 
 
 def _never_registered(tables: RouteTables) -> str:
@@ -83,5 +85,5 @@ def _group_name(tables: RouteTables, broker_name: str, view: AddressView | None)
     return cut(broker_name, _SHOWN_CHARACTERS)
 
 
-def _time(wall: float) -> str:
-    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _time(clock: Clock, moment: float) -> str:
+    return datetime.fromtimestamp(wall_ms_at(clock, moment) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -303,7 +303,7 @@ class NamesrvController:
         encoded_routes = EncodedRoutes(inputs, boot_id)
         views = PeerViews(self._address_views, encoded_routes, connections)
         routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
-        events, disconnected = EventRing(), DisconnectedBrokers(clock, limits.tables, tables.broker_live_table)
+        events, disconnected = EventRing(clock), DisconnectedBrokers(clock, limits.tables, tables.broker_live_table)
         sink = EffectSink(
             clock=clock,
             tables=tables,

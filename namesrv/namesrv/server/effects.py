@@ -82,8 +82,7 @@ class EffectSink:
         if effect.log_name:
             event(logger, _LEVELS[effect.level], effect.log_name, **about, **effect.log_fields())
         if effect.event_name:
-            moment = {"event": effect.event_name, "ts_ms": int(self.clock.wall() * 1000)}
-            self.events.append({**moment, **about, **effect.fields()})
+            self.events.append({"event": effect.event_name, **about, **effect.fields()})
 
     def _show_unknown_views(self, effect: Registered) -> None:
         """Log the views that a broker newly advertises addresses for, and that the address views file does not have."""

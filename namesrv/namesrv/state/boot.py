@@ -17,15 +17,14 @@ class Boot:
     readiness: Readiness
     # brokers that the next boot expects, although they are not connected now
     disconnected: DisconnectedBrokers
-    started_wall: float = field(init=False)
     started_monotonic: float = field(init=False)
     # (host, port) of every listening socket; empty until the server listens.
     addresses: list[tuple[str, int]] = field(default_factory=list)
     is_draining: bool = False
 
     def __post_init__(self) -> None:
-        """Take the times of the start."""
-        self.started_wall, self.started_monotonic = self.clock.wall(), self.clock.monotonic()
+        """Take the time of the start."""
+        self.started_monotonic = self.clock.monotonic()
 
     @property
     def is_listening(self) -> bool:

@@ -12,7 +12,8 @@ MAX_LOSSES: Final = 1000
 class LostRoute(NamedTuple):
     """A change after which some topics had no route."""
 
-    wall: float
+    # Monotonic time.
+    at: float
     # The group whose registration or eviction removed topics; None if an operator did.
     broker_name: str | None = None
     # The eviction that removed the topics; None if the broker stayed.
@@ -39,7 +40,7 @@ class LostRoutes:
         """Note a change that left topics without a route; the eviction of its broker is the effect that follows."""
         match effect:
             case RouteChanged(topics_lost=True):
-                self._losses[effect.revision] = LostRoute(self._clock.wall(), effect.broker_name)
+                self._losses[effect.revision] = LostRoute(self._clock.monotonic(), effect.broker_name)
                 if len(self._losses) > self._size:
                     self._losses.popitem(last=False)
             case Evicted() if effect.revision in self._losses:

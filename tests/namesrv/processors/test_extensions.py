@@ -71,23 +71,28 @@ async def test_server_info(server: InProcess) -> None:
     } == traffic  # fmt: skip
     assert {
         "boot_id": server.namesrv.boot.id, "nameserver": "ns-1", "revision": 2, "ready": True,
-        "readiness": "ready: no brokers expected", "draining": False, "started_ms": 1_700_000_000_000,
+        "readiness": "ready: no brokers expected", "draining": False, "started_ms": 1_700_003_600_000,
         "uptime_seconds": 2.5, "version": version(), "pid": os.getpid(), "clusters": 2, "brokers": 2, "topics": 3,
         "connections": 2, "watchers": 0, "pulls": 2, "heartbeats": 1, "refusals": {"frame_too_large": 1},
         "last_event_seq": 4, "problems": [],
     } == info  # fmt: skip
 
 
-async def test_age_of_a_connection_is_right_after_a_step_of_the_wall_clock(server: InProcess) -> None:
-    """Clients compare the time of a connection with the server's start and uptime, which go on over a step."""
-    server.clock.step_wall(3600)
+@pytest.mark.parametrize("step_seconds", [3600.0, -3600.0])
+async def test_ages_are_right_after_a_step_of_the_wall_clock(server: InProcess, step_seconds: float) -> None:
+    """All times of a server are on its wall clock as it is set now, which is its start plus its uptime."""
     peer = await server.connect()
+    await peer.register(MASTER)
+    server.clock.step_wall(step_seconds)
     await server.clock.advance(2.5)
 
     (connection,) = (await ask(peer, RequestCode.LIST_CONNECTIONS))["connections"]
+    registered, *_ = (await ask(peer, RECENT_EVENTS))["events"]
     info = await ask(peer, SERVER_INFO)
 
-    assert info["started_ms"] + 1000 * info["uptime_seconds"] - connection["since_ms"] == 2_500
+    now_ms = round(server.clock.wall() * 1000)
+    assert info["started_ms"] + 1000 * info["uptime_seconds"] == now_ms
+    assert [now_ms - connection["since_ms"], now_ms - registered["ts_ms"]] == [2_500, 2_500]
 
 
 async def test_recent_events_are_paged(server: InProcess, peer: NamesrvPeer) -> None:
