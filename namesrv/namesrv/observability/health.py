@@ -8,7 +8,6 @@ from typing import Final
 from namesrv.certificates import SOON_DAYS, CrlSeconds
 from namesrv.context import Namesrv
 from namesrv.net.steps import in_parts
-from namesrv.state.boot import Boot
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import GroupHealth, group_health
 
@@ -45,7 +44,7 @@ class ServerState:
     def of(cls, namesrv: Namesrv) -> "ServerState":
         """Return the state now."""
         return cls(
-            not_ready=_not_ready(namesrv.boot),
+            not_ready=namesrv.boot.why_not_serving(),
             failing_files={file: why for file, state in namesrv.writes().items() if (why := state.problem())},
             memory_bytes=namesrv.memory_bytes(),
             max_memory_bytes=namesrv.settings.current.max_memory_bytes,
@@ -125,16 +124,6 @@ async def all_problems(namesrv: Namesrv) -> list[ServerProblem]:
         *group_problems(groups, list(namesrv.manager.tables.write_removed)),
         *server_problems(ServerState.of(namesrv)),
     ]
-
-
-def _not_ready(boot: Boot) -> str:
-    if not boot.is_listening:
-        return "not listening yet"
-    if boot.is_draining:
-        return "draining"
-    if boot.is_ready():
-        return ""
-    return boot.readiness_text().removeprefix("not ready: ")
 
 
 def _listed(names: Sequence[str]) -> str:

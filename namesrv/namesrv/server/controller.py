@@ -176,6 +176,7 @@ class NamesrvController:
         if address_views is None and settings.address_views:
             raise ValueError(f"a server with address views {settings.address_views} cannot run without them")
         self._settings = settings
+        self._snapshot_path = settings.data_dir / "snapshot.json"
         self._access = access
         self._address_views = address_views or AddressViews()
         self._origins = dict(origins or {})
@@ -235,11 +236,11 @@ class NamesrvController:
         scheduler = FairScheduler()
         housekeeping = Housekeeping(namesrv, scheduler, self._service_manager, tasks.create_task)
         self.server = self._build_server(housekeeping, scheduler, tasks)
-        snapshotter = Snapshotter(namesrv, self._settings.data_dir / "snapshot.json")
+        snapshotter = Snapshotter(namesrv, self._snapshot_path)
         async with AsyncExitStack() as stack:
             await self._start(housekeeping, snapshotter, stack)
             await self._stop_requested.wait()
-            await self._leave(snapshotter)
+            await self._stop(snapshotter)
 
     def ask_to_stop(self) -> None:
         """Request an orderly stop."""
@@ -251,7 +252,7 @@ class NamesrvController:
             log.flush(_HASTY_FLUSH_SECONDS)
             os._exit(128 + number)
         event(logger, logging.INFO, "stopping", signal=number.name)
-        deadline.move(self._leave_seconds, EXIT_FAILED)
+        deadline.move(self._stop_seconds, EXIT_FAILED)
         self.ask_to_stop()
 
     def _on_sighup(self, had_terminal: bool, deadline: ExitDeadline) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
@@ -275,8 +276,7 @@ class NamesrvController:
             kv = KVConfig.load(kv_path, limits.kv, *([] if audit is None else [audit.kv_changed]))
         with _needed("TLS"):
             certificates = Certificates(settings, clock)
-        snapshot_path = data_dir / "snapshot.json"
-        last = snapshot.load(snapshot_path)
+        last = snapshot.load(self._snapshot_path)
         liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
         # A removed write permission returns unless a broker of its group registers within the default expiry; the
         # snapshot has no expiries.
@@ -431,17 +431,17 @@ class NamesrvController:
             spawn(Reloader(namesrv, self._read_again).run(self._reload_requested, self._service_manager))
         self.listening.set()
 
-    # -- leaving ------------------------------------------------------------------------------------------------------
+    # -- the stop ------------------------------------------------------------------------------------------------------
 
     @property
-    def _leave_seconds(self) -> float:
+    def _stop_seconds(self) -> float:
         return 2 * _FINISH_SECONDS + self.namesrv.settings.current.drain_seconds + _SPARE_SECONDS
 
-    async def _leave(self, snapshotter: Snapshotter) -> None:
+    async def _stop(self, snapshotter: Snapshotter) -> None:
         namesrv, server = self.namesrv, self.server
         namesrv.boot.is_draining = True
         drain_seconds = namesrv.settings.current.drain_seconds
-        self._service_manager.stopping("draining", self._leave_seconds)
+        self._service_manager.stopping("draining", self._stop_seconds)
         server.stop_accepting()
         # The snapshot is saved before connections are closed: its brokers are expected at the next start.
         try:

@@ -192,17 +192,19 @@ class Housekeeping:
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.gone(connection)
         if namesrv.settings.current.evict_on_disconnect and not namesrv.boot.is_draining:
-            self._spawn(self._leave(connection.id))
+            self._spawn(self._remove_disconnected(connection.id))
         else:
             namesrv.manager.leave_connection(connection.id)
 
-    async def _leave(self, connection_id: int) -> None:
+    async def _remove_disconnected(self, connection_id: int) -> None:
         """Remove the brokers of a closed connection.
 
         If this process was stopped, however shortly, the brokers may have registered over new connections: these are
         read first. After a longer stop the brokers' own timeouts may have closed the connection, and the brokers stay
         until they had time to register again. A broker that was seen over another open connection moves there at once.
         """
+        # This task may run before the tick that notices the same stop. A later stop does not count: the connection had
+        # closed before.
         self._note_stop()
         manager, clock = self._namesrv.manager, self._namesrv.clock
         manager.leave_connection(connection_id)

@@ -37,7 +37,15 @@ class Boot:
 
     def is_serving(self) -> bool:
         """True while the server listens, is ready, and is not draining."""
-        return self.is_listening and self.is_ready() and not self.is_draining
+        return not self.why_not_serving()
+
+    def why_not_serving(self) -> str:
+        """Return the reason that the server should get no route requests; empty if it should."""
+        if not self.is_listening:
+            return "not listening yet"
+        if self.is_draining:
+            return "draining"
+        return "" if self.is_ready() else self.readiness_text().removeprefix("not ready: ")
 
     def readiness_text(self) -> str:
         """Return why the server is ready or not, for people."""
