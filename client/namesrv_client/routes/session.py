@@ -350,10 +350,12 @@ class ServerSession:
                     attempts[asyncio.create_task(try_server(server))] = server
                 elif not attempts:
                     break
-                for task in await self._done_or_silent(attempts, attempt_seconds if waiting else None):
+                done = await self._done_or_silent(attempts, attempt_seconds if waiting else None)
+                # In the order of the attempts: if several servers answer at once, the first of them stays chosen.
+                for task in [task for task in attempts if task in done]:
                     server = attempts.pop(task)
                     if (error := task.result()) is None:
-                        self._overtaken(server, attempts.values(), attempt_seconds)
+                        self._overtake([other for task, other in attempts.items() if not task.done()], server)
                         self._note_choice(server)
                         return server
                     has_refused = has_refused or _has_only_refused(error)
@@ -400,11 +402,11 @@ class ServerSession:
                 left = max(began, newest.record.answered_at) + silence_seconds - self._clock.monotonic()
         return set()
 
-    def _overtaken(self, winner: Server, silent: Collection[Server], seconds: float) -> None:
+    def _overtake(self, silent: Collection[Server], winner: Server) -> None:
         """Make the server that answered the chosen one, before the servers that are still silent."""
         for server in silent:
             server.record.pulls["overtaken"] += 1
-            server.record.note_failure(f"no answer within {seconds:g} s, and {winner.address} answered")
+            server.record.note_failure(f"no answer before that of {winner.address}")
         if silent and winner in self._servers:
             self._servers.overtake(winner)
 

@@ -206,7 +206,33 @@ async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
         assert asking.result() == {"orders": True}
         assert 0.7 <= took <= 0.8
         assert second.where == scene.session.chosen
-        assert scene.session.errors[proxy.address] == f"no answer within 0.75 s, and {second.where} answered"
+        assert scene.session.errors[proxy.address] == f"no answer before that of {second.where}"
+
+
+async def test_responses_that_arrive_together_overtake_no_server() -> None:
+    """The chosen server stays, and each response counts once; a server that is asked later may still be silent."""
+    async with (
+        ScriptedServer() as one,
+        ScriptedServer() as two,
+        ScriptedServer() as three,
+        session_of(one, two, three, protocol="rocketmq") as scene,
+    ):
+        asking = asyncio.ensure_future(scene.changes("orders"))
+        peers = []
+        for server in (one, two, three):
+            peers.append((peer := await server.accept(), await peer.receive()))
+            await scene.clock.advance(0.5 if server is not three else 0.1)
+        for peer, request in peers[:2]:
+            peer.answer(request.opaque, code=17)
+        await asking
+
+        assert (scene.session.chosen, scene.session.failovers) == (one.address, 0)
+        assert [status.pulls for status in scene.session.statuses()] == [
+            {"answered": 1},
+            {"answered": 1},
+            {"overtaken": 1},
+        ]
+        assert scene.session.errors == {three.address: f"no answer before that of {one.address}"}
 
 
 async def test_slow_server_may_use_the_whole_call(tmp_path: Path) -> None:
