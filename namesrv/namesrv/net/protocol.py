@@ -18,6 +18,7 @@ from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST
 from namesrv.net.deadlines import NEVER, Deadlines
+from namesrv.net.frame_admission import needs_memory
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
@@ -116,10 +117,7 @@ class FastPath(Protocol):
     """Recognises repeated requests by their bytes, and answers them inside `data_received`."""
 
     def answer(self, connection: "ServerConnection", frame: bytes) -> bytes | None:
-        """The encoded response, empty if no response is due; None leaves the frame to the dispatcher.
-
-        `frame` may be a whole read that is not exactly one frame; the result is None then.
-        """
+        """The encoded response, empty if no response is due; None leaves the frame to the dispatcher."""
         ...
 
     def learn(self, frame: bytes, command: RemotingCommand) -> None:
@@ -595,24 +593,21 @@ class ServerConnection(asyncio.Protocol):
 
     def _decide(self, event: HeaderReceived) -> None:
         """Accept or refuse a frame by its header; a frame that would be refused anyway is answered without its body."""
-        limits, size = self._owner.limits, event.size
+        handler = self._owner.handler
         try:
             command = decode_frame(event.header)
+            code = command.code
+            # A request in flight may be the registration of a broker, so frames behind it are not refused.
+            is_for_brokers = not self.must_register or code in handler.before_registration or self.in_flight > 0
+            largest = handler.large_frames.get(code, 0)
+            is_large = needs_memory(
+                code, event.size, self._owner.limits, largest=largest, is_for_brokers=is_for_brokers
+            )
         except RemoteProtocolError as error:
-            self.refuse(error)
+            self.refuse(without_traceback(error))
             return
-        code, handler = command.code, self._owner.handler
-        bound = min(handler.large_frames.get(code, limits.small_frame_bytes), limits.max_frame_bytes)
-        # A request in flight may be the registration of a broker, so frames behind it are not refused.
-        if self.must_register and code not in handler.before_registration and not self.in_flight:
-            others = limits.max_connections - limits.reserved_connections
-            message = f"too many connections without a broker, limit {others}"
-            self.refuse(RemoteProtocolError(message, reason="connections"))
-        elif size <= limits.small_frame_bytes:
+        if not is_large:
             self._receiver.accept()
-        elif size > bound:
-            message = f"frame of {size} bytes for request {code}, limit {bound}"
-            self.refuse(RemoteProtocolError(message, reason="frame_too_large"))
         elif handler.is_admitted(Request(command, self)) is False:
             self._drop_body(event, "refused for its header")
         else:
@@ -641,7 +636,7 @@ class ServerConnection(asyncio.Protocol):
         """Refuse a large frame after the wait for memory timed out; its peer, maybe a broker, stays connected."""
         header = self._receiver.header
         if header is not None:
-            why = _no_memory(header.size)
+            why = f"no memory for a frame of {header.size} bytes"
             self._owner.refused(self, RemoteProtocolError(why, reason="memory"))
             # The server has not read from this peer while the frame waited, so the silence is not the peer's.
             self._deadlines.quiet_since = self._owner.clock.monotonic()
@@ -773,10 +768,6 @@ def _answer(request: Request, charge: int) -> Coroutine[None, None, None]:
 
 def _request_ended(request: Request, charge: int) -> None:
     request.connection.request_ended(charge)
-
-
-def _no_memory(size: int) -> str:
-    return f"no memory for a frame of {size} bytes"
 
 
 def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:

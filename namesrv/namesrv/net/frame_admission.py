@@ -1,0 +1,23 @@
+"""Admission of frames by their headers: of large frames, and of every frame over a reserved connection slot."""
+
+from namesrv.net.limits import ServerLimits
+from namesrv_remoting.errors import RemoteProtocolError
+
+
+def needs_memory(code: int, size: int, limits: ServerLimits, *, largest: int, is_for_brokers: bool) -> bool:
+    """Whether memory has to be reserved for a frame, which small frames do not need.
+
+    `largest` is the size of the largest frame that is received for this request code, if larger than a small frame.
+    `is_for_brokers` is False for a request that no broker sends before its registration over a reserved slot.
+
+    Raises:
+        RemoteProtocolError: the frame is not received, and its peer is to be refused.
+    """
+    if not is_for_brokers:
+        others = limits.max_connections - limits.reserved_connections
+        raise RemoteProtocolError(f"too many connections without a broker, limit {others}", reason="connections")
+    bound = min(max(largest, limits.small_frame_bytes), limits.max_frame_bytes)
+    if size > bound:
+        message = f"frame of {size} bytes for request {code}, limit {bound}"
+        raise RemoteProtocolError(message, reason="frame_too_large")
+    return size > limits.small_frame_bytes
