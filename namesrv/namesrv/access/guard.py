@@ -8,7 +8,7 @@ without an access file has no guard.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from namesrv.access.audit_lines import cut
 from namesrv.access.reservations import Judgement, Reservations, judge, occupants_of
 from namesrv.net.dispatcher import Request
+from namesrv.net.peer import ConnectionIdentity
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
 from namesrv.routeinfo.effects import Effect, Evicted
@@ -81,17 +82,6 @@ class RefusalListener(Protocol):
 
     def __call__(self, request: Request, remark: str, *, reason: str, observed: bool) -> None:
         """Receive one refusal, with its remark and reason."""
-
-
-@dataclass(slots=True, frozen=True)
-class ConnectionIdentity:
-    """The account of a connection by its certificate or address, under one state of the access file."""
-
-    file: AccessFile
-    # None if no certificate or network matches: requests have to be signed.
-    account: Account | None
-    # Access classes that the account may use with any names while this state of the file lasts.
-    open_classes: frozenset[AccessClass]
 
 
 class AccessGuard:
@@ -269,7 +259,7 @@ class AccessGuard:
         return self._verifier.check(command)
 
     def _identity_of(self, connection: ServerConnection) -> ConnectionIdentity:
-        known: ConnectionIdentity | None = connection.peer.identity
+        known = connection.peer.identity
         if known is not None and known.file is self.file:
             return known
         file, address = self.file, address_of(connection.peer.ip)

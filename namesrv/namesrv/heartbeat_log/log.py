@@ -47,20 +47,6 @@ FORGOTTEN_AT_ONCE: Final = 50_000
 CLOSE_SECONDS: Final = 6.0
 
 
-class ServedRevisions(dict[str, int]):
-    """Topic -> revision of the last response on a connection.
-
-    The record is a dict itself, and is kept on the connection, since the fast path looks into it with every pull.
-    """
-
-    __slots__ = ("client",)
-
-    def __init__(self, client: str) -> None:
-        super().__init__()
-        # The connection's name in the log.
-        self.client = client
-
-
 class HeartbeatLog(LineLog):
     """The heartbeat log of one boot of the server."""
 
@@ -85,7 +71,7 @@ class HeartbeatLog(LineLog):
         self._own_name = tables.topics.names.get
         self._is_closed = False
         # The records with pairs by connection id, the oldest first, and the number of pairs in them.
-        self._served: OrderedDict[int, ServedRevisions] = OrderedDict()
+        self._served: OrderedDict[int, dict[str, int]] = OrderedDict()
         self._served_pairs = 0
         # Seconds from the monotonic clock to the wall clock, at the last tick or the last event that was queued as an
         # Item: heartbeats and first responses are light.
@@ -182,7 +168,7 @@ class HeartbeatLog(LineLog):
             record[topic] = revision
             # The item is light, like a heartbeat: after a change, the next pull of every client makes one.
             monotonic = self._monotonic()
-            self._put_light((monotonic + self._wall_offset, monotonic, record.client, topic, revision))
+            self._put_light((monotonic + self._wall_offset, monotonic, client_name(connection), topic, revision))
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
         """Note that a connection got the routes of topics at these revisions; a topic may have no route."""
@@ -198,12 +184,12 @@ class HeartbeatLog(LineLog):
         self._served_pairs += sum(topic not in record for topic, _ in news)
         record.update(news)
         names, numbers = zip(*news, strict=True)
-        fields = {"client": record.client, "topics": names, "revisions": numbers}
+        fields = {"client": client_name(connection), "topics": names, "revisions": numbers}
         self._note(self._clock.monotonic(), EventLine(b"served", fields), _weight(names))
 
     def gone(self, connection: ServerConnection) -> None:
         """Note that a connection has closed."""
-        record: ServedRevisions | None = connection.peer.served
+        record = connection.peer.served
         if record is not None:
             self._served.pop(connection.id, None)
             self._served_pairs -= len(record)
@@ -216,12 +202,12 @@ class HeartbeatLog(LineLog):
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)
 
-    def _record(self, connection: ServerConnection) -> ServedRevisions:
+    def _record(self, connection: ServerConnection) -> dict[str, int]:
         while self._served_pairs >= MAX_SERVED_PAIRS:
             self._forget_first()
-        record: ServedRevisions | None = connection.peer.served
+        record = connection.peer.served
         if record is None:
-            record = connection.peer.served = ServedRevisions(client_name(connection))
+            record = connection.peer.served = {}
         # A record that was emptied comes back as the newest.
         return self._served.setdefault(connection.id, record)
 

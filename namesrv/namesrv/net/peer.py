@@ -3,17 +3,30 @@
 from dataclasses import dataclass
 from typing import Any
 
+from namesrv_remoting.access import AccessFile, Account
 from namesrv_remoting.address_views import DEFAULT_LISTENER
+from namesrv_remoting.addresses import host_of
+from namesrv_remoting.requests import AccessClass
+
+
+@dataclass(slots=True, frozen=True)
+class ConnectionIdentity:
+    """The account of a connection by its certificate or address, under one state of the access file."""
+
+    file: AccessFile
+    # None if no certificate or network matches: requests have to be signed.
+    account: Account | None
+    # Access classes that the account may use with any names while this state of the file lasts.
+    open_classes: frozenset[AccessClass]
 
 
 @dataclass(slots=True)
 class Peer:
     """Facts about the process at the other end of a connection."""
 
-    # The peer address of the socket, with port ([::1]:9876) and without (::1). `proxied` is the address from a PROXY
-    # header: it is displayed and logged, and an address view can match it; limits and access rules ignore it.
+    # The peer address of the socket, with port ([::1]:9876). `proxied` is the address from a PROXY header: it is
+    # displayed and logged, and an address view can match it; limits and access rules ignore it.
     address: str = "?"
-    ip: str = "?"
     proxied: str | None = None
     # the name of the listener that accepted the connection
     listener: str = DEFAULT_LISTENER
@@ -23,16 +36,23 @@ class Peer:
     role: str = ""
     # the account of the last request, if the server has accounts
     account: str = ""
-    # state of access control and of the heartbeat log for this connection
-    identity: Any = None
-    served: Any = None
-    # the encoded routes in the address view of this connection; None while the view is not known
+    # None before access control has looked for the account of this connection
+    identity: ConnectionIdentity | None = None
+    # topic -> revision of the last response, for the heartbeat log; None before the first response
+    served: dict[str, int] | None = None
+    # The encoded routes (`RoutesInView`, which cannot be imported here) in the address view of this connection; None
+    # while the view is not known.
     routes: Any = None
     # serialize type of the last request; negative before the first request
     serialize_type: int = -1
     requests: int = 0
     # the TLS version; empty for plain text
     tls_version: str = ""
+
+    @property
+    def ip(self) -> str:
+        """The peer address of the socket without the port: 127.0.0.1, ::1."""
+        return host_of(self.address)
 
     @property
     def has_sent_request(self) -> bool:

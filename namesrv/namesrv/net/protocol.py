@@ -26,7 +26,7 @@ from namesrv.net.read_shares import AddressShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
 from namesrv.net.requests import HeldRequest, RequestQueue
 from namesrv.net.steps import FairScheduler
-from namesrv_remoting.addresses import host_of, network_of
+from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
@@ -285,7 +285,6 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = self.peer
         peer.address = address_text(transport.get_extra_info("peername"))
-        peer.ip = host_of(peer.address)
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._receiver = Receiver(self._owner.limits, self.read_share)

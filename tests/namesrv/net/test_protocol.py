@@ -28,7 +28,7 @@ async def test_pipelined_requests_are_answered_in_order(feed: Feed) -> None:
     async with serving() as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
-        assert Peer(peer.address, "127.0.0.1", network="127.0.0.1") == connection.peer
+        assert Peer(peer.address, network="127.0.0.1") == connection.peer
         await feed(peer, b"".join(requests) + bytes(shifted))
 
         for opaque, kind in enumerate(kinds):
