@@ -6,7 +6,6 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from itertools import count
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -77,7 +76,6 @@ class RemotingServer:
     bytes_sent: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._ids = count(1)
         self._servers: list[asyncio.Server] = []
 
     @property
@@ -143,7 +141,7 @@ class RemotingServer:
         return bound
 
     def _accept(self, name: str) -> asyncio.Protocol:
-        connection = ServerConnection(self, next(self._ids), Peer(listener=name))
+        connection = ServerConnection(self, self.slots.new_id(), Peer(listener=name))
         if self.tls.mode == "off":
             return connection
         return TlsDetector(connection, self.tls, self.read_shares, proxy_protocol=self.limits.proxy_protocol)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 from namesrv.net.budget import MemoryBudget
@@ -25,9 +26,14 @@ class ConnectionSlots:
         self._per_network: Counter[str] = Counter()
         # connection id -> connection that was admitted to a reserved slot, oldest first; a broker may have registered
         self._in_reserved: dict[int, ServerConnection] = {}
+        self._ids = count(1)
 
     def __repr__(self) -> str:
         return f"<ConnectionSlots [{len(self.connections)} of {self.limits.max_connections} occupied]>"
+
+    def new_id(self) -> int:
+        """The id of the next connection, which may not be admitted; ids grow, and are never reused."""
+        return next(self._ids)
 
     def occupy(self, connection: ServerConnection, make_room: Callable[[ServerConnection], None]) -> bool:
         """Admit a connection; True if the slot is a reserved one, so the peer must register a broker.
