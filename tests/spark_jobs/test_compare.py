@@ -237,13 +237,17 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
         (["{a}", "{tmp}/other.json"], "{tmp}/other.json: not a summary of namesrv-staleness"),
         (["{a}", "{tmp}/torn.json"], "{tmp}/torn.json: not JSON: "),
         (["{a}", "{tmp}/new.json"], "{tmp}/new.json: summary of schema 2, this version compares schema 1"),
+        (["{tmp}/old.json", "{b}"], "{tmp}/old.json: summary without p99.9; make its report again"),
     ],
 )
 def test_what_cannot_be_compared_is_named(
     summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     """With exit code 2; nothing is written."""
-    for name, text in (("other", '{"a": 1}'), ("torn", "{"), ("new", as_json({**empty_summary(), "schema": 2}))):
+    old = empty_summary()
+    old["registry"]["all"] = {name: value for name, value in old["registry"]["all"].items() if name != "p999"}
+    new = {**empty_summary(), "schema": 2}
+    for name, text in (("other", '{"a": 1}'), ("torn", "{"), ("new", as_json(new)), ("old", as_json(old))):
         (tmp_path / f"{name}.json").write_text(text)
     places = {"a": summaries[0], "b": summaries[1], "tmp": tmp_path}
 

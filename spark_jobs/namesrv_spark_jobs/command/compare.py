@@ -18,6 +18,7 @@ from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
 from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.report.comparison import comparison
 from namesrv_spark_jobs.report.page import comparison_page
 from namesrv_spark_jobs.report.shown import as_comparison, as_json
@@ -165,7 +166,7 @@ def _side(settings: Settings, given: str) -> Side:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Read a summary. Raises UsageError when the file is not a summary of this schema."""
+    """Read a summary. Raises UsageError when the file is not a summary of this schema, with all percentiles."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -176,4 +177,6 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise UsageError(f"{path}: not a summary of {PROGRAM}")
     if document["schema"] != SCHEMA:
         raise UsageError(f"{path}: summary of schema {document['schema']}, this version compares schema {SCHEMA}")
+    if lacking := [name for field, name in PERCENTILE_FIELDS.items() if field not in document["registry"]["all"]]:
+        raise UsageError(f"{path}: summary without {', '.join(lacking)}; make its report again")
     return document
