@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_remoting.codes import RequestCode
 from namesrv_runtime.address import parse_address
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker, BrokerPeer
@@ -36,16 +37,6 @@ QUERY_VERSION: Final = 322
 
 # A topic that is created while the brokers run.
 MADE: Final = "made-by-hand"
-NAMES: Final = {
-    103: "REGISTER_BROKER",
-    104: "UNREGISTER_BROKER",
-    105: "GET_ROUTEINFO_BY_TOPIC",
-    106: "GET_BROKER_CLUSTER_INFO",
-    206: "GET_ALL_TOPIC_LIST_FROM_NAMESERVER",
-    322: "QUERY_DATA_VERSION",
-    901: "GET_BROKER_MEMBER_GROUP",
-    904: "BROKER_HEARTBEAT",
-}
 # Of repeated requests, such as heartbeats, the recording keeps two.
 KEPT: Final = 2
 
@@ -183,7 +174,7 @@ def _step(scenario: str, number: int, exchange: Exchange) -> dict[str, Any]:
     return {
         "scenario": scenario,
         "step": number,
-        "label": f"{exchange.code} {NAMES[exchange.code]} {about}".rstrip(),
+        "label": f"{exchange.code} {RequestCode(exchange.code).name} {about}".rstrip(),
         "connection": exchange.connection,
         "request": exchange.request.hex(),
         "opaque": exchange.opaque,
