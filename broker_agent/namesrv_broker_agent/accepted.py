@@ -1,4 +1,4 @@
-"""What one server has accepted of a broker, to be registered while the server refuses the current topics."""
+"""The last registration that one server accepted, which is sent again while the server refuses newer topics."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 
 
 class Role(NamedTuple):
-    """What a registration says of the broker itself."""
+    """The part of a registration that describes the broker itself, and not its topics."""
 
     broker_id: int
     # False while the broker drains

@@ -66,7 +66,7 @@ class BrokerIdentity:
         self._advertised = AdvertisedAddresses(settings.advertised, settings.advertised_ha)
 
     def role(self) -> Role:
-        """What a registration says of the broker itself now."""
+        """The broker's current role, for the next registration."""
         return Role(self.broker_id, self.is_writable)
 
     def next_registration_seq(self) -> int:

@@ -27,7 +27,7 @@ TABLE: Final[MetricTable[AgentStatus]] = MetricTable(
         Metric(
             "registered",
             "gauge",
-            "Whether the broker is registered with the server over the present connection.",
+            "Whether the broker is registered with the server over the current connection.",
             lambda status: {server.address: server.status == "registered" for server in status.servers},
             ("server",),
         ),

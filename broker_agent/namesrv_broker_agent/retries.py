@@ -1,4 +1,4 @@
-"""How long the agent pauses between attempts to register with a server, and how long each attempt may take."""
+"""The pauses between attempts to register with a server, and the factor on the timeouts of each attempt."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,11 +1,11 @@
-"""What the next registration with a server has to contain."""
+"""The content of the next registration with a server: everything, or the changes that were not sent yet."""
 
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.bodies.topic import TopicConfig
 
 
 class UnsentChanges:
-    """The changes that one server has not been sent: nothing, some topics, or everything."""
+    """The changes that one server was not sent yet: none, some topics, or everything."""
 
     def __init__(self) -> None:
         # True if the next registration has to be a full one
