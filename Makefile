@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-# whoever sets it has hundreds of processes that tests start compile all of ours anew
+# with this variable, each of the hundreds of processes that tests start would compile our modules anew
 unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
