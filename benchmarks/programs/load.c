@@ -415,10 +415,10 @@ static double oldest_in_flight_us(uint64_t now) {
 static void print_result(double took, double oldest_us) {
     if (!latencies.count) quit(1, "no response in %.1f s", took);
     printf("{\"responses\":%llu,\"responses_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,"
-           "\"max_us\":%.1f,\"oldest_in_flight_us\":%.1f,\"failed\":%llu,\"beside_p99_us\":%.1f,\"beside_max_us\":%.1f}\n",
+           "\"max_us\":%.1f,\"oldest_in_flight_us\":%.1f,\"failed\":%llu,\"beside_p99_us\":%.1f}\n",
            (unsigned long long)latencies.count, (double)latencies.count / took, percentile_us(&latencies, .5),
            percentile_us(&latencies, .99), percentile_us(&latencies, .999), (double)latencies.largest_ns / 1e3, oldest_us,
-           (unsigned long long)failed_count, percentile_us(&beside_latencies, .99), beside_latencies.largest_ns / 1e3);
+           (unsigned long long)failed_count, percentile_us(&beside_latencies, .99));
 }
 
 static void measure_load(void) {
