@@ -28,7 +28,7 @@ class Command:
 
     def __init__(self, suite: str, description: str, subjects: Mapping[str, str]) -> None:
         self.parser = argparse.ArgumentParser(prog=f"python -m benchmarks {suite}", description=description)
-        self.parser.set_defaults(only=[], list=False, write=None)
+        self.parser.set_defaults(only=[], list=False, quick=False, write=None)
         self._suite = suite
         self._subjects = subjects
         if subjects:
@@ -60,6 +60,8 @@ class Command:
         if unknown := [name for name in options.only if name not in self._subjects]:
             self.parser.error(f"unknown name {unknown[0]!r}; --list shows all")
         if options.write is not None:
+            if options.quick:
+                self.parser.error("--write needs all rounds: leave out --quick")
             # A page without a marked block is an error now, not after minutes of measuring.
             with_block(options.write.read_text(encoding="utf-8"), "")
         return options

@@ -209,6 +209,7 @@ def test_sigterm_ends_a_suite_in_order(where: str) -> None:
         (["peers", "--list"], 0, "two_cores  "),
         (["--only", "nonsense"], 2, "unknown name 'nonsense'"),
         (["--write", "no-such-page.md"], 1, "no-such-page.md"),
+        (["--quick", "--write", "docs/benchmarks.md"], 2, "leave out --quick"),
         (["soak", "--list"], 2, "unrecognized arguments: --list"),
         (["scoreboard", "--write", "docs/scoreboard.md"], 2, "unrecognized arguments: --write"),
         # The page would lose the figures of everything that is left out.
