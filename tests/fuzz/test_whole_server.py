@@ -204,7 +204,7 @@ class FuzzServer:
         assert [*tables.filter_server_table, *tables.topics.mappings] == []
         # A removed write permission may outlive its broker, but only until the broker would have expired.
         assert all(math.isfinite(removal.ends_at) for removal in tables.write_removed.values())
-        assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}
+        assert tables.digests.of_broker.keys() <= {(CONTROL.cluster, CONTROL.addr)}
         in_flight = sum(one.in_flight for one in namesrv.slots.connections.values())
         assert (len(namesrv.routes.watchers), in_flight) == (0, 0)
         await self.check_control()

@@ -113,7 +113,7 @@ class RouteInfoManager:
     @property
     def membership(self) -> int:
         """A number that grows whenever the contents of a snapshot change."""
-        return self.tables.membership
+        return self.tables.versions.membership
 
     def now(self) -> float:
         """Return the liveness seconds."""
@@ -394,7 +394,7 @@ class RouteInfoManager:
     def stop_waiting_for_brokers(self, *, is_any_missing: bool) -> None:
         """End the wait for the brokers of the previous boot."""
         # A new snapshot is due: the file still names missing brokers, and the next start would wait for them again.
-        self.tables.membership += is_any_missing
+        self.tables.versions.membership += is_any_missing
 
     async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
         """Remove a topic, or only its queues on one cluster's brokers; unknown names change nothing."""
@@ -452,7 +452,7 @@ class RouteInfoManager:
         if topics is None:
             self._forget_responses()
             # An unchanged registration may have other results under other options.
-            self.tables.forget_all_digests()
+            self.tables.digests.options_changed()
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
         section = self._section()

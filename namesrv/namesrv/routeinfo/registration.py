@@ -45,20 +45,17 @@ def register(section: WriteSection, registration: Registration) -> Steps[Registe
     that was displaced before stays removed. Raises ResponseError if the registration is refused.
     """
     tables, rules = section.tables, section.rules
-    option_changes = tables.option_changes
+    options_version = tables.digests.options_version
     yield from admit(section, registration)
     if rules.is_connected(registration.connection_id):
         yield from _displace(section, registration)
-    tables.last_generation += 1
-    changes, result = yield from plan_registration(
-        tables, registration, rules.options, rules.now(), tables.last_generation
-    )
+    generation = tables.versions.next_generation()
+    changes, result = yield from plan_registration(tables, registration, rules.options, rules.now(), generation)
     prepared = yield from tables.prepare(changes)
     if not rules.is_connected(registration.connection_id):
         return RegisterResult()
-    # A plan that was made under former options must be made anew: the next equal registration is applied again.
-    digest = registration.digest if option_changes == tables.option_changes else None
-    _apply(section, registration, prepared, digest)
+    _apply(section, registration, prepared)
+    tables.digests.keep(registration.key, registration.digest, options_version)
     return result
 
 
@@ -171,7 +168,7 @@ def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], 
 # -- 5. apply ---------------------------------------------------------------------------------------------------------
 
 
-def _apply(section: WriteSection, registration: Registration, prepared: Prepared, digest: bytes | None) -> None:
+def _apply(section: WriteSection, registration: Registration, prepared: Prepared) -> None:
     """Apply a prepared registration in one step, with all that depends on what happened while it was planned."""
     tables, changes, key, now = section.tables, prepared.changes, registration.key, section.rules.now()
     name, live_table = registration.broker_name, tables.broker_live_table
@@ -197,10 +194,6 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         # registration is applied again, even if unchanged.
         tables.forget_digests((name,))
     section.apply(prepared, name)
-    if digest is None:
-        tables.digests.pop(key, None)
-    else:
-        tables.digests[key] = digest
     if before is not None:
         _note_former_connection(section, key, before, on)
         if registration.connection_id != on:
@@ -230,7 +223,7 @@ def refresh(
     """Refresh a live entry if `digest` is that of the last registration; None if the request must be applied."""
     tables, rules = section.tables, section.rules
     live = tables.broker_live_table.get(key)
-    if live is None or tables.digests.get(key) != digest or connection_id < live.connection_id:
+    if live is None or tables.digests.of_broker.get(key) != digest or connection_id < live.connection_id:
         return None
     if connection_id != live.connection_id and rules.policy.takeover != "allow":
         # The takeover policy decides about a move to another connection.
@@ -239,12 +232,11 @@ def refresh(
         # The connection closed after the request was received.
         return None
     now = rules.now()
-    tables.last_generation += 1
     refreshed = replace(
         live,
         last_update=now,
         connection_id=connection_id,
-        generation=tables.last_generation,
+        generation=tables.versions.next_generation(),
         registration_seq=live.registration_seq if registration_seq is None else registration_seq,
         network=rules.network_of(connection_id),
     )

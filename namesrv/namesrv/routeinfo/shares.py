@@ -68,7 +68,7 @@ class HeldRows:
 
     def of(self, owner: Owner) -> Steps[Sizes]:
         """Return the rows of an owner."""
-        state = (self._tables.ownership_changes, self._tables.revisions.revision)
+        state = (self._tables.versions.ownership, self._tables.revisions.revision)
         if state != self._state:
             self._state, self._rows = state, {}
         name = (owner.kind, owner.name)

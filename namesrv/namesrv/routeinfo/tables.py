@@ -9,6 +9,7 @@ from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
 from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
+from namesrv.routeinfo.versions import RegistrationDigests, TableVersions
 from namesrv.routeinfo.write_removal import WriteRemoval
 from namesrv_remoting.address_views import BrokerIdentity
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
@@ -50,40 +51,37 @@ class Prepared:
 
 
 class RouteTables:
-    """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
+    """The four tables of a NameServer and what follows from them, and nothing else: no lock, no clock, no I/O."""
 
     def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
+        # -- the four tables --
         # Cluster name -> names of its broker groups, ten thousand perhaps; never an empty set.
         self.cluster_addr_table: dict[str, set[str]] = {}
         # Broker name -> the group's instances; never a group without an address.
         self.broker_addr_table: dict[str, BrokerData] = {}
         # Broker -> its live entry, for all live brokers.
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
-        # The topics with their indexes; never a broker that is not in broker_addr_table.
+        # Topic -> its row: the rows of `topics`, which alone modifies them. No row has a broker that is not in
+        # broker_addr_table.
         self.topics = TopicTable()
-        # Topic -> its row: the rows of `topics`, which alone modifies them.
         self.topic_queue_table = self.topics.rows
 
+        # -- side tables --
         # Broker -> its filter servers; never an empty tuple.
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # Broker group whose write permission an operator removed -> the removal.
         self.write_removed: dict[str, WriteRemoval] = {}
-        # Broker -> digest of its last registration; dropped when any other change touches the broker's topics.
-        self.digests: dict[BrokerAddrInfo, bytes] = {}
-        # The last change of each topic's route.
-        self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
+
         # The connections of the live brokers, and others that may take over.
         self.connections = BrokerConnections()
-        # The number of the last registration, its generation.
-        self.last_generation = 0
-        # By the next three counters, values that were computed from the tables are recognised as outdated. `membership`
-        # grows with every change of a snapshot's contents: a broker comes, goes or changes its name or id; a write
-        # permission is removed or returns; the wait for the brokers of the last boot ends.
-        self.membership = 0
-        # Grows when a broker comes, goes, or moves to another connection or account, or a broker's connection closes.
-        self.ownership_changes = 0
-        # Grows when all digests are dropped, because the options have changed by which registrations are planned.
-        self.option_changes = 0
+
+        # -- their changes --
+        # The last change of each topic's route.
+        self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
+        # The counters of all other changes.
+        self.versions = TableVersions()
+        # The last registration of each broker.
+        self.digests = RegistrationDigests()
 
     def __repr__(self) -> str:
         return (
@@ -123,10 +121,7 @@ class RouteTables:
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Insert or replace a live entry."""
         known = self.broker_live_table.get(key)
-        if known is None or (known.connection_id, known.account) != (live.connection_id, live.account):
-            self.ownership_changes += 1
-        if known is None or (known.broker_name, known.broker_id) != (live.broker_name, live.broker_id):
-            self.membership += 1
+        self.versions.live_changed(known, live)
         if known is None or known.connection_id != live.connection_id:
             self.connections.set_own(key, live.connection_id, None if known is None else known.connection_id)
         self.broker_live_table[key] = live
@@ -134,15 +129,14 @@ class RouteTables:
     def _drop_live(self, key: BrokerAddrInfo) -> None:
         live = self.broker_live_table.pop(key, None)
         if live is not None:
-            self.membership += 1
-            self.ownership_changes += 1
+            self.versions.live_changed(live, None)
             self.connections.drop_broker(key, live.connection_id)
         self.filter_server_table.pop(key, None)
-        self.digests.pop(key, None)
+        self.digests.drop(key)
 
     def forget_connection(self, connection_id: int) -> None:
         """Note that a connection has closed: it may take over no broker."""
-        self.ownership_changes += connection_id in self.connections.brokers_on
+        self.versions.ownership += connection_id in self.connections.brokers_on
         self.connections.forget(connection_id)
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
@@ -154,12 +148,7 @@ class RouteTables:
             for cluster, names in self.cluster_addr_table.items():
                 if name in names:
                     for addr in data.broker_addrs.values():
-                        self.digests.pop(BrokerAddrInfo(cluster, addr), None)
-
-    def forget_all_digests(self) -> None:
-        """Drop all digests, also those of registrations that are being planned."""
-        self.option_changes += 1
-        self.digests.clear()
+                        self.digests.drop(BrokerAddrInfo(cluster, addr))
 
     def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Prepare changes, yielding about every millisecond; they must be the next changes to be applied."""

@@ -57,6 +57,6 @@ class WriteSection:
         else:
             removed[broker_name] = removal
         if was_removed != is_removed:
-            self.tables.membership += 1
+            self.tables.versions.membership += 1
             topics = len(self.tables.topics.of_broker.get(broker_name, ()))
             self.effects.append(WritePermissionChanged(broker_name, topics, is_removed=is_removed, reason=reason))

@@ -408,7 +408,7 @@ class RouteMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 200), connection=connections)
     def register_again(self, which: int, connection: int) -> None:
         """A broker repeats a registration; if the manager takes it for unchanged, applying it changes nothing."""
-        stored = [asked for asked in self.sent if self.manager.tables.digests.get(asked.key) == asked.digest]
+        stored = [asked for asked in self.sent if self.manager.tables.digests.of_broker.get(asked.key) == asked.digest]
         choices = stored if stored and which % 4 else self.sent
         self.repeat(choices[-1 - which % len(choices)], connection)
 
