@@ -1,6 +1,7 @@
 """The analysis keeps to what runs anywhere: DataFrame functions, and no Python that executors would have to have."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_only_dataframe_functions(file: Path) -> None:
 
 
 def test_functions_are_those_that_both_engines_have() -> None:
-    """The embedded engine has exactly the functions of PySpark that the analysis calls."""
+    """The embedded engine has exactly the functions of PySpark that the analysis calls, and the manual lists them."""
     analysis = [file for file in FILES if "engines" not in file.parts]
     called = {
         node.attr
@@ -61,7 +62,10 @@ def test_functions_are_those_that_both_engines_have() -> None:
         for node in _nodes(file)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "F"
     }
+    manual = Path(namesrv_spark_jobs.__file__).parents[1] / "README.md"
+    (sentence,) = re.findall(r"A transform may call the functions of PySpark .*", manual.read_text(encoding="utf-8"))
     public = {name for name in vars(columns) if not name.startswith("_") and name.islower()}
 
     # the last ones are for the engine itself
     assert called == public - {"re", "json_shape", "ordered", "quoted", "sql_type", "text"}
+    assert called == set(re.findall(r"`(\w+)`", sentence))
