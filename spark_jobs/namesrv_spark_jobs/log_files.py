@@ -133,7 +133,7 @@ def truncated(files: Sequence[str]) -> list[str]:
 
 
 def _is_whole(path: Path) -> bool:
-    """True if the whole file decompresses.
+    """True if the whole file decompresses, or seems to.
 
     Decompressing everything would take as long as Spark's reading. The last four bytes of a whole file are the length
     of its content; those of a truncated file are random. If they fit the compression ratio at the beginning, the file
@@ -147,9 +147,15 @@ def _is_whole(path: Path) -> bool:
             file.seek(-4, os.SEEK_END)
             recorded = int.from_bytes(file.read(4), "little")
             expected = len(content) * size / len(head)
-            if size > _SAMPLE and _LEAST * expected < recorded < _MOST * expected:
-                return True
-            file.seek(0)
+    except (OSError, ZeroDivisionError, zlib.error):
+        return False
+    return (size > _SAMPLE and _LEAST * expected < recorded < _MOST * expected) or decompresses(path)
+
+
+def decompresses(path: Path) -> bool:
+    """True if a compressed file can be read to its end."""
+    try:
+        with path.open("rb") as file:
             member = zlib.decompressobj(wbits=31)
             while chunk := file.read(_CHUNK):
                 while chunk:
@@ -159,5 +165,5 @@ def _is_whole(path: Path) -> bool:
                     if member.eof and chunk:
                         member = zlib.decompressobj(wbits=31)
             return member.eof
-    except (OSError, ZeroDivisionError, zlib.error):
+    except (OSError, zlib.error):
         return False

@@ -34,19 +34,6 @@ def lines_of(file: Path) -> Iterator[bytes]:
             yield line.rstrip(b"\n")
 
 
-def is_damaged(file: Path) -> bool:
-    """True for a compressed file that cannot be read to its end."""
-    if not file.name.endswith(".gz"):
-        return False
-    try:
-        with gzip.open(file, "rb") as stream:
-            while stream.read(1 << 20):
-                pass
-    except (EOFError, OSError, zlib.error):
-        return True
-    return False
-
-
 def split(file: Path, clean: Path, bad: Path, name: str) -> None:
     """Write the readable lines into `clean`, and the others as `corrupt_line` with their `file` (`name`) into `bad`."""
     with clean.open("w", encoding="utf-8") as good, bad.open("w", encoding="utf-8") as others:
