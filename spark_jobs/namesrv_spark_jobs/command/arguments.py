@@ -81,18 +81,18 @@ def parser() -> argparse.ArgumentParser:
 
     which = made.add_argument_group("which events")
     says = "from this time on: 2026-03-01, 2026-03-01T07:30 (UTC) or milliseconds"
-    which.add_argument("--since", dest="since_ms", metavar="TIME", type=_checked(moment_ms), help=says)
-    which.add_argument("--until", dest="until_ms", metavar="TIME", type=_checked(moment_ms), help="before this time")
+    which.add_argument("--since", dest="since_ms", metavar="TIME", type=checked(moment_ms), help=says)
+    which.add_argument("--until", dest="until_ms", metavar="TIME", type=checked(moment_ms), help="before this time")
     for name, what in (("cluster", "its brokers"), ("topic", "its clients"), ("nameserver", "its log")):
         says = f"only {what} (repeatable)"
         which.add_argument(f"--{name}", dest=f"{name}s", metavar="NAME", action="append", default=[], help=says)
 
     what_if = made.add_argument_group("settings")
     says = "how often clients poll for routes; part of the bound that staleness is compared with (default: 30)"
-    poll = _checked(_number(0.001, 86_400, "a number of seconds from 0.001 to 86,400", times=1000))
+    poll = checked(_number(0.001, 86_400, "a number of seconds from 0.001 to 86,400", times=1000))
     what_if.add_argument("--poll", dest="poll_ms", metavar="SECONDS", type=poll, default=30_000, help=says)
     says = f"replay the log under these settings, in seconds (default: '{DEFAULT_GRID}')"
-    what_if.add_argument("--what-if", metavar="GRID", type=_checked(parse_grid), default=WhatIf(), help=says)
+    what_if.add_argument("--what-if", metavar="GRID", type=checked(parse_grid), default=WhatIf(), help=says)
 
     shown = made.add_argument_group("output")
     shown.add_argument("-o", "--output", choices=("table", "json"), default="table", help="on stdout (default: table)")
@@ -107,9 +107,9 @@ def parser() -> argparse.ArgumentParser:
         "such as 'p99>45', 'client.p95>2m', 'over_bound>0', 'false>0'; durations are seconds unless they end"
         " with ms, s, m or h (repeatable)"
     )
-    gate = _checked(parse_gate)
+    gate = checked(parse_gate)
     gates.add_argument("--fail-if", dest="gates", metavar="COND", type=gate, action="append", default=[], help=says)
-    ratio, says = _checked(_number(0, 1, "a ratio from 0 to 1")), "largest share of bad lines that passes, 0 to 1"
+    ratio, says = checked(_number(0, 1, "a ratio from 0 to 1")), "largest share of bad lines that passes, 0 to 1"
     gates.add_argument("--max-bad-ratio", metavar="RATIO", type=ratio, help=says)
     says = (
         "embedded: DuckDB, in this process, without Java; spark: Apache Spark, here or on a cluster; auto: spark if a"
@@ -127,7 +127,7 @@ def _add_spark(made: argparse.ArgumentParser) -> None:
     spark.add_argument("--master", metavar="URL", help=says)
     says = "only for --print-submit; otherwise client"
     spark.add_argument("--deploy-mode", choices=("client", "cluster"), help=says)
-    pair, says = _checked(_pair), "any Spark setting (repeatable)"
+    pair, says = checked(_pair), "any Spark setting (repeatable)"
     spark.add_argument("--conf", metavar="KEY=VALUE", type=pair, action="append", default=[], help=says)
     spark.add_argument("--print-submit", action="store_true", help="print the equivalent spark-submit command and exit")
 
@@ -166,16 +166,16 @@ def _number(least: float, most: float, what: str, *, times: int | None = None) -
     return read
 
 
-def _checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
+def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
     """The same function for argparse, which shows the messages of ArgumentTypeError only."""
 
-    def checked(text: str) -> _T:
+    def parse(text: str) -> _T:
         try:
             return read(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
 
-    return checked
+    return parse
 
 
 def read_settings(argv: Sequence[str]) -> Settings:

@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from namesrv_spark_jobs import errors
-from namesrv_spark_jobs.command.arguments import Settings, moment_ms, read_settings
-from namesrv_spark_jobs.command.gates import Gate, Verdict, judge, parse_gate
+from namesrv_spark_jobs.command.arguments import Settings, checked, moment_ms, read_settings
+from namesrv_spark_jobs.command.gates import Verdict, judge, parse_gate
 from namesrv_spark_jobs.command.output import about_run, out_directory, write_json, written_aside
 from namesrv_spark_jobs.command.standard_output import written
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
@@ -107,12 +108,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     for name, side in (("before", "A"), ("after", "B")):
         says = f"{side} is the log of this time: two times in the notation of --since, with a / between them"
-        made.add_argument(f"--{name}", metavar="FROM/TO", type=_window, help=says)
+        made.add_argument(f"--{name}", metavar="FROM/TO", type=checked(_window), help=says)
     says = (
         "end with code 1 if this is true of B, such as 'client.p99>60s', or of the increase from A to B, such as"
         " 'client.p99>+5s', 'client.p99>+10%%' or 'false>+0' (repeatable)"
     )
-    made.add_argument("--fail-if", dest="gates", metavar="COND", type=_gate, action="append", default=[], help=says)
+    gate = checked(partial(parse_gate, changes=True))
+    made.add_argument("--fail-if", dest="gates", metavar="COND", type=gate, action="append", default=[], help=says)
     says = "end with code 1 if any measure got worse, even if others got better"
     made.add_argument("--fail-if-worse", action="store_true", help=says)
     return made
@@ -120,20 +122,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _window(text: str) -> tuple[str, Window]:
     since, _, until = text.partition("/")
-    try:
-        window = moment_ms(since), moment_ms(until)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    window = moment_ms(since), moment_ms(until)
     if window[0] >= window[1]:
-        raise argparse.ArgumentTypeError(f"{text}: {until} is not after {since}")
+        raise ValueError(f"{text}: {until} is not after {since}")
     return text, window
-
-
-def _gate(text: str) -> Gate:
-    try:
-        return parse_gate(text, changes=True)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _sides(settings: Settings, before: tuple[str, Window] | None, after: tuple[str, Window] | None) -> dict[str, Side]:
