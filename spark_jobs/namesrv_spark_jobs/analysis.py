@@ -59,7 +59,6 @@ METRIC_COLUMNS = (
 )
 
 # charts:
-#   bound_ms      int
 #   registry_cdf  [[ms, share 0..1], ...], at most 201 points, ascending; [] without intervals
 #   client_cdf    the same of client staleness
 #   timeline      {"from_ms", "to_ms", "brokers": [{"broker", "nameserver", "periods": [{"from_ms", "last_ok_ms",
@@ -68,8 +67,6 @@ METRIC_COLUMNS = (
 #                 all in wall time
 #   heartbeat_intervals  [{"from_pct", "to_pct" (None: open), "count"}]: intervals in liveness time, in percent of the
 #                 broker's expiry
-#   worst         as summary["worst"]
-#   what_if       as summary["what_if"]
 
 
 def analyse(

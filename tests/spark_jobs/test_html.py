@@ -189,16 +189,16 @@ def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, s
 @pytest.mark.slow
 def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """A click on `show me` zooms the time line to it and marks it, also where the row is folded away."""
-    charts = sample_charts()
+    summary, charts = sample_summary(), sample_charts()
     row = charts["timeline"]["brokers"][20]
     period = row["periods"][0]
-    charts["worst"][1] |= {
+    summary["worst"][1] |= {
         "broker_name": "broker-20",
         "nameserver": row["nameserver"],
         "last_ok_ms": period["last_ok_ms"],
         "removed_ms": period["to_ms"],
     }
-    show(opened, _page(tmp_path, page(sample_summary(), charts)))
+    show(opened, _page(tmp_path, page(summary, charts)))
     _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
 
     opened.find_element(By.CSS_SELECTOR, ".finding.warning a.show").click()
@@ -221,7 +221,7 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
     summary["findings"][0]["text"] = evil
     summary["settings"][0] |= {"nameserver": evil, "boot_id": evil, "version": evil}
     summary["client"]["by_client"] = {evil: summary["client"]["all"]}
-    charts["worst"][0] |= {"reason": evil, "nameserver": evil, "broker_addr": evil}
+    summary["worst"][0] |= {"reason": evil, "nameserver": evil, "broker_addr": evil}
     charts["timeline"]["brokers"][0]["nameserver"] = evil
     charts["timeline"]["down"] = {evil: [[MIDNIGHT_MS, MIDNIGHT_MS + 60_000]]}
     text = page(summary, charts)
@@ -321,14 +321,14 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
 def test_findings_lead_to_what_they_are_about() -> None:
     """To an interval in the time line, to a row of it, or to the table when the broker is not in the time line."""
     summary, charts = sample_summary(), sample_charts()
-    charts["worst"][0] |= {"broker_name": "elsewhere"}
+    summary["worst"][0] |= {"broker_name": "elsewhere"}
     near = {"broker": "c1/broker-2/0", "nameserver": "ns-1", "boot_id": "b", "silent_ms": 90_000, "expiry_ms": 120_000}
     summary["near_misses"]["worst"] = {**near, "from_ms": MIDNIGHT_MS}
     summary["findings"] = [
         {"severity": "info", "code": code, "text": ""}
         for code in ("over_bound", "false_evictions", "near_misses", "divergence", "duplicates")
     ]
-    charts["worst"][1] |= {"last_ok_ms": MIDNIGHT_MS, "removed_ms": MIDNIGHT_MS + 1000}
+    summary["worst"][1] |= {"last_ok_ms": MIDNIGHT_MS, "removed_ms": MIDNIGHT_MS + 1000}
 
     text = page(summary, charts)
 

@@ -30,7 +30,8 @@ def sample_summary(*, topic: str = "orders", broker: str = "c1/broker-a/0") -> d
     for name, value in (("TOPIC", topic), ("BROKER", broker)):
         text = text.replace(f'"{name}"', json.dumps(value))
     summary: dict[str, Any] = json.loads(text, object_hook=_with_percentiles)
-    return summary
+    worst = [_interval(broker, number) for number in range(6)]
+    return {**summary, "worst": worst, "what_if": [*_logged(), *_fixed()]}
 
 
 def _with_percentiles(read: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +42,6 @@ def _with_percentiles(read: dict[str, Any]) -> dict[str, Any]:
 def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
     """The chart data of the sample."""
     return {
-        "bound_ms": 160_000,
         "registry_cdf": [[91_000 + 187 * step, step / 200] for step in range(201)],
         "client_cdf": [[96_000 + 308 * step, step / 200] for step in range(201)],
         "timeline": {
@@ -54,8 +54,6 @@ def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
             {"from_pct": float(start), "to_pct": None if start == 140 else start + 10.0, "count": _count(start)}
             for start in range(0, 150, 10)
         ],
-        "worst": [_interval(broker, number) for number in range(6)],
-        "what_if": [*_logged(), *_fixed()],
     }
 
 
@@ -131,6 +129,7 @@ def empty_summary() -> dict[str, Any]:
     quiet["false_evictions"] = {"count": 0, "by_broker": {}}
     quiet["exposed_pulls"] = {"total": 0, "by_broker": {}, "by_topic": {}}
     quiet["near_misses"] = {"count": 0, "by_broker": {}, "worst": None}
+    quiet |= {"worst": [], "what_if": []}
     quiet["divergence"] = {"total_ms": 0, "episodes": 0, "longest_ms": 0, "by_broker": {}}
     quiet["findings"] = [{"severity": "info", "code": "no_evictions", "text": "No broker was removed in this time."}]
     return quiet
@@ -139,7 +138,4 @@ def empty_summary() -> dict[str, Any]:
 def empty_charts() -> dict[str, Any]:
     """The chart data of a quiet hour: all empty."""
     timeline: dict[str, Any] = {"from_ms": None, "to_ms": None, "brokers": [], "down": {}}
-    empty: dict[str, Any] = {
-        name: [] for name in ("registry_cdf", "client_cdf", "heartbeat_intervals", "worst", "what_if")
-    }
-    return {**empty, "bound_ms": 160_000, "timeline": timeline}
+    return {**{name: [] for name in ("registry_cdf", "client_cdf", "heartbeat_intervals")}, "timeline": timeline}

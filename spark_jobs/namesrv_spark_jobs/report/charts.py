@@ -40,11 +40,10 @@ _LEAST_PLOT: Final = (250, 300)
 _LETTER_ROOM: Final = 15
 
 
-def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
-    """The staleness curves over a logarithmic time axis, with the percentiles in `marks`, and the bound."""
+def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]], bound: float) -> Chart:
+    """The staleness curves over a logarithmic time axis, with the percentiles in `marks`, and the `bound` in ms."""
     names, colours = {"registry": "NameServers", "client": "clients"}, {"registry": "registry", "client": "client"}
     curves = {kind: charts[f"{kind}_cdf"] for kind in names if charts[f"{kind}_cdf"]}
-    bound = charts["bound_ms"]
     low, high = rounded_span([bound, *(ms for curve in curves.values() for ms, _ in curve)])
 
     def point(kind: str, ms: float, share: float, says: str) -> Row:

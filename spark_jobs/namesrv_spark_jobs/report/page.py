@@ -51,14 +51,14 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     """The page of one report, from `summary` and `charts` of an `analysis.Analysis`."""
     settings = [
         Setting(_label(row), row["policy"], row["false"], row["client"]["p99"])
-        for row in charts["what_if"]
+        for row in summary["what_if"]
         # settings without a true eviction have no staleness, so the chart cannot show them
         if row["client"]["p99"] is not None
     ]
     curves = {measure: charts[f"{measure}_cdf"] for measure in ("registry", "client")}
     per_file = summary["input"]["per_file"]
     rows = [where(row) for row in charts["timeline"]["brokers"]]
-    worst = list(zip(charts["worst"], _places(charts["worst"], rows), strict=True))
+    worst = list(zip(summary["worst"], _places(summary["worst"], rows), strict=True))
     return _rendered(
         "report.html",
         _pictures(summary, charts, settings),
@@ -226,7 +226,7 @@ def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Se
             for name, stats in measured.items()
             if stats["count"]
         }
-        pictures["staleness-picture"] = staleness(charts, marks)
+        pictures["staleness-picture"] = staleness(charts, marks, summary["bound_ms"])
     brokers = charts["timeline"]["brokers"]
     for name, rows in (("picture", brokers[:_ROWS]), ("more", brokers[_ROWS:])):
         if rows:

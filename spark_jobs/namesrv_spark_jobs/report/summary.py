@@ -174,7 +174,6 @@ def charts(collected: Mapping[str, Sequence[Row]], made: Mapping[str, Any]) -> d
             "down": _downtimes(made["settings"]),
         },
         "heartbeat_intervals": _interval_rows(collected["heartbeat_intervals"]),
-        **{name: made[name] for name in ("bound_ms", "worst", "what_if")},
     }
 
 
