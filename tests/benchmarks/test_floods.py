@@ -86,8 +86,8 @@ def test_a_crowd_stays_until_the_time_is_up() -> None:
     """The connections of a crowd send their bytes once, and closed ones are not replaced."""
     with socket.create_server(("127.0.0.1", 0)) as listening, Attacker(listening.getsockname()[1], 0, 0.2) as attacker:
         crowd = Flows(attacker, 2, holding(b"some", frames=2))
-        attacker.begin()
         crowd.send()
+        attacker.begin()
         first, second = listening.accept()[0], listening.accept()[0]
         with second:
             first.close()
