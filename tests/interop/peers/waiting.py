@@ -31,4 +31,4 @@ def until_equal(wanted: object, ask: Callable[[], object]) -> None:
     deadline = time.monotonic() + GUARD_SECONDS
     while (answer := ask()) != wanted and time.monotonic() < deadline:
         threading.Event().wait(_BETWEEN_SECONDS)
-    assert wanted == answer
+    assert answer == wanted
