@@ -31,6 +31,7 @@ from namesrv.routeinfo.records import (
     RouteOptions,
 )
 from namesrv.routeinfo.registration import refresh, register
+from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
 from namesrv.routeinfo.rules import (
     LimitExceededError,
@@ -80,7 +81,6 @@ class RouteInfoManager:
     ) -> None:
         self.tables = tables
         self.lock = ReadWriteLock()
-        self.revisions = tables.revisions
         self.rules = Rules(
             options,
             limits,
@@ -109,6 +109,11 @@ class RouteInfoManager:
 
     def __repr__(self) -> str:
         return f"<RouteInfoManager [{self.tables!r} | revision {self.revisions.revision} | {self.lock!r}]>"
+
+    @property
+    def revisions(self) -> RouteRevisions:
+        """The last change of each topic's route."""
+        return self.tables.revisions
 
     @property
     def membership(self) -> int:
