@@ -67,6 +67,7 @@ class ConnectionSlots:
 
         A broker registers with its first or second packet, so an old connection without registration is a client.
         """
+        # Connections of registered brokers leave `_in_reserved`, too: they keep their slots.
         while self._in_reserved:
             oldest = self._in_reserved.pop(next(iter(self._in_reserved)))
             if oldest.must_register:

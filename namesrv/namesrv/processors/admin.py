@@ -99,11 +99,11 @@ class AdminProcessor:
             lambda row: any(queues.broker_name in members.get(cluster, ()) for queues in row),
         )
 
-    def topics_flagged(self, *, among: int, wanted: int) -> Handler:
-        """Handle 311 to 313: select topics by the flags of their first queues, as Java does."""
+    def topics_flagged(self, *, mask: int, flags: int) -> Handler:
+        """Handle 311 to 313: list topics whose queues on the first broker have these flags of the mask, as in Java."""
 
         async def list_flagged(request: Request) -> Reply:
-            return await self._list(request, (among, wanted), lambda row: row[0].topic_sys_flag & among == wanted)
+            return await self._list(request, (mask, flags), lambda row: row[0].topic_sys_flag & mask == flags)
 
         return list_flagged
 

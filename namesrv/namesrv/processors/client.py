@@ -26,10 +26,10 @@ from namesrv_runtime.clock import Timer, call_later_on
 
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # Routes encoded into one response between two yields to the event loop.
-_CHUNK: Final = 500
+_ENCODED_CHUNK: Final = 500
 # Topics checked for changes between two yields; checking is quicker than encoding, and one line of the heartbeat log
 # names as many topics.
-_PART: Final = 1000
+_CHECKED_CHUNK: Final = 1000
 # Bytes charged for a watch: its request, timer and entries; and for each of its topics: the name and the entry.
 _WATCH_BYTES: Final = 2048
 _WATCHED_TOPIC_BYTES: Final = 512
@@ -81,7 +81,7 @@ class ClientProcessor:
 
     async def _response(self, request: Request, pull: Pull) -> Reply:
         """Return the response to a pull; a large one is built alone, once the peer has read the earlier ones."""
-        if len(pull.topics) <= _CHUNK:
+        if len(pull.topics) <= _ENCODED_CHUNK:
             return await self._routes(request, pull)
         # Of several large responses that are built together, each would keep all of its routes in memory while its peer
         # does not read.
@@ -148,7 +148,7 @@ class ClientProcessor:
 
     def _end_in_task(self, watch: "RouteWatch") -> None:
         watch.release()
-        watch.request.connection.resume(watch, watch.request, partial(self._after, watch), watch.began)
+        watch.request.connection.resume(watch, watch.request, partial(self._reply_after_wait, watch), watch.began)
 
     def _shared_response(self, watched: WatchedRoutes, in_view: RoutesInView) -> SharedResponse:
         """The response to all watches of the same routes; its `response` is None if it is too large to be shared."""
@@ -164,7 +164,7 @@ class ClientProcessor:
         served = [(topic, revisions.last_change(topic)) for topic in routes]
         return SharedResponse(namesrv.routes.encoded.native_response(body), served)
 
-    async def _after(self, watch: "RouteWatch") -> Reply:
+    async def _reply_after_wait(self, watch: "RouteWatch") -> Reply:
         """The reply to a watch that ends in a task of its own."""
         if watch.rules != self._namesrv.access.rules_of(watch.request):
             # The access rules changed during the wait: the response has no routes, and the access guard judges the
@@ -197,10 +197,10 @@ class ClientProcessor:
                 size += len(routes[topic])
                 if size > limit:
                     raise SystemError_(f"routes of more than {limit} bytes: {FEWER_TOPICS}")
-                if number % _CHUNK == 0:
+                if number % _ENCODED_CHUNK == 0:
                     await asyncio.sleep(0)
         if not pull.observes:
-            async for part in in_parts(served, _PART):
+            async for part in in_parts(served, _CHECKED_CHUNK):
                 self._note_served(request, part)
         return Reply(self._encoded(revision, routes, is_full=changed is None))
 
@@ -218,7 +218,7 @@ class ClientProcessor:
             return None
         if pull.since == namesrv.manager.revisions.revision:
             return []
-        async for part in in_parts(pull.topics, _PART):
+        async for part in in_parts(pull.topics, _CHECKED_CHUNK):
             changed = namesrv.manager.revisions.changed_since(part, pull.since)
             if changed is None:
                 return None

@@ -34,7 +34,7 @@ from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE
 from namesrv_runtime.clock import wall_ms_at
 
 # Items described between two yields to the event loop: about a millisecond.
-_SLICE: Final = 250
+_CHUNK: Final = 250
 # Names of serialize types; a connection without a request so far is not among them.
 _PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
 
@@ -86,12 +86,12 @@ class ExtensionProcessor:
             response_counts=responses.counts,
         )
 
-    async def recent_events(self, request: Request, only: RecentEventsRequest) -> Reply:
+    async def recent_events(self, request: Request, body: RecentEventsRequest) -> Reply:
         """Handle RECENT_EVENTS (20003): of the events after `since`, the latest `limit`; earlier ones are left out."""
-        events = self._namesrv.events.since(only.since, only.limit)
+        events = self._namesrv.events.since(body.since, body.limit)
         return Reply(NATIVE.encode(EventsResponse(self._namesrv.boot.id, events)))
 
-    async def list_connections(self, request: Request, only: ListConnectionsRequest) -> Reply:
+    async def list_connections(self, request: Request, body: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
         clock = self._namesrv.clock
         now = clock.monotonic()
@@ -109,13 +109,13 @@ class ExtensionProcessor:
                 unsent_bytes=connection.unsent_bytes,
                 account=connection.peer.account or None,
             )
-            async for part in in_parts(list(self._namesrv.slots.connections.values()), _SLICE)
+            async for part in in_parts(list(self._namesrv.slots.connections.values()), _CHUNK)
             for connection in part
-            if only.role in (None, connection.peer.role)
+            if body.role in (None, connection.peer.role)
         ]
         return Reply(NATIVE.encode(ConnectionsResponse(connections)))
 
-    async def list_brokers(self, request: Request, only: ListBrokersRequest) -> Reply:
+    async def list_brokers(self, request: Request, body: ListBrokersRequest) -> Reply:
         """Handle LIST_BROKERS (20005)."""
         manager = self._namesrv.manager
         tables, now = manager.tables, manager.now()
@@ -139,13 +139,13 @@ class ExtensionProcessor:
                 state=None if live.state is None else dict(live.state),
                 advertised=None if live.advertised == NOTHING_ADVERTISED else live.advertised,
             )
-            async for part in in_parts(sorted(tables.broker_live_table.items()), _SLICE)
+            async for part in in_parts(sorted(tables.broker_live_table.items()), _CHUNK)
             for key, live in part
-            if only.cluster in (None, key.cluster_name) and only.broker_name in (None, live.broker_name)
+            if body.cluster in (None, key.cluster_name) and body.broker_name in (None, live.broker_name)
         ]
-        return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(only))))
+        return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(body))))
 
-    def _reserved(self, only: ListBrokersRequest) -> list[Reservation]:
+    def _reserved(self, body: ListBrokersRequest) -> list[Reservation]:
         guard, now = self._namesrv.access.guard, self._namesrv.clock.monotonic()
         return [
             Reservation(
@@ -156,7 +156,7 @@ class ExtensionProcessor:
                 expires_in_seconds=round((occupant.reserved_until or now) - now, 3),
             )
             for place, occupant in (() if guard is None else guard.reservations.current(now))
-            if only.cluster in (None, occupant.key.cluster_name) and only.broker_name in (None, occupant.broker_name)
+            if body.cluster in (None, occupant.key.cluster_name) and body.broker_name in (None, occupant.broker_name)
         ]
 
     async def who_am_i(self, request: Request) -> Reply:

@@ -14,7 +14,7 @@ from namesrv_remoting.errors import SystemBusyError, SystemError_
 from namesrv_runtime.clock import Clock
 
 # Topics checked between two yields to the event loop: about a millisecond.
-_SLICE: Final = 2_500
+_CHUNK: Final = 2_500
 # Bytes of cached lists; beyond it all lists are dropped and built again on request.
 _MAX_BYTES: Final = 32 * 1024 * 1024
 # A request of 60 bytes can cause a response of 16 MiB, or a scan of a million topics. For lists larger than
@@ -39,8 +39,8 @@ class TopicLists:
         self._manager = manager
         self._max_bytes = max_bytes
         self._large_lists = LargeLists(clock)
-        # Revision of the routes and membership number of the brokers when the cached lists were built.
-        self._made_of = (-1, -1)
+        # The version of the tables, as `_version` has it, when the cached lists were built.
+        self._made_version = (-1, -1)
         # (dialect, kind) -> the list, or the reason for refusing the list
         self._made: dict[Hashable, bytes | str] = {}
         # One list is built at a time: several lists would each hold all of their names in memory.
@@ -74,19 +74,20 @@ class TopicLists:
         self._large_lists.charge(address, size)
 
     def _cached(self, key: Hashable) -> bytes | str | None:
-        return self._made.get(key) if self._made_of == self._now() else None
+        return self._made.get(key) if self._made_version == self._version() else None
 
-    def _now(self) -> tuple[int, int]:
+    def _version(self) -> tuple[int, int]:
+        """The version of the tables: the revision of the routes, and the membership number of the brokers."""
         return self._manager.revisions.revision, self._manager.membership
 
     async def _make(self, dialect: Dialect, key: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes | str:
-        made_of, rows, limit = self._now(), self._manager.tables.topic_queue_table, self._max_bytes()
+        version, rows, limit = self._version(), self._manager.tables.topic_queue_table, self._max_bytes()
         names: list[str] = []
         size = 0
         made: bytes | str
         # Most topics share a row.
         is_row_wanted = functools.cache(lambda row: row is not None and is_wanted(row.queues))
-        async for part in in_parts(list(rows), _SLICE):
+        async for part in in_parts(list(rows), _CHUNK):
             wanted = [name for name in part if is_row_wanted(rows.get(name))]
             names += wanted
             size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
@@ -95,10 +96,10 @@ class TopicLists:
                 break
         else:
             made = dialect.encode(TopicList(names))
-        if made_of != self._made_of or sum(map(len, self._made.values())) + len(made) > _MAX_BYTES:
+        if version != self._made_version or sum(map(len, self._made.values())) + len(made) > _MAX_BYTES:
             self._made.clear()
         self._made[key] = made
-        self._made_of = made_of
+        self._made_version = version
         return made
 
 
@@ -115,14 +116,15 @@ class LargeLists:
         if size <= _LARGE_BYTES:
             return
         now = self._clock.monotonic()
-        charged = self._left(address, now) + size
+        charged = self._counted(address, now) + size
         if charged > _BURST_BYTES:
             seconds = (charged - _BURST_BYTES) / _BYTES_PER_SECOND
             raise SystemBusyError(f"too many large lists for {address}, try again in {seconds:.1f} s")
         if len(self._charged) >= _MANY_ADDRESSES:
-            self._charged = {known: at for known, at in self._charged.items() if self._left(known, now)}
+            self._charged = {known: at for known, at in self._charged.items() if self._counted(known, now)}
         self._charged[address] = (charged, now)
 
-    def _left(self, address: str, now: float) -> float:
+    def _counted(self, address: str, now: float) -> float:
+        """The bytes that still count against an address."""
         charged, at = self._charged.get(address, (0.0, now))
         return max(0.0, charged - (now - at) * _BYTES_PER_SECOND)
