@@ -30,6 +30,13 @@ class AccessControl:
         """The access mode: `open` without an access file, else `enforce` or `observe`."""
         return "open" if self.guard is None else "enforce" if self.guard.enforces else "observe"
 
+    def tick(self) -> None:
+        """Log what has been counted since the last tick, about a second ago."""
+        if self.guard is not None:
+            self.guard.tick()
+        if self.audit is not None:
+            self.audit.tick()
+
     def rules_of(self, request: Request) -> tuple[int, bool]:
         """Return a value that changes when the access file changes or the account of the request expires."""
         return (0 if self.guard is None else self.guard.changes), self.seconds_left(request) <= 0

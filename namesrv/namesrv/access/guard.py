@@ -39,8 +39,8 @@ logger: Final = logging.getLogger(__name__)
 _SMALL_BYTES: Final = 256 * 1024
 # Topics checked between two yields to the event loop: about a millisecond.
 _CHUNK: Final = 200
-# Log lines about refusals per second; without a limit a hostile peer could fill the disk.
-_LINES_PER_SECOND: Final = 20
+# Log lines about refusals per tick of a second; without a limit a hostile peer could fill the disk.
+_LINES_PER_TICK: Final = 20
 _NOTHING: Final[frozenset[AccessClass]] = frozenset()
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 # Rule fields with names, and the ext fields that can have such a name: a header has at most one of them.
@@ -109,9 +109,8 @@ class AccessGuard:
         self.reservations = Reservations()
         # The verifier remembers signatures, and therefore survives a reload of the file.
         self._verifier = Verifier(self._secrets_of, wall=clock.wall)
-        # The current second of the refusal log, with its numbers of written and suppressed lines.
-        self._second = 0
-        self._lines = 0
+        # Refusals since the last tick that were logged, and that were not.
+        self._logged = 0
         self._unlogged = 0
 
     def __repr__(self) -> str:
@@ -127,6 +126,12 @@ class AccessGuard:
         """Reserve the places of an evicted broker."""
         if isinstance(effect, Evicted):
             self.reservations.broker_left(effect.key, effect.live, self._clock.monotonic())
+
+    def tick(self) -> None:
+        """Log the number of the refusals since the last tick that have no line of their own."""
+        if self._unlogged:
+            event(logger, logging.WARNING, "requests_refused", more=self._unlogged, observed=not self.enforces or None)
+        self._logged = self._unlogged = 0
 
     async def __call__(self, request: Request) -> Request:
         """Return the request with its account if it is allowed, or if rules are only observed.
@@ -342,14 +347,10 @@ class AccessGuard:
         self.refusals["none" if about is None else about.access_class, error.reason, outcome] += 1
         if self._on_refused is not None:
             self._on_refused(request, error.remark or "", reason=error.reason, observed=observed)
-        if (second := int(self._clock.monotonic())) != self._second:
-            if self._unlogged:
-                event(logger, logging.WARNING, "requests_refused", more=self._unlogged, observed=observed or None)
-            self._second, self._lines, self._unlogged = second, 0, 0
-        self._lines += 1
-        if self._lines > _LINES_PER_SECOND:
+        if self._logged >= _LINES_PER_TICK:
             self._unlogged += 1
             return
+        self._logged += 1
         event(
             logger,
             logging.WARNING,

@@ -90,8 +90,7 @@ class Housekeeping:
         self._logged_refusals = self._unlogged_refusals = 0
         self._look_for_stuck_writes()
         self._look_for_late_handshakes()
-        if namesrv.access.audit is not None:
-            namesrv.access.audit.tick()
+        namesrv.access.tick()
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
