@@ -53,7 +53,7 @@ def test_brokers_are_published_where_the_outside_view_shows_them() -> None:
             command = dict(pairwise(SERVICES[broker_name]["command"]))
             broker = BrokerIdentity(command["--cluster"], command["--name"], int(command["--id"]))
             registered = f"{command['--advertise']}:{command['--port']}"
-            assert REACH[broker_name]["ports"] == [f"{view.address(broker, registered, {})}:{command['--port']}"]
+            assert [f"{view.address(broker, registered, {})}:{command['--port']}"] == REACH[broker_name]["ports"]
 
 
 @pytest.mark.parametrize("name", NAMESERVERS)
