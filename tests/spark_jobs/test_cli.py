@@ -61,7 +61,7 @@ def code_of(argv: list[str]) -> int:
         (["--fail-if", "p98>1"], "argument --fail-if: 'p98' is not a measure"),
         (["--poll", "0"], "argument --poll: '0' is not a number of seconds from 0.001 to 86,400"),
         (["--max-bad-ratio", "2"], "argument --max-bad-ratio: '2' is not a ratio from 0 to 1"),
-        (["--since", "soon"], "argument --since: not a valid time: soon"),
+        (["--since", "soon"], "argument --since: not a valid time: 'soon'"),
         (["--conf", "spark.x"], "argument --conf: 'spark.x' is not KEY=VALUE"),
         (["--clustr", "c1"], "unrecognized arguments: --clustr c1"),
         (["--since", "2026-03-02", "--until", "2026-03-01"], "--until is not after --since"),

@@ -30,7 +30,8 @@ from namesrv_spark_jobs.history.model import (
     TopicPast,
     WhatIfRequest,
 )
-from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS, Span, moment_ms, tick_texts, written
+from namesrv_spark_jobs.history.moments import moment_ms
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS, Span, tick_texts, written
 
 # Longest wait of the script's request for a page, and of a picture, since neither can show a placeholder.
 _LONG_PATIENCE_SECONDS: Final = 25.0

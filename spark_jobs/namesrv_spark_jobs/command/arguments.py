@@ -1,16 +1,15 @@
 """The command line of `namesrv-staleness`: the options, and their checks."""
 
 import argparse
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from namesrv_spark_jobs.command.gates import Gate, parse_gate
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, is_submitted
 from namesrv_spark_jobs.command.submit import submit_line
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.options import DEFAULT_GRID, Options, WhatIf, parse_grid
 
 _T = TypeVar("_T")
@@ -19,9 +18,6 @@ _T = TypeVar("_T")
 EMBEDDED: Final = "embedded"
 SPARK: Final = "spark"
 AUTO: Final = "auto"
-
-# nine digits and more are milliseconds; fewer are a mistyped date
-_MILLISECONDS: Final = re.compile(r"\d{9,15}")
 
 _EPILOG: Final = """\
 exit codes:
@@ -130,18 +126,6 @@ def _add_spark(made: argparse.ArgumentParser) -> None:
     pair, says = checked(_pair), "any Spark setting (repeatable)"
     spark.add_argument("--conf", metavar="KEY=VALUE", type=pair, action="append", default=[], help=says)
     spark.add_argument("--print-submit", action="store_true", help="print the equivalent spark-submit command and exit")
-
-
-def moment_ms(text: str) -> int:
-    """Parse `2026-03-01`, `2026-03-01T07:30` (UTC without a zone), or milliseconds since 1970. Raises ValueError."""
-    if _MILLISECONDS.fullmatch(text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        examples = "2026-03-01, 2026-03-01T07:30 (UTC) or milliseconds"
-        raise ValueError(f"not a valid time: {text} (for example {examples})") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _pair(text: str) -> tuple[str, str]:

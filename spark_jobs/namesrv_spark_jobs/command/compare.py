@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_spark_jobs import errors
-from namesrv_spark_jobs.command.arguments import Settings, checked, moment_ms, read_settings
+from namesrv_spark_jobs.command.arguments import Settings, checked, read_settings
 from namesrv_spark_jobs.command.gates import Verdict, judge, parse_gate
 from namesrv_spark_jobs.command.output import about_run, out_directory, write_json, written_aside
 from namesrv_spark_jobs.command.standard_output import written
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
 from namesrv_spark_jobs.options import Options

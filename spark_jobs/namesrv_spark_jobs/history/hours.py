@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from namesrv_spark_jobs.history.spans import HOUR_MS, Span, moment_ms
+from namesrv_spark_jobs.history.moments import moment_ms
+from namesrv_spark_jobs.history.spans import HOUR_MS, Span
 
 # The folder of heartbeat logs in a data directory; `log_folders`, which also names it, is not in this wheel.
 _HEARTBEATS: Final = "heartbeats"

@@ -1,6 +1,5 @@
 """Spans of wall time, and the notation of moments, in UTC like the folders of the logs."""
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Self
@@ -14,10 +13,6 @@ DAY_MS: Final = 24 * HOUR_MS
 MOST_MS: Final = 7 * DAY_MS
 # the shortest span: pages do not show finer times
 LEAST_MS: Final = 1_000
-# the year 2200, as in the report: no wall clock time is later
-_LATEST_MS: Final = 7_258_118_400_000
-# nine digits and more are milliseconds; fewer are a mistyped date
-_MILLISECONDS: Final = re.compile(r"\d{9,15}")
 # distances between the ticks of an axis
 _STEPS_MS: Final = (
     *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000),
@@ -71,24 +66,6 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Round moments within the span, at most `most` of them."""
         step = next((step for step in _STEPS_MS if self.length_ms <= step * most), _STEPS_MS[-1])
         return list(range(-(-self.from_ms // step) * step, self.to_ms, step))
-
-
-def moment_ms(text: str) -> int:
-    """`2026-03-01T03:01:52`, also without seconds or time, with or without a zone (UTC), or milliseconds since 1970.
-
-    Raises ValueError.
-    """
-    if _MILLISECONDS.fullmatch(text):
-        milliseconds = int(text)
-    else:
-        try:
-            moment = datetime.fromisoformat(text.strip())
-        except ValueError:
-            raise ValueError(f"not a valid time: {text!r} (for example 2026-03-01T03:01:52, in UTC)") from None
-        milliseconds = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    if not 0 <= milliseconds <= _LATEST_MS:
-        raise ValueError(f"not a valid time: {text!r} (from 1970 to 2200)")
-    return milliseconds
 
 
 def written(ms: int, *, precise: bool = True) -> str:

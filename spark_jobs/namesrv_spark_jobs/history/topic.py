@@ -9,7 +9,8 @@ import msgspec
 
 from namesrv_spark_jobs.history.hours import LogsError, last_hour
 from namesrv_spark_jobs.history.model import RouteRequest, TopicPast
-from namesrv_spark_jobs.history.spans import MOST_MS, Span, moment_ms
+from namesrv_spark_jobs.history.moments import moment_ms
+from namesrv_spark_jobs.history.spans import MOST_MS, Span
 
 
 def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from namesrv_client.ctl.servers import Servers
 from namesrv_runtime.log import printable
 from namesrv_runtime.state_dir import state_dir
 from namesrv_runtime.suggestions import did_you_mean
-from namesrv_spark_jobs.history.spans import moment_ms
+from namesrv_spark_jobs.history.moments import moment_ms
 
 _FOLLOW_SECONDS: Final = 0.5
 _NAME_IT: Final = "name the server's data directory, which the server logs as data_dir when it starts"

@@ -16,7 +16,7 @@ from namesrv_client.ctl.output import ABSENT, Report, moment, table
 from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.program import not_installed
-from namesrv_spark_jobs.history.spans import moment_ms
+from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.history.topic import topic_past
 
 # Number of events that a server remembers.
