@@ -33,8 +33,8 @@ class RequestQueue(Generic[R]):
     cycle with this queue, and a closed connection would stay in memory until a full garbage collection, which is rare.
 
     The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
-    `ended` is called when that is over; both release the charge that they get. `answer` gets the charge of a request in
-    the queue, and `ended` gets 0. For a request with a task of its own `ended` gets the charge, and `answer` gets 0:
+    `ended` is called afterwards; each releases the charge that it gets. One of them gets the charge, and the other 0:
+    `answer` gets the charge of a request in the queue, and `ended` that of a request with a task of its own, since
     `answer` never runs if the task is cancelled before its first step. `ended` is not called for a dropped request.
     """
 
