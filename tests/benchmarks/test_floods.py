@@ -6,13 +6,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
-from benchmarks.abuse.floods import key_updates
+from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening, holding
+from benchmarks.abuse.floods import heartbeat, key_updates, of_brokers
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from benchmarks.harness.figures import BenchError
+from namesrv_remoting.codes import ResponseCode
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.serializers import encode_command
 from tests.support.certificates import Authority
 
 
@@ -97,27 +101,42 @@ def test_a_crowd_stays_until_the_time_is_up() -> None:
     assert (attacker.weight, attacker.attempts, attacker.successes) == (2 * 1024 + 4 * 1024, 2, 2)
 
 
-@pytest.mark.parametrize("is_listening", [False, True])
-def test_attack_without_a_connection_is_none(*, is_listening: bool) -> None:
-    """A port that nothing listens on, or a server whose TLS handshakes fail, is not attacked, and meets no target."""
+REFUSAL: Final = encode_command(RemotingCommand(ResponseCode.SYSTEM_BUSY, flag=1))
+
+
+@pytest.mark.parametrize(
+    ("opening", "responses"),
+    [
+        # nothing listens on the port
+        (key_updates, []),
+        # TLS handshakes fail
+        (key_updates, [b"", b""]),
+        # registrations are refused
+        (of_brokers(heartbeat), [REFUSAL, REFUSAL]),
+    ],
+)
+def test_attack_without_a_connection_is_none(opening: Opening, responses: list[bytes]) -> None:
+    """An attack that the server refuses from the start meets no target."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        if is_listening:
+        if responses:
             listening.listen()
-        accepting = threading.Thread(target=_refuse, args=(listening, 2 * is_listening))
+        accepting = threading.Thread(target=_respond, args=(listening, responses))
         accepting.start()
         with Attacker(listening.getsockname()[1], 0, 60.0) as attacker:
             with pytest.raises(BenchError, match="no attack: 0 of 0 attempts succeeded"):
                 attacker.check()
-            Flows(attacker, 2, key_updates)
+            Flows(attacker, 2, opening)
             with pytest.raises(BenchError, match="no attack: 0 of 2 attempts succeeded"):
                 attacker.check()
         accepting.join()
 
 
-def _refuse(listening: socket.socket, count: int) -> None:
-    for _ in range(count):
-        listening.accept()[0].close()
+def _respond(listening: socket.socket, responses: list[bytes]) -> None:
+    for response in responses:
+        with listening.accept()[0] as peer:
+            peer.recv(4096)
+            peer.sendall(response)
 
 
 def _accept(listening: socket.socket, count: int) -> None:
