@@ -7,8 +7,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-_TYPES: Final = {"long": "BIGINT", "bigint": "BIGINT", "int": "INTEGER", "double": "DOUBLE", "string": "VARCHAR"}
-_SCALAR: Final = {**_TYPES, "boolean": "BOOLEAN"}
+_SCALAR: Final = {
+    "long": "BIGINT",
+    "bigint": "BIGINT",
+    "int": "INTEGER",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+}
 # texts that need no escapes in a literal
 _PLAIN: Final = re.compile(r"[^\x00-\x1f]*")
 
@@ -110,9 +116,6 @@ class Column:
     def _with(self, operator: str, other: object) -> "Column":
         return Column(f"({self.sql} {operator} {_operand(other)})")
 
-    def _behind(self, operator: str, other: object) -> "Column":
-        return Column(f"({_operand(other)} {operator} {self.sql})")
-
     def __lt__(self, other: object) -> "Column":
         return self._with("<", other)
 
@@ -141,11 +144,8 @@ class Column:
     def __mod__(self, other: object) -> "Column":
         return self._with("%", other)
 
-    def __radd__(self, other: object) -> "Column":
-        return self._behind("+", other)
-
     def __rmul__(self, other: object) -> "Column":
-        return self._behind("*", other)
+        return self._with("*", other)
 
     def __and__(self, other: object) -> "Column":
         return self._with("AND", other)
@@ -229,8 +229,6 @@ def col(name: "str | Column") -> Column:
 
 def lit(value: object) -> Column:
     match value:
-        case Column():
-            return value
         case None:
             return Column("NULL")
         case bool():

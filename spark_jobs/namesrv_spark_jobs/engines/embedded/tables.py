@@ -135,12 +135,8 @@ class Table:
         """All rows."""
         return self._database.rows_of(self.sql)
 
-    def first(self) -> Row | None:
-        """Any row; None when the table is empty."""
-        return next(iter(self._database.rows_of(f"{self.sql} LIMIT 1")), None)
-
     def isEmpty(self) -> bool:
-        return self.first() is None
+        return not self._database.rows_of(f"{self.sql} LIMIT 1")
 
 
 class Grouped:
