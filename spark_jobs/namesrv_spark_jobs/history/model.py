@@ -101,7 +101,7 @@ PastRequest = TimelineRequest | StripRequest | RouteRequest | WhatIfRequest | Re
 
 
 class Run(Value, frozen=True):
-    """One boot of a server, and its settings where the log has them."""
+    """One boot of a server."""
 
     nameserver: str
     boot_id: str
@@ -110,9 +110,6 @@ class Run(Value, frozen=True):
     to_ms: int
     # True: the server stopped, or the next lines of the boot are missing. False: it was killed, or runs on.
     has_ended: bool
-    version: str | None
-    scan_ms: int | None
-    expiry_ms: int | None
 
     @property
     def up_until_ms(self) -> int:
@@ -264,7 +261,6 @@ class Outcome(Value, frozen=True):
     evictions: int
     false: int
     # staleness of the true evictions, at the NameServer and at clients; None without such evictions
-    registry_p50_ms: int | None
     registry_p99_ms: int | None
     client_p50_ms: int | None
     client_p99_ms: int | None

@@ -247,10 +247,6 @@ def _moments(span: Span) -> str:
     return f"from {written(span.from_ms)} to {written(span.to_ms)}"
 
 
-def _whole_ms(microseconds: int | None) -> int | None:
-    return None if microseconds is None else whole_ms(microseconds)
-
-
 def _runs(read: _Read) -> list[Run]:
     rows = read.tables.boot_rows
     stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
@@ -264,9 +260,6 @@ def _runs(read: _Read) -> list[Run]:
             from_ms=whole_ms(row["first"] + row["offset_ms"] * 1000),
             to_ms=whole_ms(row["last"] + row["offset_ms"] * 1000),
             has_ended=row["boot"] in ended,
-            version=row["version"],
-            scan_ms=_whole_ms(row["scan_interval"]),
-            expiry_ms=_whole_ms(row["broker_expiry"]),
         )
         for row in rows
     ]
@@ -675,7 +668,6 @@ def _outcome(judged: Row | None, polled: Row | None, expiry_ms: int | None, scan
         scan_ms=scan_ms,
         evictions=0 if judged is None else judged["evictions"],
         false=0 if judged is None else judged["false"],
-        registry_p50_ms=registry["p50"],
         registry_p99_ms=registry["p99"],
         client_p50_ms=client["p50"],
         client_p99_ms=client["p99"],

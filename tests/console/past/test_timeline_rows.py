@@ -95,9 +95,7 @@ def test_bars_below_a_pixel_are_merged() -> None:
 
 def run(began: int, ended: int, *, nameserver: str = "ns", has_ended: bool = True) -> Run:
     """One boot of a server."""
-    settings = {"version": None, "scan_ms": None, "expiry_ms": None}
-    boot_id = f"b{began}"
-    return Run(nameserver=nameserver, boot_id=boot_id, from_ms=began, to_ms=ended, has_ended=has_ended, **settings)
+    return Run(nameserver=nameserver, boot_id=f"b{began}", from_ms=began, to_ms=ended, has_ended=has_ended)
 
 
 def test_a_server_is_down_around_its_runs() -> None:
