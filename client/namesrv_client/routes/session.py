@@ -43,7 +43,15 @@ class _UndecidedError(RemotingError):
     """The server may not know all topics yet, or refused a topic; another server may have the route."""
 
 
-class _RefusedError(RouteUnavailableError):
+class _UnansweredError(RouteUnavailableError):
+    """No server answered; `reasons` are those of the servers that were tried."""
+
+    def __init__(self, message: str, reasons: Mapping[Server, str]) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+
+
+class _RefusedError(_UnansweredError):
     """No server answered, and at least one works but refused the request."""
 
 
@@ -181,6 +189,8 @@ class ServerSession:
         Topics that one server may not know yet, or has refused, are requested from the other servers as well.
         """
         left = dict.fromkeys(topics)
+        # for each server that works, why it gave no route of a topic
+        of_topics: dict[Server, dict[str, str]] = {}
 
         def received(response: RouteResponse) -> None:
             for topic, route in response.routes.items():
@@ -190,16 +200,20 @@ class ServerSession:
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
             unanswered = await server.full_routes(list(left), received, timeout_seconds)
-            if left and unanswered:
-                raise _UndecidedError(server.record.error or "refused without a reason")
             if left:
-                topic = next(iter(left))
-                raise _UndecidedError(f"has just started or lost its brokers, and may not know topic {topic} yet")
+                of_topics[server] = {topic: _why_undecided(topic, unanswered.get(topic)) for topic in left}
+                # The record of the server names the topic of the last error.
+                raise _UndecidedError((unanswered and server.record.error) or of_topics[server][next(iter(left))])
 
         try:
             await self._call(attempt)
-        except RouteUnavailableError as error:
-            return dict.fromkeys(left, str(error))
+        except _UnansweredError as error:
+            return {
+                topic: self._unavailable(
+                    {server: of_topics.get(server, {}).get(topic, why) for server, why in error.reasons.items()}
+                )
+                for topic in left
+            }
         return {}
 
     async def changes(self, topics: Sequence[str], receive: Receive) -> None:
@@ -372,10 +386,10 @@ class ServerSession:
         self.is_ready = self.is_ready and has_refused
         reason = self._unavailable(reasons)
         if has_refused:
-            return _RefusedError(reason)
+            return _RefusedError(reason, reasons)
         if not self._is_closed:
             self._log.unanswered(reason)
-        return RouteUnavailableError(reason)
+        return _UnansweredError(reason, reasons)
 
     def _was_answered(self, server: Server) -> None:
         server.record.pulls["answered"] += 1
@@ -433,6 +447,13 @@ class ServerSession:
             # Most reasons name the server, but its responses do not.
             lines.append(reason if server.address in reason else f"{server.address}: {reason}")
         return f"no NameServer could answer: {'; '.join(lines)}"
+
+
+def _why_undecided(topic: str, error: RemotingError | None) -> str:
+    """The reason why a working server gave no route of a topic; without an error the server does not know the topic."""
+    if error is None:
+        return f"has just started or lost its brokers, and may not know topic {topic} yet"
+    return str(error) or "refused without a reason"
 
 
 def _has_only_refused(error: RemotingError) -> bool:

@@ -409,11 +409,9 @@ async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
         reasons = await scene.session.routes(["orders", "elsewhere", "none", "bad"], scene.take)
 
         assert list(reasons) == ["bad"]
-        assert (
-            f"{proxy.address}: has just started or lost its brokers, and may not know topic elsewhere yet"
-            in reasons["bad"]
-        )
-        assert f"{two.address}: topic bad: a bug" in reasons["bad"]
+        unknown = f"{proxy.address}: has just started or lost its brokers, and may not know topic bad yet"
+        assert unknown in reasons["bad"]
+        assert f"{two.address}: a bug" in reasons["bad"]
         assert (["bad", "elsewhere", "none"], proxy.address) == (sorted(two.topics_asked), scene.session.chosen)
         known = {topic: scene.cache.get(topic) for topic in ("orders", "elsewhere")}
         assert {topic: list(route.brokers) for topic, route in known.items() if route is not None} == {
@@ -552,6 +550,18 @@ async def test_warning_of_refused_topics_names_the_server_that_answered(caplog: 
         assert [record.getMessage() for record in caplog.records if record.name == "namesrv_client.connection"] == [
             f"{two.address} gave no route for 2 of 3 topics, such as orders: a bug",
         ]
+
+
+async def test_topics_of_one_request_have_their_own_reasons() -> None:
+    """The server refuses one topic, and its route of another one is malformed."""
+    async with ApacheServer() as server, session_of(server, protocol="rocketmq") as scene:
+        server.routes |= {"bills": apache_route("broker-a"), "orders": 16, "rates": b"{"}
+
+        malformed = "body of TopicRouteData cannot be read: Input data was truncated"
+        assert await scene.session.routes(["bills", "orders", "rates"], scene.take) == {
+            "orders": f"no NameServer could answer: {server.address}: a bug",
+            "rates": f"no NameServer could answer: {server.address}: {malformed}",
+        }
 
 
 async def test_halving_of_refused_batches_ends() -> None:
