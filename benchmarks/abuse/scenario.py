@@ -27,9 +27,6 @@ from benchmarks.harness.servers import Server, daemon, expiring, temporary_direc
 from benchmarks.harness.wire import Wire
 from namesrv_remoting.codes import SerializeType
 
-# Pulls sent within this time after the attack do not count as quiet.
-_SETTLE_SECONDS: Final = 0.2
-
 FULL: Final = Durations(2.0, 6.0, 1.0, 4.0, 0.5)
 SHORT: Final = Durations(0.5, 1.8, 0.3, 1.2, 0.15)
 
@@ -166,14 +163,14 @@ def peer_figures(costs: Costs, seen: Seen, times: Times, *, quiet_since: float) 
     """What the well-behaved peers have seen of the attack."""
     during = [pull for pull in seen.pulls if times.overlap(pull.sent_at, pull.seconds)]
     before = [pull for pull in seen.pulls if quiet_since < pull.sent_at < times.began]
-    after = [pull for pull in seen.pulls if times.ended + _SETTLE_SECONDS < pull.sent_at]
     newcomers = [one for one in seen.newcomers if times.overlap(one.came_at, one.seconds)]
     with_dead = [pull.sent_at + pull.seconds for pull in seen.pulls if pull.has_dead]
     overdue = max(with_dead, default=times.died_at) - times.died_at
     probes = [seconds for at, seconds in seen.probes if times.overlap(at, seconds)]
     longest_probe = max(probes, default=0.0)
     return [
-        *costs.waits(during, [*before, *after]),
+        # Pulls after the attack are not quiet, because the server may still work on what the attacker sent.
+        *costs.waits(during, before),
         *costs.newcomers(newcomers),
         costs.overdue(overdue),
         costs.figure("livez", "liveness probe", "seconds", longest_probe, target=at_most(PROBE_SECONDS)),

@@ -99,6 +99,18 @@ def test_newcomer_that_waits_since_before_the_attack_counts() -> None:
     assert (found["a.slow"].value, found["a.refused"].details) == (3.0, "0/1")
 
 
+def test_pulls_after_the_attack_are_not_quiet() -> None:
+    """The server may still work on what the attacker has sent, and pulls are as slow as during the attack."""
+    pulled = [
+        Pull(at, seconds, seconds, (), has_dead=False) for at, seconds in ((0.5, 0.001), (2.0, 0.01), (9.0, 0.01))
+    ]
+
+    times = Times(died_at=1.0, began=1.0, ended=7.0, is_dead_evicted=True)
+    figures = peer_figures(costs(), Seen(pulled, [], 0, [], []), times, quiet_since=0.0)
+
+    assert [figure.name for figure in figures if figure.verdict == "missed"] == ["a.p99"]
+
+
 def test_newcomer_with_an_error_response_is_refused() -> None:
     """A response such as SYSTEM_BUSY is no service."""
     busy = encode_command(RemotingCommand(ResponseCode.SYSTEM_BUSY, flag=1, remark="memory is used up"))
