@@ -14,7 +14,7 @@ from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
-from namesrv_spark_jobs.pipeline import Tables, counted, good_and_bad, made, read, walked
+from namesrv_spark_jobs.pipeline import Tables, good_and_bad, made, read_lines, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import (
     boots,
@@ -93,7 +93,7 @@ def analyse(
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     with written_in(engine):
-        lines = counted(engine, read(engine, files, options), options)
+        lines = read_lines(engine, files, options)
         good, bad = good_and_bad(engine, lines)
         if not good:
             raise NothingToReadError(bad)

@@ -18,19 +18,13 @@ _MOST_SLICES: Final = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parsed:
-    """The parsed lines, stored. Each later stage is a subclass that adds its own stored tables."""
+class Lines:
+    """The parsed lines, stored, and their counts. Each later stage is a subclass that adds its own stored tables."""
 
     # see `extract.file_names`
     files: DataFrame
-    # see `extract.events`, or `extract.numbered`
+    # see `extract.events`, or `extract.numbered` where some lines are duplicates
     events: DataFrame
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lines(Parsed):
-    """The parsed lines, with duplicates marked, and their counts."""
-
     # see `extract.tally`
     tallied: DataFrame
 
@@ -103,29 +97,23 @@ class Tables(Walk):
         return rows.join(self.brokers, on=["key", "who"], how="left")
 
 
-def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
-    """Parse every line, once."""
+def read_lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
+    """Parse every line once, mark duplicates, divide boots with missing lines, and count the lines."""
     of_lines = partial(extract.events, options=options)
     shape = Shape(by="part", sparse=extract.SPARSE, distinct=extract.DISTINCT)
     events, names = engine.lines_stored(files, of_lines, extract.file_names, shape)
-    return Parsed(files=names, events=events)
-
-
-def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
-    """Mark duplicates, divide boots with missing lines, and count the lines."""
-    events, files = parsed.events, parsed.files
     is_event = F.col("part").isin(HEARTBEAT_PART, REST_PART)
     suspects = extract.suspects(events.filter(is_event))
     if not suspects.isEmpty():
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
-        numbered_events = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), files)
+        numbered_events = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), names)
         events = engine.stored(numbered_events.unionByName(others), "numbered", by="part")
     opened = _once(events).filter((F.col("part") == REST_PART) & (F.col("event") == "opened"))
     resumed = boots.resumed(events.filter(F.col("part") != BAD_PART), opened)
     if not resumed.isEmpty():
         events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
-    return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files, options), "tally"))
+    return Lines(files=names, events=events, tallied=engine.stored(extract.tally(numbered, names, options), "tally"))
 
 
 def good_and_bad(engine: Engine, lines: Lines) -> tuple[int, int]:

@@ -65,7 +65,7 @@ def test_conf_of_the_user_wins() -> None:
     usual = session_conf("local[*]", {})
     conf = session_conf("local[2]", {"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss4m"})
 
-    quiet = {"spark.driver.memory": "3g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    quiet = {"spark.driver.memory": "3g", "spark.ui.enabled": "false"}
     assert quiet.items() <= usual.items()
     assert "-Dlog4j2.configurationFile=file:///" in usual["spark.driver.extraJavaOptions"]
     assert conf["spark.driver.memory"] == "8g"

@@ -29,7 +29,6 @@ _STANDALONE: Final = re.compile(r"(?P<host>.+):(?P<port>[0-9]{1,5})")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # settings that the analysis relies on everywhere
 _ALWAYS: Final = {
-    "spark.sql.session.timeZone": "UTC",
     # tables of a handful of rows would otherwise take 200 tasks each
     "spark.sql.adaptive.enabled": "true",
     # otherwise Spark looks up the line of code of every column, and reports errors twice

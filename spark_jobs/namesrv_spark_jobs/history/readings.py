@@ -56,8 +56,7 @@ from namesrv_spark_jobs.history.model import (
 )
 from namesrv_spark_jobs.history.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs.options import Options, WhatIf
-from namesrv_spark_jobs.pipeline import Tables, counted, good_and_bad, made, walked
-from namesrv_spark_jobs.pipeline import read as read_lines
+from namesrv_spark_jobs.pipeline import Tables, good_and_bad, made, read_lines, walked
 from namesrv_spark_jobs.report.charts import Setting, lettered, what_if
 from namesrv_spark_jobs.report.drawing import drawn
 from namesrv_spark_jobs.report.page import page
@@ -211,7 +210,7 @@ class Readings:
             folder = kept.enter_context(TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True))
             engine = kept.enter_context(EmbeddedEngine(Path(folder), memory=_MEMORY))
             with written_in(engine):
-                lines = counted(engine, read_lines(engine, files, options), options)
+                lines = read_lines(engine, files, options)
                 good, bad = good_and_bad(engine, lines)
                 if not good:
                     raise LogsError(f"no line of a log {_moments(span)} could be read")
