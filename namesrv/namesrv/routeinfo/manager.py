@@ -359,7 +359,7 @@ class RouteInfoManager:
         A broker without such a connection stays on the closed one, for `connection_closed` or the scan to evict.
         """
         tables, now = self.tables, self.now()
-        tables.forget_connection(connection_id)
+        tables.connections.forget(connection_id)
         for key in list(tables.connections.brokers_on.get(connection_id, ())):
             live = tables.broker_live_table[key]
             # A connection without a heartbeat for the whole expiry only looks open.

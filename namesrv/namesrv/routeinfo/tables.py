@@ -134,11 +134,6 @@ class RouteTables:
         self.filter_server_table.pop(key, None)
         self.digests.drop(key)
 
-    def forget_connection(self, connection_id: int) -> None:
-        """Note that a connection has closed: it may take over no broker."""
-        self.versions.ownership += connection_id in self.connections.brokers_on
-        self.connections.forget(connection_id)
-
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """Drop the digests of these brokers, so that their next registration is applied even if it is unchanged."""
         for name in broker_names:

@@ -18,7 +18,7 @@ class TableVersions:
     # Grows with every change of a snapshot's contents: a broker comes, goes or changes its name or id; a write
     # permission is removed or returns; the wait for the brokers of the last boot ends.
     membership: int = 0
-    # Grows when a broker comes, goes, or moves to another connection or account, or a broker's connection closes.
+    # Grows when a broker comes, goes, or registers from another peer address or by another account.
     ownership: int = 0
 
     def next_generation(self) -> int:
@@ -32,7 +32,7 @@ class TableVersions:
             self.ownership += 1
             self.membership += 1
             return
-        self.ownership += (before.connection_id, before.account) != (after.connection_id, after.account)
+        self.ownership += (before.network, before.account) != (after.network, after.account)
         self.membership += (before.broker_name, before.broker_id) != (after.broker_name, after.broker_id)
 
 

@@ -115,7 +115,7 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
 def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
     """A refused peer that tries again is not counted again; a broker that moves counts for its new owner."""
     tables = tables_of(*fleet("a", 2, 1))
-    address = Owner("address", "1", lambda _, live: live.connection_id == 1)
+    address = Owner("address", "", lambda _, live: not live.network)
     account = Owner("account", "a", lambda _, live: live.account == "a")
     held = HeldRows(tables)
     moving, staying = tables.broker_live_table.items()
@@ -124,9 +124,9 @@ def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
         return finished(held.of(address)).brokers, finished(held.of(account)).brokers
 
     assert (brokers(), repr(held)) == ((2, 2), "<HeldRows [2 owners]>")
-    tables.set_live(moving[0], structs.replace(moving[1], connection_id=2))
+    tables.set_live(moving[0], structs.replace(moving[1], network="10.0.0.2"))
     assert brokers() == (1, 2)
-    tables.set_live(moving[0], structs.replace(moving[1], connection_id=2, account="b"))
+    tables.set_live(moving[0], structs.replace(moving[1], network="10.0.0.2", account="b"))
     assert brokers() == (1, 1)
     tables.apply(finished(tables.prepare(Changes(dropped=[staying[0]]))))
     assert brokers() == (0, 0)
