@@ -505,8 +505,9 @@ class ServerConnection(asyncio.Protocol):
         """Handle received frames until this address's share is used up, or the peer has to read responses first."""
         receiver, share, deadlines = self._receiver, self.read_share, self._deadlines
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
-        # responses of the fast path to consecutive requests, which are sent with one write
-        joined = bytearray()
+        # responses of the fast path to consecutive requests, which are sent with one write, and their size
+        responses: list[bytes] = []
+        size = 0
         self._is_behind = False
         while share.left > stop_at and not self._is_behind:
             event = receiver.next_event()
@@ -515,20 +516,22 @@ class ServerConnection(asyncio.Protocol):
             response = self._recognised(event) if isinstance(event, bytes) else None
             if response is not None:
                 deadlines.frame_ends = NEVER
-                joined += response
-                if len(joined) <= _BATCH_BYTES:
+                responses.append(response)
+                size += len(response)
+                if size <= _BATCH_BYTES:
                     continue
-            if joined:
-                self.write(bytes(joined))
-                joined.clear()
+            if responses:
+                self.write(b"".join(responses))
+                responses.clear()
+                size = 0
                 # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
                 self._is_behind = self.is_write_paused
             if response is None:
                 self._handle(event)
         else:
             self._is_behind = receiver.held_bytes > 0
-        if joined:
-            self.write(bytes(joined))
+        if responses:
+            self.write(b"".join(responses))
         self._end_read()
 
     def _recognised(self, frame: bytes) -> bytes | None:
