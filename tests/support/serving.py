@@ -109,7 +109,7 @@ class FastPathOf:
         self._recognise = recognise
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
-        return self._recognise(connection, frame)
+        return self._recognise(connection, frame) if len(frame) == 4 + int.from_bytes(frame[:4]) else None
 
     def learn(self, frame: bytes, command: RemotingCommand) -> None:
         """Learn nothing."""

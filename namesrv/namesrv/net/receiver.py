@@ -20,7 +20,7 @@ from namesrv.net.costs import FRAME_COST, READ_COST, Share, copy_cost
 from namesrv.net.limits import ServerLimits
 from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
-from namesrv_remoting.frames import Frame, FrameReader, cut_frame, needed_bytes
+from namesrv_remoting.frames import Frame, FrameReader, cut_frame
 
 # Large bodies up to this size are copied, which takes a millisecond, so that handlers receive bytes.
 _COPIED_BYTES: Final = 4 * 1024 * 1024
@@ -120,13 +120,13 @@ class Receiver:
     __slots__ = (
         "_body",
         "_is_accepted",
-        "_is_idle",
         "_limits",
         "_preamble",
         "_reader",
         "_share",
         "checks_every_header",
         "header",
+        "is_idle",
         "state",
     )
 
@@ -139,8 +139,8 @@ class Receiver:
         self.checks_every_header = False
         # True while the current frame is small, and was accepted by its header
         self._is_accepted = False
-        # True if nothing is buffered, and a small frame needs no decision
-        self._is_idle = False
+        # True if nothing is buffered, and a small frame needs no decision: the fast path may answer a read uncut
+        self.is_idle = False
         # received bytes of an incomplete PROXY header
         self._preamble = b""
         # the last header event, None after a complete large frame; and the body that is being received
@@ -164,22 +164,20 @@ class Receiver:
         """Whether a frame or a PROXY header is received in part."""
         return self.state is _BODY or bool(self._preamble) or self._reader.is_inside_frame
 
-    def receive_data(self, data: bytes) -> bytes | None:
-        """Buffer received data, whose events `next_event` returns.
-
-        Nearly every read is exactly one small frame: while the share is not used up, such a frame is returned at once.
-        """
-        if self._share.spend(READ_COST) and self._is_idle:
-            limits = self._limits
-            try:
-                size = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
-            except RemoteProtocolError:
-                # The reader finds the error again, and `next_event` returns it.
-                size = 0
-            if size == len(data) <= limits.small_frame_bytes:
-                return data
-        self._buffer(data)
-        return None
+    def receive_data(self, data: bytes) -> None:
+        """Buffer received data; `next_event` returns the events."""
+        # Bytes that continue a frame take as long as a frame.
+        self._share.spend(READ_COST + copy_cost(len(data)) + (0 if self.is_idle else FRAME_COST))
+        self.is_idle = False
+        # A reload of the settings may change the limits.
+        self._reader.max_frame_bytes = self._limits.max_frame_bytes
+        self._reader.max_header_bytes = self._limits.max_header_bytes
+        if self.state is _PREAMBLE:
+            self._preamble += data
+        elif self.state is not _ENDED:
+            rest = data if self._body is None else self._body.fill(data)
+            if rest:
+                self._reader.feed(rest)
 
     def next_event(self) -> Event | None:
         """The next event; None if more data is needed, or a frame waits for `accept` or `drop_body`."""
@@ -214,7 +212,7 @@ class Receiver:
 
     def check_every_header(self) -> None:
         """Return the header of every frame as an event before the frame."""
-        self.checks_every_header, self._is_idle = True, False
+        self.checks_every_header, self.is_idle = True, False
 
     def check_large_headers(self) -> None:
         """Return small frames without an event for the header again."""
@@ -227,27 +225,14 @@ class Receiver:
         self._reader = FrameReader()
         self._body = self.header = None
         self._preamble = b""
-        self._is_idle = False
+        self.is_idle = False
 
     def _go(self, state: State) -> None:
         assert state in TRANSITIONS[self.state]  # noqa: S101 - a bug of the receiver's or its caller's
         self.state = state
 
     def _note_idle(self) -> None:
-        self._is_idle = self.state is _FRAMES and not self.checks_every_header and not self._reader.held_bytes
-
-    def _buffer(self, data: bytes) -> None:
-        self._is_idle = False
-        self._share.spend(copy_cost(len(data)))
-        # A reload of the settings may change the limits.
-        self._reader.max_frame_bytes = self._limits.max_frame_bytes
-        self._reader.max_header_bytes = self._limits.max_header_bytes
-        if self.state is _PREAMBLE:
-            self._preamble += data
-        elif self.state is not _ENDED:
-            rest = data if self._body is None else self._body.fill(data)
-            if rest:
-                self._reader.feed(rest)
+        self.is_idle = self.state is _FRAMES and not self.checks_every_header and not self._reader.held_bytes
 
     def _begun_frame(self) -> HeaderReceived | RemoteProtocolError | None:
         """The header of the next frame if a decision about the frame is due, or the error that the reader found."""

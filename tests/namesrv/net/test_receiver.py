@@ -29,32 +29,25 @@ Seen = tuple[str, object]
 
 
 class CountedShare:
-    """A share that adds up the costs; a share that is used up keeps the receiver from returning frames at once."""
+    """A share that adds up the costs."""
 
-    def __init__(self, *, is_used_up: bool = False) -> None:
+    def __init__(self) -> None:
         self.spent = 0
-        self._is_used_up = is_used_up
 
     def spend(self, cost: int) -> bool:
         self.spent += cost
-        return not self._is_used_up
+        return True
 
 
-def receive(
-    pieces: Iterable[bytes], *, checks_every_header: bool = False, is_used_up: bool = False
-) -> tuple[list[Seen], Receiver]:
+def receive(pieces: Iterable[bytes], *, checks_every_header: bool = False) -> tuple[list[Seen], Receiver]:
     """The events of these reads with every decision taken at once, and the receiver after them; checks all costs."""
-    share = CountedShare(is_used_up=is_used_up)
+    share = CountedShare()
     receiver, seen, cost = Receiver(LIMITS_HERE, share), list[Seen](), 0
     if checks_every_header:
         receiver.check_every_header()
     for piece in pieces:
-        cost += READ_COST
-        frame = receiver.receive_data(piece)
-        if frame is not None:
-            seen.append(shown(frame))
-            continue
-        cost += copy_cost(len(piece))
+        cost += READ_COST + copy_cost(len(piece)) + (0 if receiver.is_idle else FRAME_COST)
+        receiver.receive_data(piece)
         while (event := receiver.next_event()) is not None:
             cost += FRAME_COST
             seen.append(shown(event))
@@ -133,13 +126,14 @@ def test_every_header_comes_first() -> None:
     assert [header, ("event", SMALL_FRAME)] == seen
 
     receiver.check_large_headers()
-    assert receiver.receive_data(SMALL_FRAME) == SMALL_FRAME
+    receiver.receive_data(SMALL_FRAME)
+    assert receiver.next_event() == SMALL_FRAME
 
 
 def test_receiver_waits_for_the_decision_on_a_header() -> None:
     """A frame and those after it wait for the decision; an accepted header shows how many bytes its frame needs."""
     receiver = Receiver(replace(LIMITS_HERE, proxy_protocol=False), CountedShare())
-    assert (receiver.state, receiver.is_inside_frame) == (State.FRAMES, False)
+    assert (receiver.state, receiver.is_idle, receiver.is_inside_frame) == (State.FRAMES, True, False)
     receiver.receive_data(LARGE_FRAME[:20])
     header = receiver.next_event()
     receiver.receive_data(LARGE_FRAME[20:30])
@@ -155,27 +149,27 @@ def test_receiver_waits_for_the_decision_on_a_header() -> None:
     assert (State.BODY, len(LARGE_FRAME)) == (receiver.state, receiver.held_bytes)
     receiver.receive_data(LARGE_FRAME[30:])
     assert receiver.next_event() == Frame(JSON, b"+{}", b"x" * 100)
-    assert (receiver.next_event(), receiver.state, receiver.held_bytes) == (None, State.FRAMES, 0)
+    assert (receiver.next_event(), receiver.state, receiver.held_bytes, receiver.is_idle) == (
+        None,
+        State.FRAMES,
+        0,
+        True,
+    )
 
 
 def test_ended_receiver_holds_nothing() -> None:
     """An ended receiver drops its bytes and those that follow."""
     _, receiver = receive([LARGE_FRAME[:50]])
     receiver.end()
+    receiver.receive_data(SMALL_FRAME)
 
-    assert receiver.receive_data(SMALL_FRAME) is None
-    assert (receiver.next_event(), receiver.held_bytes, receiver.is_inside_frame) == (None, 0, False)
+    assert (receiver.next_event(), receiver.held_bytes, receiver.is_idle, receiver.is_inside_frame) == (
+        None,
+        0,
+        False,
+        False,
+    )
     assert repr(receiver) == "<Receiver [ENDED | 0 bytes]>"
-
-
-def test_read_of_one_small_frame_is_returned_at_once() -> None:
-    """A read of exactly one small frame between frames is returned by `receive_data`; other reads are buffered."""
-    receiver = Receiver(replace(LIMITS_HERE, proxy_protocol=False), CountedShare())
-    assert receiver.receive_data(SMALL_FRAME) == SMALL_FRAME
-    assert receiver.receive_data(LARGE_FRAME[:5]) is None
-    assert receiver.receive_data(SMALL_FRAME) is None
-    used_up = Receiver(replace(LIMITS_HERE, proxy_protocol=False), CountedShare(is_used_up=True))
-    assert (used_up.receive_data(SMALL_FRAME), used_up.next_event()) == (None, SMALL_FRAME)
 
 
 @st.composite
@@ -188,21 +182,19 @@ def streams(draw: st.DrawFn) -> tuple[bytes, Sequence[bytes]]:
         parts.append(frame[: draw(st.sampled_from([len(frame)] * 9 + [5]))])
     parts.append(draw(st.binary(max_size=20)))
     stream = b"".join(parts)
-    # between the parts, so that some reads are exactly one frame, and anywhere
+    # between the parts, so that the receiver is idle before some reads, and anywhere
     ends = list(accumulate(map(len, parts)))
     cuts = draw(st.lists(st.sampled_from(ends) | st.integers(0, len(stream)), max_size=12))
     return stream, [stream[begin:end] for begin, end in pairwise(sorted({0, len(stream), *cuts}))]
 
 
-@given(cut_up=streams(), checks_every_header=st.booleans(), is_used_up=st.booleans())
-def test_events_are_the_same_for_any_cuts(
-    cut_up: tuple[bytes, Sequence[bytes]], *, checks_every_header: bool, is_used_up: bool
-) -> None:
+@given(cut_up=streams(), checks_every_header=st.booleans())
+def test_events_are_the_same_for_any_cuts(cut_up: tuple[bytes, Sequence[bytes]], *, checks_every_header: bool) -> None:
     """Any pieces, single bytes included, give the events of the whole stream and the same number of held bytes."""
     stream, pieces = cut_up
     whole, receiver = receive([stream], checks_every_header=checks_every_header)
     for cut_in in (pieces, [stream[at : at + 1] for at in range(len(stream))]):
-        seen, other = receive(cut_in, checks_every_header=checks_every_header, is_used_up=is_used_up)
+        seen, other = receive(cut_in, checks_every_header=checks_every_header)
         assert whole == seen
         assert (receiver.state, receiver.held_bytes) == (other.state, other.held_bytes)
     assert receiver.held_bytes <= LIMITS_HERE.max_frame_bytes
