@@ -32,6 +32,9 @@ def copy_cost(size: int) -> int:
 class Share(Protocol):
     """The share of an iteration of the event loop that input may use."""
 
+    # the cost that is left, valid after `spend`
+    left: int
+
     def spend(self, cost: int) -> bool:
         """Subtract the cost of input; True if the share is not used up."""
         ...

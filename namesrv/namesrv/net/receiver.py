@@ -182,10 +182,8 @@ class Receiver:
     def next_event(self) -> Event | None:
         """The next event; None if more data is needed, or a frame waits for `accept` or `drop_body`."""
         event: Event | None = None
-        if self.state is _BODY:
-            event = self._body_event()
-        elif self.state is _PREAMBLE:
-            event = self._preamble_event()
+        if self.state is not _FRAMES:
+            event = self._leading_event()
         if event is None and self.state is _FRAMES:
             if self._is_accepted or not self.checks_every_header:
                 event = self._reader.next_frame(self._limits.small_frame_bytes)
@@ -194,7 +192,7 @@ class Receiver:
             else:
                 self._is_accepted = False
         if event is not None:
-            self._share.spend(FRAME_COST)
+            self._share.left -= FRAME_COST
         return event
 
     def accept(self) -> None:
@@ -233,6 +231,12 @@ class Receiver:
 
     def _note_idle(self) -> None:
         self.is_idle = self.state is _FRAMES and not self.checks_every_header and not self._reader.held_bytes
+
+    def _leading_event(self) -> Frame | ProxyHeader | RemoteProtocolError | None:
+        """The event of a body or preamble that is complete, before the next frame."""
+        if self.state is _BODY:
+            return self._body_event()
+        return self._preamble_event() if self.state is _PREAMBLE else None
 
     def _begun_frame(self) -> HeaderReceived | RemoteProtocolError | None:
         """The header of the next frame if a decision about the frame is due, or the error that the reader found."""

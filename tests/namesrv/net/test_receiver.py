@@ -29,13 +29,13 @@ Seen = tuple[str, object]
 
 
 class CountedShare:
-    """A share that adds up the costs."""
+    """A share from which costs are only subtracted."""
 
     def __init__(self) -> None:
-        self.spent = 0
+        self.left = 0
 
     def spend(self, cost: int) -> bool:
-        self.spent += cost
+        self.left -= cost
         return True
 
 
@@ -55,7 +55,7 @@ def receive(pieces: Iterable[bytes], *, checks_every_header: bool = False) -> tu
                 receiver.end()
             elif isinstance(event, HeaderReceived):
                 decide(receiver, event)
-    assert share.spent == cost
+    assert -share.left == cost
     return seen, receiver
 
 
