@@ -179,7 +179,7 @@ async def test_rocketmq_server_with_another_data_version_gets_the_table(answer: 
         await it.registered_over(peer)
         assert await it.agent.registered() == 1
         await passing(it.clock, lambda: it.pending)
-        assert (DATA_VERSION if answer.get("code") else HEARTBEAT) == (await peer.receive()).code
+        assert (await peer.receive()).code == (DATA_VERSION if answer.get("code") else HEARTBEAT)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_every_change_returns_its_delta_and_counts_the_version_up() -> None:
     for counter, (change, done) in enumerate(changes, start=1):
         now[0] += 1.5
         assert done == change()
-        assert DataVersion(counter, 0, WALL_MS + 1500 * counter) == table.data_version
+        assert table.data_version == DataVersion(counter, 0, WALL_MS + 1500 * counter)
     assert table.replace_all([BILLS]) == TopicChange()
     assert (table.snapshot()[0], table.data_version.counter) == ((BILLS,), 6)
     # returned values are immutable

@@ -260,9 +260,9 @@ async def test_find_broker_by_id(
 
         for only_this, expected in ((True, this_one), (False, any_one)):
             found = scene.client.find_broker("broker-a", wanted, only_this=only_this)
-            assert (None if expected is None else BrokerAddress(*instances[expected][:3])) == found
+            assert found == (None if expected is None else BrokerAddress(*instances[expected][:3]))
             assert found is None or (expected != 0) == found.is_slave
-        assert ("10.0.0.1:10911" if 0 in ids else None) == scene.client.master_of("broker-a")
+        assert scene.client.master_of("broker-a") == ("10.0.0.1:10911" if 0 in ids else None)
         assert scene.client.find_broker("stranger", 0) is None
 
 

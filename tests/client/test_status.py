@@ -46,20 +46,17 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
         assert (status.is_ready, status.failovers, status.unanswered, status.changes) == (True, 1, 0, 1)
         chosen, lost = status.servers
         boots = [server.namesrv.boot.id for server in scene.servers]
-        assert (
-            ServerStatus(
-                second,
-                "connected",
-                START + 10,
-                is_chosen=True,
-                protocol="native",
-                boot_id=boots[1],
-                last_response=START + 10,
-                last_error=None,
-                pulls={"answered": 1},
-                reconnects=0,
-            )
-            == chosen
+        assert chosen == ServerStatus(
+            second,
+            "connected",
+            START + 10,
+            is_chosen=True,
+            protocol="native",
+            boot_id=boots[1],
+            last_response=START + 10,
+            last_error=None,
+            pulls={"answered": 1},
+            reconnects=0,
         )
         assert (first, "disconnected", START + 10, boots[0], START) == (
             lost.address,
@@ -158,7 +155,7 @@ def test_a_client_that_is_not_started_has_a_status() -> None:
     registry = CollectorRegistry()
     export_prometheus(client, registry, name="c1")
 
-    assert ClientStatus("c1", is_started=False, is_ready=False) == client.status()
+    assert client.status() == ClientStatus("c1", is_started=False, is_ready=False)
     assert 'namesrv_client_ready{client="c1"} 0.0' in scraped(registry)
 
 

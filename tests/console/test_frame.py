@@ -58,7 +58,7 @@ def test_one_is_singular() -> None:
 )
 def test_the_language_is_the_chosen_one_or_the_browsers(wanted: str | None, accepted: str, chosen: str) -> None:
     """The user's choice counts; else the first known language that the browser accepts; else English."""
-    assert chosen == chosen_language(wanted, accepted)
+    assert chosen_language(wanted, accepted) == chosen
 
 
 async def test_preferences_are_kept_and_lead_back(tmp_path: Path) -> None:

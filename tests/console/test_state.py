@@ -34,7 +34,7 @@ def test_time_of_a_heartbeat_stays_until_the_next(asked_at: float, age: float, l
     known = seen_brokers({}, [live(10.0, 110.0)], 100.0)
     assert (known[KEY].last_seen_at, known[KEY].evicted_at) == (90.0, 210.0)
 
-    assert last_seen_at == seen_brokers(known, [live(age, 120.0 - age)], asked_at)[KEY].last_seen_at
+    assert seen_brokers(known, [live(age, 120.0 - age)], asked_at)[KEY].last_seen_at == last_seen_at
 
 
 def test_only_what_can_be_seen_makes_a_new_revision() -> None:

@@ -115,7 +115,7 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
 
     for folder, others in (("heartbeats", "/"), ("audit", "-registrations-"), ("audit", "ns-")):
         lines = read_log(data_dir / folder, without=others)
-        assert [*range(1, len(lines) + 1)] == [line["seq"] for line in lines]
+        assert [line["seq"] for line in lines] == [*range(1, len(lines) + 1)]
         assert of(lines, "dropped") == []
     with serving(disk, data_dir) as (daemon, peer):
         assert values(peer)["k"] == "meanwhile"

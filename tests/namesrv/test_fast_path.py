@@ -237,7 +237,7 @@ async def test_native_request_is_recognized_with_any_opaque(server: InProcess, p
     for number in (0, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 1):
         response = path.answer(connection, cut(NATIVE, native_pull(msgpack.packb(number))))
         assert response is not None
-        assert [0, number, 1] == msgpack.unpackb(response[8 : 8 + int.from_bytes(response[5:8])])[:3]
+        assert msgpack.unpackb(response[8 : 8 + int.from_bytes(response[5:8])])[:3] == [0, number, 1]
     for opaque in (msgpack.packb(-1), msgpack.packb(1 << 31), b"\xd2\x00\x00\x00\x07", b"\xa17", b"\xc0"):
         assert path.answer(connection, cut(NATIVE, native_pull(opaque))) is None
 

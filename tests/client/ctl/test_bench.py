@@ -40,7 +40,7 @@ async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
         assert found["requests"] / found["seconds"] == pytest.approx(found["requests_per_second"], rel=0.01)
         assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
         # plus one request per connection to open it; the dispatcher answered the first
-        assert found["requests"] + 1 == server.namesrv.fast_path.pulls
+        assert server.namesrv.fast_path.pulls == found["requests"] + 1
         await until(lambda: len(server.namesrv.slots.connections) == 1)
 
 

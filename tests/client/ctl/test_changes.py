@@ -300,7 +300,7 @@ async def test_mqadmin_names_behave_like_ours(tmp_path: Path, theirs: str, ours:
 
         servers = f"{one};{two}"
         expected = await ctl(*ours.split(), "-s", servers, "-o", "json")
-        assert expected == await ctl(*theirs.split(), "-n", servers, "-o", "json")
+        assert await ctl(*theirs.split(), "-n", servers, "-o", "json") == expected
 
 
 async def test_commands_that_exist_only_in_mqadmin(tmp_path: Path) -> None:

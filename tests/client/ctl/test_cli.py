@@ -25,7 +25,7 @@ def test_command_list_repeats_each_commands_summary(target: str, summary: str) -
     """The list repeats the summaries so that it imports no command."""
     text = inspect.getdoc(app.function_of(target)) or ""
 
-    assert summary == " ".join(text.partition("\n\n")[0].split())
+    assert " ".join(text.partition("\n\n")[0].split()) == summary
 
 
 @pytest.mark.parametrize(

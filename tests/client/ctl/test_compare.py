@@ -79,7 +79,7 @@ def test_verdict_of_an_instance(age: float | None, left: float | None, verdict: 
     live = LiveBroker("c", "b", 0, "a:1", age_seconds=age, expires_in_seconds=left, expiry_seconds=120.0)
     queues = QueueData("b", 8, 8, 6)
 
-    assert verdict == Instance("c", "b", 0, "a:1", queues, live, knows_liveness=True).verdict
+    assert Instance("c", "b", 0, "a:1", queues, live, knows_liveness=True).verdict == verdict
     assert Instance("c", "b", 0, "a:1", queues, None, knows_liveness=True).verdict == "gone"
 
 

@@ -42,7 +42,7 @@ async def test_names_are_completed_from_the_given_servers(
         await peer.register(MASTER, native_registration("orders", "bills"), spelling="native")
         await peer.register(ELSEWHERE, native_registration("orders"), spelling="native")
 
-        assert names == await offered(line.format(where))
+        assert await offered(line.format(where)) == names
 
 
 async def test_names_with_shell_characters_are_not_completed(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_overwritten_events_are_counted(known: int, found: Sequence[int], missed
     """Events beyond the server's ring of 1,000 are lost between two requests and counted."""
     after = Events("boot", [Event(number, "route", None, {}) for number in found])
 
-    assert missed == missed_after(known, after)
+    assert missed_after(known, after) == missed
 
 
 async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ def test_servers(
     """--server takes lists, removes duplicates and adds the default port; NAMESRV_ADDR is the fallback."""
     monkeypatch.setenv("NAMESRV_ADDR", variable)
 
-    assert addresses == options_of(server=servers).addresses
+    assert options_of(server=servers).addresses == addresses
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_wrong_value_is_reported_with_its_option(
 )
 def test_duration(text: str, seconds: float) -> None:
     """A duration has a unit or is in seconds."""
-    assert seconds == duration(text, "--timeout")
+    assert duration(text, "--timeout") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "1 s s", "nan", "inf", "٣", "0", "25h"])
@@ -115,4 +115,4 @@ def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: 
 )
 def test_problem_is_one_line(error: NoPermissionError | ConnectError, line: str) -> None:
     """The line contains the code of a refusal and names the server once."""
-    assert line == problem("a:1", error)
+    assert problem("a:1", error) == line

@@ -62,7 +62,7 @@ def test_wide_characters_take_two_columns() -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 brokers"), (1, "1 broker"), (1_000, "1,000 brokers")])
 def test_counted(count: int, text: str) -> None:
     """Only a count of one has the singular."""
-    assert text == counted(count, "broker")
+    assert counted(count, "broker") == text
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_counted(count: int, text: str) -> None:
 )
 def test_cells(value: object, text: str) -> None:
     """Every value is shown literally."""
-    assert text == cell(value).plain
+    assert cell(value).plain == text
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_cells(value: object, text: str) -> None:
 )
 def test_lasting(seconds: float | None, text: str | None) -> None:
     """Durations show their two largest units."""
-    assert text == lasting(seconds)
+    assert lasting(seconds) == text
 
 
 @pytest.mark.parametrize("ts_ms", [None, 10**30, -(10**30)])
@@ -102,7 +102,7 @@ def test_moments_are_in_utc() -> None:
 @pytest.mark.parametrize(("perm", "text"), [(0, "---"), (2, "-W-"), (4, "R--"), (6, "RW-"), (7, "RWX"), (8, "---")])
 def test_permissions_are_written_as_in_rocketmq(perm: int, text: str) -> None:
     """Read, write and inherit permission have RocketMQ's letters."""
-    assert text == perm_text(perm)
+    assert perm_text(perm) == text
 
 
 # -- hostile names ----------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_change_is_confirmed_on_the_terminal(server: str, typed: str | None, cod
     with Terminal([*COMMAND, "-s", server, "add-write-perm", BROKER.name], columns=200) as shown:
         shown.wait_for(f"make all topics of broker {BROKER.name} readable and writable on {server}? [y/N]: ")
         shown.interrupt_prompt() if typed is None else shown.type(typed)
-        assert code == shown.wait()
+        assert shown.wait() == code
     assert ("done" in shown.shown) == (code == 0)
 
 

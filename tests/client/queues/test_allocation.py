@@ -94,7 +94,7 @@ def test_queues_are_divided_as_in_go_and_java(
     """The expected value lists the queue ids of each member."""
     found = [strategy(member, all_queues, members) for member in members]
 
-    assert expected == [[queue.queue_id for queue in mine] for mine in found]
+    assert [[queue.queue_id for queue in mine] for mine in found] == expected
 
 
 @pytest.mark.parametrize(("queue_count", "client_count"), [(20, 10), (10, 20), (1, 1), (64, 7)])

@@ -128,7 +128,7 @@ async def test_unknown_topic_gets_the_default_topics_queues(read: int, write: in
     scene = Scene({"TBW102": TopicRouteData([group("broker-a")], [QueueData("broker-a", read, write, 7, 1)])})
 
     assert await scene.runs("new") == [("broker-a", 0, count)]
-    assert MessageQueue("new", "broker-a", 0) == (await scene.selector.find("new")).queues[0]
+    assert (await scene.selector.find("new")).queues[0] == MessageQueue("new", "broker-a", 0)
     # the topic is in use, so that it is polled
     assert (scene.requested, scene.used) == (["new", "TBW102"], ["new"])
 
@@ -233,7 +233,7 @@ def test_reachable_broker_is_used_when_all_are_isolated(reached: str | None, exp
     if reached is not None:
         scene.faults.reached(reached)
 
-    assert expected == {pick[0] for pick in scene.picks(10)}
+    assert {pick[0] for pick in scene.picks(10)} == expected
 
 
 class Faults:
@@ -281,7 +281,7 @@ def test_isolations_are_rocketmqs(table: str, latency_ms: int | None, pause_ms: 
     """The isolation follows the configured table; without fault tolerance no broker is isolated."""
     took = None if latency_ms is None else latency_ms / 1000
 
-    assert pause_ms == Faults(fault_table=table).report(took)
+    assert Faults(fault_table=table).report(took) == pause_ms
     assert Faults(fault_table=table, fault_tolerance=False).report(took) == 0
 
 
@@ -305,7 +305,7 @@ def test_broker_is_isolated_for_the_tables_time(sends: list[float | None], secon
     scene.report(*sends)
 
     assert scene.faults.is_available("other")
-    assert seconds == scene.unavailable_for()
+    assert scene.unavailable_for() == seconds
     assert scene.faults.unreachable() == []
 
 

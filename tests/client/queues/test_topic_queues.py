@@ -70,7 +70,7 @@ def test_writable_queues(groups: list[str], rows: list[QueueData], conf: str | N
 
     found = publish_info("t", TopicRouteData(brokers, rows, order_topic_conf=conf))
 
-    assert expected == names(found.queues)
+    assert names(found.queues) == expected
     assert ("t", len(expected), bool(conf)) == (found.topic, found.count, found.is_ordered)
 
 
@@ -142,7 +142,7 @@ def test_each_logical_queue_is_on_a_broker(mappings: list[TopicQueueMappingInfo]
     given = {str(number): info for number, info in enumerate(mappings)}
 
     assert [tuple(run) for run in logical_ranges(given)] == [(GLOBAL, 0, len(expected))] * min(1, len(given))
-    assert expected == [endpoint(MessageQueue("t", GLOBAL, number), given) for number in range(len(expected))]
+    assert [endpoint(MessageQueue("t", GLOBAL, number), given) for number in range(len(expected))] == expected
 
 
 def test_scopes_are_sorted_by_queue_id() -> None:

@@ -338,7 +338,7 @@ def test_only_a_poll_moves_the_sync_point_to_another_server(scene: Scene, *, is_
     for number in (1, 2):
         scene.respond({"t": A}, boot_id=f"boot-{number}", revision=7, is_sync=is_sync)
 
-    assert boot_id == scene.cache.point.boot_id
+    assert scene.cache.point.boot_id == boot_id
 
 
 def test_confirming_topics_costs_no_work_per_topic(scene: Scene) -> None:
@@ -434,7 +434,7 @@ def test_brokers_are_compared_by_all_fields(other: BrokerData) -> None:
     shared = interner.shared(TopicRouteData([group("broker-a", 0, 1)], []))
 
     assert interner.shared(TopicRouteData([group("broker-a", 1, 0)], [])).broker_datas is shared.broker_datas
-    assert other == interner.shared(TopicRouteData([other], [])).broker_datas[0]
+    assert interner.shared(TopicRouteData([other], [])).broker_datas[0] == other
 
 
 def test_topic_specific_fields_are_kept() -> None:

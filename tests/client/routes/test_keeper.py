@@ -263,7 +263,7 @@ async def test_second_server_removes_brokers_after_its_warm_up(tmp_path: Path, *
             await scene.restarted(BROKER_B)
 
         assert await scene.client.refresh()
-        assert (["broker-b"] if is_warm else ["broker-a", "broker-b"]) == scene.names()
+        assert scene.names() == (["broker-b"] if is_warm else ["broker-a", "broker-b"])
 
         scene.clock.stall(45.0)
         assert await scene.client.refresh()
@@ -502,7 +502,7 @@ async def test_topic_forgotten_during_a_poll_does_not_make_watches_spin(tmp_path
         for _ in range(40):
             await settle()
 
-        assert before + 1 == scene.request_count()
+        assert scene.request_count() == before + 1
         await scene.watched()
 
 

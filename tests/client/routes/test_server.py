@@ -274,7 +274,7 @@ async def test_apache_server_replaces_a_native_one(protocol: str) -> None:
 
         await server.identify(1.0)
         assert (protocol == "native") == server.identity.is_native
-        assert (None if protocol == "native" else False) == protocols.is_native(apache.address, clock.monotonic())
+        assert protocols.is_native(apache.address, clock.monotonic()) == (None if protocol == "native" else False)
 
 
 async def test_refused_server_info_falls_back_to_rocketmq() -> None:

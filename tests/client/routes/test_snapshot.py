@@ -79,7 +79,7 @@ def test_ages_grow_while_no_process_runs(tmp_path: Path, wall: float, expected: 
 
     loaded = snapshot_at(tmp_path / "r", 5.0, wall).read()
 
-    assert expected == [route.confirmed_at for route in loaded]
+    assert [route.confirmed_at for route in loaded] == expected
 
 
 def test_shared_route_is_written_once(snapshot: RouteSnapshot, path: Path) -> None:

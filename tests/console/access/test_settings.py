@@ -75,7 +75,7 @@ def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> Non
 )
 def test_unencrypted_url_is_a_warning(url: str, count: int) -> None:
     """With an HTTP URL of another machine, passwords would be sent in plain text."""
-    assert count == len(AccessSettings(**USERS, public_url=url).warnings)
+    assert len(AccessSettings(**USERS, public_url=url).warnings) == count
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_unencrypted_url_is_a_warning(url: str, count: int) -> None:
 def test_roles_of_names_and_groups(name: str, groups: tuple[str, ...], role: str | None) -> None:
     """An entry for operators wins over one for viewers; a name in neither list has no access."""
     settings = AccessSettings(viewers=("@staff", "victor", "*@example.com"), operators=("olga", "@sre"))
-    assert role == settings.role_of(name, groups)
+    assert settings.role_of(name, groups) == role
 
 
 def test_secrets_come_from_the_environment_and_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
             "operator",
             "password",
         )
-        assert expected == line["command"]
+        assert line["command"] == expected
         # namesrvctl reads the console's trail; the sign-in may come before the line of the start.
         rows = {row[1]: row for row in (await ctl("audit", str(console.trail))).cells}
         signed_in, changed = rows["sign_in"], rows["change"]

@@ -54,7 +54,7 @@ async def test_questions_beyond_a_few_are_refused(past: Past) -> None:
     last = await past.ask(request_of(16), patience_seconds=PATIENT)
     accepted = await past.ask(request_of(17), patience_seconds=PATIENT)
 
-    assert Failed(why="16 requests are waiting already; try again later") == refused
+    assert refused == Failed(why="16 requests are waiting already; try again later")
     assert isinstance(last, Timeline)
     assert isinstance(accepted, Timeline)
 
@@ -91,7 +91,7 @@ async def test_result_that_is_too_long_is_an_error(tmp_path: Path) -> None:
     short = await past.ask(TimelineRequest(span=Span(0, MINUTE_MS)), patience_seconds=PATIENT)
     await past.close()
 
-    assert Failed(why="the result is longer than 500 bytes; choose a shorter time") == too_long
+    assert too_long == Failed(why="the result is longer than 500 bytes; choose a shorter time")
     assert isinstance(short, Failed)
     assert "no log from" in short.why
 

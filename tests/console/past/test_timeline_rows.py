@@ -66,8 +66,8 @@ def test_broker_is_registered_and_then_late(
     """A bar is late from the missing heartbeat until the removal, and is cut at the span."""
     found = drawn(row(of), SPAN)
 
-    assert bars == [(bar.kind, bar.x, bar.width) for bar in found.bars]
-    assert marks == [(mark.kind, mark.x) for mark in found.marks]
+    assert [(bar.kind, bar.x, bar.width) for bar in found.bars] == bars
+    assert [(mark.kind, mark.x) for mark in found.marks] == marks
 
 
 def test_silences_and_fenced_removals_do_not_split_a_registration_period() -> None:

@@ -156,4 +156,4 @@ def test_removed_write_permission_is_unexpected() -> None:
 )
 def test_minority_has_the_rarer_value(fact: str, values: Mapping[str, Any], minority: set[str]) -> None:
     """Of two servers only one without a value is in the minority."""
-    assert minority == Group(["t"], Difference("topic", "t", fact, values), None, None).minority
+    assert Group(["t"], Difference("topic", "t", fact, values), None, None).minority == minority

@@ -100,4 +100,4 @@ def test_server_that_no_longer_responds_has_no_known_connections(connected: Clus
 )
 def test_connections_are_filtered(connected: Cluster, wanted: ClientQuery, peers: list[int]) -> None:
     """Connections are filtered by role, protocol, address or account."""
-    assert peers == [row.connection.id for row in client_page(connected, wanted).rows]
+    assert [row.connection.id for row in client_page(connected, wanted).rows] == peers

@@ -63,7 +63,7 @@ def test_row_sums_queues_and_names_lacking_servers() -> None:
     found = table(s1={"t": route(a=8, b=4)}, s2={}, s3=None)
 
     (row,) = found.rows
-    assert TopicRow("t", "ordinary", 2, 12, 12, "RW-", is_ordered=False, missing_on=("s2",)) == row
+    assert row == TopicRow("t", "ordinary", 2, 12, 12, "RW-", is_ordered=False, missing_on=("s2",))
     assert found.differing == 1
 
 
@@ -85,7 +85,7 @@ def test_brokers_without_a_master_on_any_server_are_counted() -> None:
 )
 def test_the_order_of_brokers_is_no_difference(other: TopicRouteData, differs: bool) -> None:
     """Servers list brokers in the order of their registrations."""
-    assert differs == table(s1={"t": route(a=8, b=4)}, s2={"t": other}).rows[0].differs
+    assert table(s1={"t": route(a=8, b=4)}, s2={"t": other}).rows[0].differs == differs
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_order_of_brokers_is_no_difference(other: TopicRouteData, differs: b
 )
 def test_kinds_follow_from_names(name: str, kind: str) -> None:
     """A topic with the name of a broker or cluster is a system topic; prefixes make retry and dead-letter topics."""
-    assert kind == table(s1={name: route(a=1)}).rows[0].kind
+    assert table(s1={name: route(a=1)}).rows[0].kind == kind
 
 
 def test_topics_with_the_same_routes_have_rows_of_their_own() -> None:

@@ -77,7 +77,7 @@ async def test_refusals_of_one_address_do_not_hide_those_of_another(tmp_path: Pa
 
     refusals = of(lines, "refusal")
     # the same in each window
-    assert [noisy.address] * 3 * MAX_DIFFERENT_PER_ADDRESS == [line["peer"] for line in refusals[:-1]]
+    assert [line["peer"] for line in refusals[:-1]] == [noisy.address] * 3 * MAX_DIFFERENT_PER_ADDRESS
     assert (quiet.address, {"topic": "T"}) == (refusals[-1]["peer"], refusals[-1]["about"])
     rest = len(codes) - MAX_DIFFERENT_PER_ADDRESS
     assert rest > 0
@@ -112,7 +112,7 @@ async def test_repeated_refusals_are_counted(server: InProcess, peer: NamesrvPee
     assert first["remark"].startswith("administration is disabled")
     assert ("UNREGISTER_BROKER", "fenced", stranger.address) == (fenced["request"], fenced["reason"], fenced["peer"])
     found = connection["request"], connection["reason"], connection["peer"]
-    assert ("CONNECT", "connections", address) == found
+    assert found == ("CONNECT", "connections", address)
     assert repeated["repeated"] == 499
     assert {**first, "repeated": 499, "seq": 0, "ts_ms": 0} == {**repeated, "seq": 0, "ts_ms": 0}
     files = (server.data_dir / "audit").rglob("*.jsonl*")

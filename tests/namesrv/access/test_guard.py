@@ -79,14 +79,14 @@ async def test_remarks_name_missing_permissions_only_to_the_account(server: InPr
     why = "a RocketMQ signature is not enough for admin-write"
     hint = "sign natively, or set trust_rocketmq_signatures for account brokers"
     weak = KEY._replace(recipe="rocketmq")
-    assert (NO_PERMISSION, f"{why}: {hint}") == await ask(peer, 205, {"brokerName": "b"}, key=weak)
+    assert await ask(peer, 205, {"brokerName": "b"}, key=weak) == (NO_PERMISSION, f"{why}: {hint}")
     for key in (Key("brokers", "wrong-secret"), Key("unknown", SECRET)):
         for recipe in ("native", "rocketmq"):
             code, actual = await ask(peer, 103, BROKER.ext, key=key._replace(recipe=recipe))
             remark = f"access key '{key.access_key}' is unknown, or the request is not signed with its secret"
             assert (code, actual) == (NO_PERMISSION, remark)
     lacks = "broker-control for cluster cluster-1, broker b, address 10.0.0.1:10911 (BROKER_HEARTBEAT)"
-    assert (NO_PERMISSION, f"account network lacks {lacks}") == await ask(peer, 904, {**BROKER.ext, "brokerName": "b"})
+    assert await ask(peer, 904, {**BROKER.ext, "brokerName": "b"}) == (NO_PERMISSION, f"account network lacks {lacks}")
 
 
 async def test_unsigned_requests_of_strangers_all_get_the_same_remark(server: InProcess, access: Path) -> None:
@@ -199,7 +199,7 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
         peer.send((signed := key.request_frame(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
         await until(lambda: budget.used_bytes > used)
         peer.send(signed[1000:])
-        assert (1 if key is KEY else NO_PERMISSION) == (await peer.receive()).code
+        assert (await peer.receive()).code == (1 if key is KEY else NO_PERMISSION)
 
 
 @pytest.mark.settings(max_memory_bytes=64 * MEBIBYTE)
@@ -219,7 +219,7 @@ async def test_signed_frame_beyond_the_memory_limit_gets_busy(server: InProcess,
     assert (await sender.receive()).code == 2
     # The registration has expired unless the frame was a heartbeat.
     await server.clock.advance(30)
-    assert (0 if is_alive else 17) == (await (await server.connect()).call(105, {"topic": "T"})).code
+    assert (await (await server.connect()).call(105, {"topic": "T"})).code == (0 if is_alive else 17)
     assert not server.namesrv.access.guard.refusals  # type: ignore[union-attr]
 
 
@@ -323,12 +323,12 @@ async def test_reload_revokes_registrations(
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     await server.stop()
     lines = [line for line in read_log(server.data_dir / "audit") if line["event"] == "change"]
-    assert [("brokers", reason)] == [
+    assert [
         (change["account"], change["reason"])
         for line in lines
         for change in line["changes"]
         if change["what"] == "registration"
-    ]
+    ] == [("brokers", reason)]
 
 
 async def test_reload_revokes_registrations_of_peers_that_the_account_no_longer_has(
@@ -590,14 +590,14 @@ async def test_open_server_logs_a_warning(
         found = logged(caplog, "open_to_the_network")
         assert len(found) == warned
         if found:
-            assert [f"0.0.0.0:{server.address[1]}"] == found[0]["addresses"]
+            assert found[0]["addresses"] == [f"0.0.0.0:{server.address[1]}"]
 
 
 def test_settings_check_includes_the_access_file(tmp_path: Path, access: Path) -> None:
     """Loading the settings reports an error in the access file, and warns when other users can read it."""
     access.chmod(0o604)
     [warning] = load(parse([f"--access={access}"]), {}).warnings
-    assert f"{access} holds secrets and is readable by every user: run chmod o-rwx {access}" == warning
+    assert warning == f"{access} holds secrets and is readable by every user: run chmod o-rwx {access}"
 
     access.write_text(f'[accounts.a]\nsecrets = ["{SECRET}"]\nmay = ["root"]')
     with pytest.raises(SettingsError) as caught:
@@ -757,7 +757,7 @@ async def test_warn_mode_reports_a_takeover(open_server: InProcess, caplog: pyte
         "peer": other.address,
         "refused": False,
     }
-    assert [event] == logged(caplog, "takeover_attempted")
+    assert logged(caplog, "takeover_attempted") == [event]
     assert [record.levelno for record in caplog.records if record.msg == "takeover_attempted"] == [logging.WARNING]
     assert open_server.namesrv.counters.takeovers == {"refused": 0, "warned": 1}
     response = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")

@@ -47,9 +47,9 @@ def test_broker_is_late_after_one_and_a_half_intervals(
     heartbeats_at(tables, late, *heartbeats)
 
     finished(late.update(in_time))
-    assert set() == topics
+    assert topics == set()
     finished(late.update(late_at))
-    assert {"T"} == topics
+    assert topics == {"T"}
 
 
 def test_removed_broker_loses_its_interval() -> None:

@@ -114,8 +114,8 @@ def test_names_are_written_as_printable_ascii(name: str) -> None:
     assert all(line.endswith(b"}\n") and line[:-1].decode("ascii").isprintable() for line in lines)
     gone, first, second = map(json.loads, lines)
     assert gone["client"] == name
-    assert ["served", name, [name], [7]] == [first[key] for key in ("event", "client", "topics", "revisions")]
-    assert {**first, "seq": 3} == second
+    assert [first[key] for key in ("event", "client", "topics", "revisions")] == ["served", name, [name], [7]]
+    assert second == {**first, "seq": 3}
 
 
 def test_heartbeat_lines_share_the_sequence_of_other_lines() -> None:
@@ -134,5 +134,5 @@ def test_heartbeat_lines_share_the_sequence_of_other_lines() -> None:
     assert [line["seq"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert [(line["broker_id"], line["topics"]) for line in lines] == [(0, 0), (0, 0), (1, 0), (1, 5), (1, 5), (1, 5)]
     moments = {tuple(line[name] for name in ("ts_ms", "mono_ms", "silent_ms")) for line in (*lines[:3], lines[4])}
-    assert {(1_772_351_990_000, 9_999_999_123.457, 333.333)} == moments
+    assert moments == {(1_772_351_990_000, 9_999_999_123.457, 333.333)}
     assert lines[5]["last_seq"] == 5

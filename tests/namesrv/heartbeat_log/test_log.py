@@ -70,7 +70,7 @@ async def test_lines_of_a_broker(tmp_path: Path) -> None:
     ]
     evict = lived[3]
     assert only(evict, "reason", "mono_ms", "silent_ms") == ["silent", START_MS + 160_000, 129_500]
-    assert [lived[2]["seq"], 16] == only(evict, "last_seq", "scan")
+    assert only(evict, "last_seq", "scan") == [lived[2]["seq"], 16]
     named = ["cluster", "broker_name", "broker_id", "broker_addr", "expiry_ms", "topics", "data_version", "agent_id"]
     assert only(lived[0], *named) == [
         "cluster-1",
@@ -169,7 +169,7 @@ async def test_served_route_has_one_line_per_client_and_revision(tmp_path: Path,
     assert [("T", revision) for revision in revisions] == [(line["topic"], line["revision"]) for line in served]
     (gone,) = of(lines, "client_gone")
     assert max(line["seq"] for line in served) < gone["seq"]
-    assert {name} == {line["client"] for line in [*served, gone]}
+    assert {line["client"] for line in [*served, gone]} == {name}
 
 
 @pytest.mark.parametrize("spelling", ["json", "native", "binary"])
@@ -218,7 +218,7 @@ async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
 
     (pulls,) = by_topic(lines, "pulls")
     route = next(line for line in by_topic(lines, "route") if line["topic"] == "T")
-    assert ["T", route["revision"], 4] == only(pulls, "topic", "revision", "count")
+    assert only(pulls, "topic", "revision", "count") == ["T", route["revision"], 4]
 
 
 async def test_pulls_are_counted_by_the_revision_that_was_served(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_pulls_are_counted_by_the_revision_that_was_served(tmp_path: Path)
     lines = log_of(tmp_path)
 
     first, second = (line["revision"] for line in by_topic(lines, "route") if line["topic"] == "T")
-    assert [(first, 1), (second, 2)] == [(line["revision"], line["count"]) for line in by_topic(lines, "pulls")]
+    assert [(line["revision"], line["count"]) for line in by_topic(lines, "pulls")] == [(first, 1), (second, 2)]
 
 
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

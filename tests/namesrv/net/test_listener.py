@@ -127,7 +127,7 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
         for number in (3, 4):
             assert await (await served.connect()).at_end()
             message = f"too many connections{what}, limit 2"
-            assert (number, reason, message) == served.listener.refused[-1]
+            assert served.listener.refused[-1] == (number, reason, message)
         assert (served.listener.reasons, served.listener.closed) == ([reason] * 2, [])
         assert await is_served(second)
         if what:

@@ -28,12 +28,12 @@ async def test_pipelined_requests_are_answered_in_order(feed: Feed) -> None:
     async with serving() as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
-        assert Peer(peer.address, network="127.0.0.1") == connection.peer
+        assert connection.peer == Peer(peer.address, network="127.0.0.1")
         await feed(peer, b"".join(requests) + bytes(shifted))
 
         for opaque, kind in enumerate(kinds):
             response = await peer.receive()
-            assert (NATIVE if kind == NATIVE else JSON) == response.serialize_type
+            assert response.serialize_type == (NATIVE if kind == NATIVE else JSON)
             assert (0, opaque, b"%d" % opaque) == (response.code, response.opaque, response.body)
             assert response.ext_fields is not None
             assert response.ext_fields["a"] == "b"
@@ -111,7 +111,7 @@ async def test_exception_in_a_handler_becomes_code_1(caplog: pytest.LogCaptureFi
         assert [(failed.opaque, failed.code), (echoed.opaque, echoed.code)] == [(1, 1), (2, 0)]
         assert failed.remark == "internal error: ZeroDivisionError; see the server's log"
         [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-        assert f"request 2 from {peer.address} failed" == record.getMessage()
+        assert record.getMessage() == f"request 2 from {peer.address} failed"
         assert record.exc_info is not None
         assert ZeroDivisionError is record.exc_info[0]
 
@@ -140,6 +140,6 @@ async def test_fast_path_sees_every_frame_first(feed: Feed) -> None:
         await feed(peer, b"".join(SPELLINGS[kind](ECHO, 1, None, body) for kind, body in sent))
 
         bodies = {(await peer.receive()).body for _ in range(4)}
-        assert {b"fast", b"dispatched", b"left", b"fast, too"} == bodies
+        assert bodies == {b"fast", b"dispatched", b"left", b"fast, too"}
         assert sent == fast_path.seen
         assert ((connection := served.connection_of(peer)).peer.requests, connection.peer.serialize_type) == (5, JSON)

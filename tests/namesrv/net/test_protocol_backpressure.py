@@ -131,7 +131,7 @@ async def test_peer_that_does_not_read_is_closed(asked: bytes, fast: bool) -> No
         assert received == connection.peer.requests
 
         await served.clock.advance(1)
-        assert (connection.id, "slow_reader", "peer does not read") == served.listener.refused[-1]
+        assert served.listener.refused[-1] == (connection.id, "slow_reader", "peer does not read")
         await until(lambda: served.listener.closed)
 
 

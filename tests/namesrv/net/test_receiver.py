@@ -123,7 +123,7 @@ def test_every_header_comes_first() -> None:
     """While every header is checked, a small frame has an event for its header, too."""
     header = ("event", HeaderReceived(Frame(JSON, b"+{}", b""), len(SMALL_FRAME)))
     seen, receiver = receive([SMALL_FRAME], checks_every_header=True)
-    assert [header, ("event", SMALL_FRAME)] == seen
+    assert seen == [header, ("event", SMALL_FRAME)]
 
     receiver.check_large_headers()
     receiver.receive_data(SMALL_FRAME)

@@ -283,7 +283,7 @@ async def test_client_certificates(
                     await client.invoke(ASK, timeout_seconds=10.0)
                 await until(lambda: served.listener.refused)
 
-        assert ([] if names is None else [names]) == received_names
+        assert received_names == ([] if names is None else [names])
         assert [message for _, _, message in served.listener.refused] == ([] if refused is None else [refused])
 
 

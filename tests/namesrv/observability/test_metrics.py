@@ -70,7 +70,7 @@ async def test_broker_is_suspect_after_a_missed_heartbeat(server: InProcess) -> 
     for seconds, live, suspect in ((7.0, 2, 0), (1.0, 1, 1)):
         await server.clock.advance(seconds)
         metrics = await scrape(server)
-        assert (live, suspect) == tuple(metrics("nameserver_brokers", state=state) for state in ("live", "suspect"))
+        assert tuple(metrics("nameserver_brokers", state=state) for state in ("live", "suspect")) == (live, suspect)
     for _ in range(5):
         await other.call(904, B.ext)
         await server.clock.advance(7.0)
@@ -296,9 +296,9 @@ async def test_age_and_size_of_the_snapshot(tmp_path: Path) -> None:
         await server.clock.advance(1.0)
         await until(lambda: server.namesrv.counters.snapshot_bytes)
         size = (tmp_path / "snapshot.json").stat().st_size
-        assert (0.0, size) == _snapshot(await scrape(server))
+        assert _snapshot(await scrape(server)) == (0.0, size)
         await server.clock.advance(4.0)
-        assert (4.0, size) == _snapshot(await scrape(server))
+        assert _snapshot(await scrape(server)) == (4.0, size)
 
         # permissions do not stop root from writing, but a directory in place of the file does
         (tmp_path / "snapshot.json").unlink()

@@ -109,7 +109,7 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     assert await perms(peer, "U") == {"broker-a": 4, "broker-b": 6}
     assert (await peer.call(105, {"topic": "other"})).code == 17
     queues = {"brokerName": "broker-b", "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1}
-    assert [queues] == (await peer.call(105, {"topic": "new"})).java_value["queueDatas"]
+    assert (await peer.call(105, {"topic": "new"})).java_value["queueDatas"] == [queues]
 
 
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -134,7 +134,7 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
         response = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
         assert (*response.outcome, response.fields) == (0, None, {})
         addr = {"brokerAddr": "10.0.0.1:10911"} if code == 304 else {}
-        assert {"topicList": names, **addr} == response.java_value, (code, cluster)
+        assert response.java_value == {"topicList": names, **addr}, (code, cluster)
     assert (await peer.call(224, spelling=spelling)).outcome == (1, "field cluster is missing")
 
 
@@ -144,7 +144,7 @@ async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, p
     other, only_t = await server.connect(), {"topicList": ["T"]}
     await peer.register(MASTER, native_registration("T"), spelling="native")
     spellings: list[Spelling] = ["json", "native", "json", "native"]
-    assert [only_t] * 4 == [(await peer.call(206, spelling=spelling)).java_value for spelling in spellings]
+    assert [(await peer.call(206, spelling=spelling)).java_value for spelling in spellings] == [only_t] * 4
     for number in range(4):
         names = [f"topic-{number}{at:0100}" for at in range(3_000)]
         broker = Broker(f"far-{number}", 0, f"10.0.2.{number}:10911", "cluster-2")

@@ -29,7 +29,7 @@ async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPee
 
         assert pulls == server.namesrv.fast_path.pulls
         assert (*response.outcome, response.fields) == (0, None, {})
-        assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == response.java_value
+        assert response.java_value == {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}}
 
 
 @pytest.mark.settings(nameserver_name="ns1")
@@ -83,9 +83,9 @@ async def test_route_in_zone_mode_has_the_groups_of_the_zone(
 
     for _ in range(3):
         route = (await peer.call(105, {"topic": "T", **zone})).java_value
-        assert names == [group["brokerName"] for group in route["brokerDatas"]]
-        assert names == [queues["brokerName"] for queues in route["queueDatas"]]
+        assert [group["brokerName"] for group in route["brokerDatas"]] == names
+        assert [queues["brokerName"] for queues in route["queueDatas"]] == names
         assert left == route["filterServerTable"]
     for spelling in SPELLINGS:
         route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
-        assert names == [group["brokerName"] for group in route["brokerDatas"]]
+        assert [group["brokerName"] for group in route["brokerDatas"]] == names

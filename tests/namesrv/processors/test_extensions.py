@@ -41,7 +41,7 @@ async def test_extensions_need_the_native_protocol(peer: NamesrvPeer, spelling: 
     """Extensions are unknown in other serializations, as on any other NameServer."""
     for code in EXTENSIONS:
         response = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported but with serialize type 77") == response.outcome
+        assert response.outcome == (3, f" request type {code} not supported but with serialize type 77")
 
 
 @pytest.mark.settings(nameserver_name="ns-1")
@@ -91,7 +91,7 @@ async def test_ages_are_right_after_a_step_of_the_wall_clock(server: InProcess, 
     info = await ask(peer, SERVER_INFO)
 
     now_ms = round(server.clock.wall() * 1000)
-    assert info["started_ms"] + 1000 * info["uptime_seconds"] == now_ms
+    assert now_ms == info["started_ms"] + 1000 * info["uptime_seconds"]
     assert [now_ms - connection["since_ms"], now_ms - registered["ts_ms"]] == [2_500, 2_500]
 
 
@@ -147,13 +147,13 @@ async def test_settings_are_listed_with_their_origin(tmp_path: Path, is_administ
         await peer.call(318, None, b"enableTopicList=false")
         found = {one["key"]: one for one in (await ask(peer, LIST_SETTINGS))["settings"]}
 
-    assert {
+    assert found["logLevel"] == {
         "key": "logLevel",
         "name": "log-level",
         "value": "info",
         "origin": "file /etc/namesrv.toml" if is_administered else "file",
         "changed_by": "reload",
-    } == found["logLevel"]
+    }
     assert tuple(found["scanNotActiveBrokerInterval"][name] for name in ("value", "origin", "changed_by")) == (
         "10000",
         "default",

@@ -56,8 +56,8 @@ async def test_native_heartbeat_that_does_not_match_gets_query_not_found(
 
     response = await peer.call(904, {**broker.ext, **ext}, spelling="native")
 
-    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == response.outcome
-    assert {"boot_id": server.namesrv.boot.id} == response.ext_fields
+    assert response.outcome == (22, f"broker {broker.name} at {broker.addr} is not registered")
+    assert response.ext_fields == {"boot_id": server.namesrv.boot.id}
     assert pytest.approx(age(server)) == 0.2
 
 

@@ -47,7 +47,7 @@ async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: p
         assert (await peer.call(PUT, entry(value="new"))).outcome == (1, remark)
         assert (await peer.call(DELETE, entry())).outcome == (1, remark)
         assert (await peer.call(GET, entry())).fields == {"value": "old"}
-        assert [path] * 2 == [event["path"] for event in logged(caplog, "kv_write_failed")]
+        assert [event["path"] for event in logged(caplog, "kv_write_failed")] == [path] * 2
 
         path.rmdir()
         assert (await peer.call(PUT, entry(value="new"))).outcome == (0, None)

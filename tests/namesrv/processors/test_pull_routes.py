@@ -54,7 +54,7 @@ async def test_first_pull_gets_all_its_routes(server: InProcess, peer: NamesrvPe
     boot_id = server.namesrv.boot.id
     single = (await peer.call(105, {"topic": "T"}, spelling="native")).value
     routes = found.pop("routes")
-    assert {"boot_id": boot_id, "revision": 2, "ready": True, "full": True} == found
+    assert found == {"boot_id": boot_id, "revision": 2, "ready": True, "full": True}
     assert list(routes) == ["T", "V", "absent"]
     assert routes["absent"] is None
     assert single == routes["T"]
@@ -312,4 +312,4 @@ async def test_registration_is_visible_as_a_whole(server: InProcess) -> None:
         seen.add(await routed())
     seen.add(await routed())
 
-    assert {("topic-0", "topic-4999"), ("T",)} == seen
+    assert seen == {("topic-0", "topic-4999"), ("T",)}

@@ -38,6 +38,11 @@ async def test_requests_before_the_registration_of_a_broker(server: InProcess) -
     other = await server.connect()
     other.send_request(105, {"topic": "T"})
     assert await other.at_end()
-    assert {20002, 104, 322, 901, 904, 103} == {
-        code for code, row in served_requests(server.namesrv).items() if row.before_registration
+    assert {code for code, row in served_requests(server.namesrv).items() if row.before_registration} == {
+        20002,
+        104,
+        322,
+        901,
+        904,
+        103,
     }

@@ -136,7 +136,7 @@ async def test_many_brokers_are_removed_in_batches(way: str) -> None:
     await task
 
     assert await left_by_itself
-    assert [alive] == list(scene.tables.broker_live_table)
+    assert list(scene.tables.broker_live_table) == [alive]
     # the broker that unregistered comes on top
     assert most <= REMOVALS_AT_ONCE + 1
 

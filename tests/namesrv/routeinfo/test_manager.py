@@ -64,7 +64,7 @@ async def test_effects_of_one_broker(scene: RouteScene) -> None:
     """The route change precedes the effect of its broker; an unchanged registration changes no route."""
     await scene.register(MASTER)
     first = live(scene, M)
-    assert [BOTH_TOPICS, Registered(M, first, "full", 2, is_new=True, silent_seconds=0.0)] == scene.take_effects()
+    assert scene.take_effects() == [BOTH_TOPICS, Registered(M, first, "full", 2, is_new=True, silent_seconds=0.0)]
 
     scene.pass_time(30.0)
     await scene.register(MASTER)
@@ -82,7 +82,7 @@ async def test_effects_of_one_broker(scene: RouteScene) -> None:
     scene.pass_time(3.0)
     assert await scene.manager.unregister(M, "b1", 1)
     gone = replace(BOTH_TOPICS, revision=2)
-    assert [Unregistered(M, last_seen), gone, Evicted(M, last_seen, "unregistered", 3.0)] == scene.take_effects()
+    assert scene.take_effects() == [Unregistered(M, last_seen), gone, Evicted(M, last_seen, "unregistered", 3.0)]
     assert repr(scene.tables) == "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>"
     assert "<RouteInfoManager [<RouteTables [0 clusters" in repr(scene.manager)
 
@@ -101,7 +101,7 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     scanned, *others = scene.take_effects()
     assert Scanned(1, scene.manager.now(), 2) == scanned
     silent = scene.manager.now() - before.last_update
-    assert [Evicted(M, before, "silent", silent, scan=1)] * evicted == others[1:]
+    assert others[1:] == [Evicted(M, before, "silent", silent, scan=1)] * evicted
     assert scene.manager.scans == 1
 
 
@@ -405,7 +405,7 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     await manager.connection_closed(1)
     await manager.evict_silent()
 
-    assert {"<ReadWriteLock [0 readers | writer: no | waiting: 0 read, 0 write]>"} == set(locks)
+    assert set(locks) == {"<ReadWriteLock [0 readers | writer: no | waiting: 0 read, 0 write]>"}
     assert len(locks) == 15
 
 

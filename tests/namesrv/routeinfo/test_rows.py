@@ -38,8 +38,8 @@ def test_difference_of_long_rows_is_short() -> None:
     row = tuple(QueueData(f"b{number:05}", 1, 1, 6) for number in range(10_000))
     more = (*row[:5_000], QueueData("b04999-new", 1, 1, 6), *row[5_000:])
 
-    assert ((), more[5_000:5_001]) == difference(row, more)
-    assert (more[5_000:5_001], ()) == difference(more, row)
+    assert difference(row, more) == ((), more[5_000:5_001])
+    assert difference(more, row) == (more[5_000:5_001], ())
     assert place_in(more, "b04999-new") == (5_000, True)
     assert place_in(row, "b04999-new") == (5_000, False)
 

@@ -143,7 +143,7 @@ class Register(Operation):
             for key in self.leaving:
                 observer.model.remove(key)
             expected = observer.model_registers(self.asked)
-        assert expected == outcome
+        assert outcome == expected
 
 
 class Unregister(Operation):
@@ -560,7 +560,7 @@ class RouteMachine(RuleBasedStateMachine):
         number = self.connection(connection)
         if state is None:
             stored = self.scene.data_version(key, number)
-            assert (None if live is None else live.data_version) == stored
+            assert stored == (None if live is None else live.data_version)
         else:
             assert (live is None) == (self.manager.touch(key, number, state) is None)
         assert revision == self.manager.revisions.revision
@@ -639,7 +639,7 @@ class RouteMachine(RuleBasedStateMachine):
         assert violations(tables) == []
         found = facts_of(tables)
         for table, expected in self.model.facts().items():
-            assert expected == found[table], f"{table}: {expected} is {found[table]}"
+            assert found[table] == expected, f"{table}: {expected} is {found[table]}"
         for topic in TOPICS:
             route = self.route(topic)
             assert as_json(route) == self.answer(topic)

@@ -38,13 +38,13 @@ async def test_log_levels_of_registrations(
     caplog.set_level(logging.DEBUG)
     await peer.register(BROKER, native_registration("T"), spelling="native")
     fields = {**IDENTITY, "kind": "full", "topics": 1}
-    assert [
+    assert logged_by(caplog, SINK) == [
         ("DEBUG", "route_changed", {"revision": 1, "topics": 1}),
         ("INFO", "broker_registered", {**fields, "new": True}),
-    ] == logged_by(caplog, SINK)
+    ]
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
-    assert [("DEBUG", "broker_registered", {**fields, "new": False})] == logged_by(caplog, SINK)
+    assert logged_by(caplog, SINK) == [("DEBUG", "broker_registered", {**fields, "new": False})]
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
     await peer.call(904, BROKER.ext, spelling="native")
@@ -89,7 +89,7 @@ async def test_log_levels_of_evictions(server: InProcess, peer: NamesrvPeer, cap
     await server.hang_up(peer)
     await server.clock.advance(0)
     disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
-    assert [("WARNING", "broker_evicted", disconnected)] == logged_by(caplog, SINK)
+    assert logged_by(caplog, SINK) == [("WARNING", "broker_evicted", disconnected)]
     assert remembered(server, number) == ["route", "evict"]
 
 

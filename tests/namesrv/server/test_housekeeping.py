@@ -315,8 +315,8 @@ async def test_connections_are_logged_at_debug_level(server: InProcess, caplog: 
     address, number = peer.address, server.connection_of(peer).id
     await server.hang_up(peer)
 
-    assert [{"connection": number, "peer": address}] == logged(caplog, "connection_opened")
-    assert [{"connection": number, "peer": address, "reason": "closed"}] == logged(caplog, "connection_closed")
+    assert logged(caplog, "connection_opened") == [{"connection": number, "peer": address}]
+    assert logged(caplog, "connection_closed") == [{"connection": number, "peer": address, "reason": "closed"}]
 
 
 async def test_log_lines_of_refused_connections_are_limited(

@@ -78,7 +78,7 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
         rules = namesrv.manager.rules
         enforced |= {"requests": namesrv.access.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
         for _, value, owner, limit, other in BOUNDS:
-            assert (value if other is None else other) == getattr(enforced[owner], limit), limit
+            assert getattr(enforced[owner], limit) == (value if other is None else other), limit
         assert remoting.dispatcher.max_frame_bytes() == 65536
 
 

@@ -153,12 +153,12 @@ async def test_missing_brokers_stay_expected_until_the_server_is_ready(
         await peer.register(A._replace(addr="10.9.9.9:10911"))
         await tick(server, log)
         moved = ExpectedBroker("cluster-1", "broker-a", 0, "10.9.9.9:10911")
-        assert (moved, EXPECTED_B) == loaded(tmp_path).brokers
+        assert loaded(tmp_path).brokers == (moved, EXPECTED_B)
 
         # a snapshot is written when the wait for the missing broker ends
         await server.clock.advance(45)
         await until(lambda: len(log()) == 2)
-        assert (moved,) == loaded(tmp_path).brokers
+        assert loaded(tmp_path).brokers == (moved,)
 
 
 async def test_disconnected_broker_stays_expected_until_it_had_time_to_return(tmp_path: Path, log: Log) -> None:
@@ -238,7 +238,7 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path) as server:
         reason = "not ready: waiting 45 s more for 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
-        assert [{"reason": reason}] == logged(caplog, "waiting")
+        assert logged(caplog, "waiting") == [{"reason": reason}]
         info = (await (await server.connect()).call(20002, spelling="native")).value
         assert (False, reason) == (info["ready"], info["readiness"])
         assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)

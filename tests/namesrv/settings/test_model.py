@@ -113,7 +113,7 @@ def test_heartbeat_log_is_below_the_data_directory(
 
     found = settings(data_dir="~/state", heartbeat_log_dir=value).heartbeat_log_path
 
-    assert (None if path is None else Path(path)) == found
+    assert found == (None if path is None else Path(path))
 
 
 @pytest.mark.parametrize(

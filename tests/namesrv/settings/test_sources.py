@@ -179,9 +179,9 @@ def test_unreadable_files_are_refused(tmp_path: Path, flag: str) -> None:
     missing, latin = tmp_path / "missing", tmp_path / "latin"
     latin.write_bytes(b"# caf\xe9\n")
 
-    assert [f"{missing}: cannot be read: no such file or directory"] == problems([flag, str(missing)])
+    assert problems([flag, str(missing)]) == [f"{missing}: cannot be read: no such file or directory"]
     assert problems([flag, str(tmp_path)]) == [f"{tmp_path}: cannot be read: is a directory"]
-    assert [f"{latin}: is not UTF-8 at byte 5"] == problems([flag, str(latin)])
+    assert problems([flag, str(latin)]) == [f"{latin}: is not UTF-8 at byte 5"]
 
 
 def test_all_problems_are_reported_at_once(toml_file: Path) -> None:

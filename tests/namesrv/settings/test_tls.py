@@ -116,7 +116,7 @@ def test_doubtful_tls_settings_have_a_warning(ca: Authority) -> None:
         "tls-crl-file has no effect: no client certificates are asked for, see tls-client-auth",
     )
     issued.key_file.chmod(0o604)
-    assert (readable,) == loaded(*files, "--tls-mode=enforcing").warnings
+    assert loaded(*files, "--tls-mode=enforcing").warnings == (readable,)
     issued.key_file.chmod(0o640)
     [warning] = loaded(*files, "--tls-mode=permissive", "--tls-client-auth=require").warnings
     assert warning.startswith("tls-client-auth require means nothing to peers without TLS")

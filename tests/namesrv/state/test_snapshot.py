@@ -33,7 +33,7 @@ def test_bytes_of_a_snapshot_file(tmp_path: Path) -> None:
     save(tmp_path / "snapshot.json", SMALL)
 
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
-    assert b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n" == (tmp_path / "snapshot.json").read_bytes()
+    assert (tmp_path / "snapshot.json").read_bytes() == b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n"
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ async def test_close_fails_pending_calls() -> None:
         await client.close()
 
         for error in await failures(calls):
-            assert f"connection to {server.address} was closed on this side" == str(error)
+            assert str(error) == f"connection to {server.address} was closed on this side"
         assert await peer.at_end()
         assert (client.connected, client.pending_count, losses) == (False, 0, [])
         closed = rf"^client of {server.address} is closed$"
@@ -255,13 +255,13 @@ async def test_repr_shows_the_state() -> None:
 
     async with pending_requests() as (server, client, peer, calls, _):
         connected = connection_of(client)
-        assert f"<ClientConnection [{server.address} | open | 3 pending]>" == repr(connected)
-        assert f"<RemotingClient [{server.address} | connected | 3 pending]>" == repr(client)
+        assert repr(connected) == f"<ClientConnection [{server.address} | open | 3 pending]>"
+        assert repr(client) == f"<RemotingClient [{server.address} | connected | 3 pending]>"
         peer.close()
         await failures(calls)
-        assert f"<ClientConnection [{server.address} | was closed by the peer | 0 pending]>" == repr(connected)
-        assert f"<RemotingClient [{server.address} | not connected | 0 pending]>" == repr(client)
-    assert f"<RemotingClient [{server.address} | closed | 0 pending]>" == repr(client)
+        assert repr(connected) == f"<ClientConnection [{server.address} | was closed by the peer | 0 pending]>"
+        assert repr(client) == f"<RemotingClient [{server.address} | not connected | 0 pending]>"
+    assert repr(client) == f"<RemotingClient [{server.address} | closed | 0 pending]>"
 
 
 async def test_all_calls_fail_each_with_its_own_exception() -> None:

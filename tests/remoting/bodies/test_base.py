@@ -103,7 +103,7 @@ def test_no_more_than_the_limit_is_inflated(size: int, max_bytes: int, max_ratio
         return
     with pytest.raises(BadRequestError) as caught:
         inflated(stream, max_bytes=max_bytes, max_ratio=max_ratio)
-    assert f"compressed body of {len(stream)} bytes inflates to more than {limit}" == caught.value.remark
+    assert caught.value.remark == f"compressed body of {len(stream)} bytes inflates to more than {limit}"
 
 
 def test_ratio_counts_only_consumed_bytes() -> None:

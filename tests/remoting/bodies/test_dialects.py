@@ -32,7 +32,7 @@ def test_missing_json_members_have_defaults(body: bytes, expected: object) -> No
     """Defaults are a topic's or zero, and the result has the ordinary type."""
     found = JSON.read(type(expected), body)
 
-    assert expected == found
+    assert found == expected
     assert type(expected) is type(found)
 
 

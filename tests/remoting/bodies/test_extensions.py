@@ -75,7 +75,7 @@ def test_large_pull_is_read_in_chunks() -> None:
     body = large_pull(boot_id="b1", future=[1], since=7, wait_ms=30_000, observes=True)
     steps, found = steps_and_result(pull_in_steps(body))
 
-    assert Pull(found.topics, "b1", 7, 30_000, observes=True) == found
+    assert found == Pull(found.topics, "b1", 7, 30_000, observes=True)
     assert list(found.topics) == [f"topic-{number}" for number in range(20_000)]
     assert steps >= len(body) // CHUNK_BYTES
     assert Pull({"T": None}.keys(), None, 0, 0) == finished(pull_in_steps(b"\x81\xa6topics\x92\xa1T\xa1T"))
@@ -188,7 +188,7 @@ def test_unknown_members_of_a_response_are_ignored() -> None:
         ServerInfo, msgpack.packb({"boot_id": "b00t", "uptime_seconds": 12.5, "new": {"x": 1}})
     )
 
-    assert ServerInfo("b00t", uptime_seconds=12.5) == found
+    assert found == ServerInfo("b00t", uptime_seconds=12.5)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_events_have_additional_members() -> None:
     event: dict[str, Any] = {"seq": 7, "event": "e", "ts_ms": 5, "x": 1, "list": ["a", None]}
     found = read_events(NATIVE.encode(EventsResponse("b", [event])))
 
-    assert Events("b", [Event(7, "e", 5, {"x": 1, "list": ["a", None]})]) == found
+    assert found == Events("b", [Event(7, "e", 5, {"x": 1, "list": ["a", None]})])
     assert event == found.events[0].members()
 
 

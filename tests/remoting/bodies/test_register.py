@@ -80,8 +80,8 @@ def test_json_form(version: int, pad: bytes) -> None:
     """From version 37 on: topics, DataVersion, filter servers, and static-topic mappings with bare integer keys."""
     topic = TopicConfig("T1", 8, 7, 6, 1)
 
-    assert RegisterBrokerBody((topic,), DataVersion(3, 2, 100), {"S": MAPPING}, ("f:1",)) == read(
-        b"{" + pad + JSON_BODY[1:], version
+    assert read(b"{" + pad + JSON_BODY[1:], version) == RegisterBrokerBody(
+        (topic,), DataVersion(3, 2, 100), {"S": MAPPING}, ("f:1",)
     )
 
 
@@ -323,7 +323,7 @@ def test_limits_hold_for_both_protocols() -> None:
         ):
             with pytest.raises(BadRequestError) as caught:
                 finished(steps)
-            assert f"compressed body of {len(body)} bytes inflates to more than 2097152" == caught.value.remark
+            assert caught.value.remark == f"compressed body of {len(body)} bytes inflates to more than 2097152"
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

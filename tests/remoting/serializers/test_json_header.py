@@ -113,7 +113,7 @@ def test_ext_fields_are_bounded(ext_fields: bytes, error: str) -> None:
         with pytest.raises(RemoteProtocolError) as caught:
             decode_header(0, header)
         lenient = f"header cannot be read: json of {len(header)} bytes, limit 4096"
-        assert (lenient if header.startswith(b"{e") and len(header) > 4096 else error) == str(caught.value)
+        assert str(caught.value) == (lenient if header.startswith(b"{e") and len(header) > 4096 else error)
 
 
 def test_ext_fields_at_their_limits_are_accepted() -> None:

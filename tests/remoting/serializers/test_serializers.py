@@ -21,7 +21,7 @@ def test_type_chooses_the_serializer(serialize_type: int, first: bytes) -> None:
     command = RemotingCommand(code=106, body=bytes(1024), serialize_type=serialize_type)
     frame = encode_command(command)
 
-    assert serialize_type == frame[4]
+    assert frame[4] == serialize_type
     assert frame[8 : 8 + len(first)] == first
     with pytest.raises(LocalProtocolError, match=r"^frame of \d+ bytes, limit 1024$"):
         encode_command(command, max_frame_bytes=1024)
