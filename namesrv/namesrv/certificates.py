@@ -21,18 +21,16 @@ _LOOK_SECONDS: Final = 2.0
 _DAY_SECONDS: Final = 86_400.0
 # A certificate with less time left causes a warning.
 SOON_DAYS: Final = 14.0
-# A revocation list with less time left causes a warning; if that is less, this share of the list's lifetime counts
-# instead: CAs replace a list that lasts a day about two hours before its expiry, or earlier.
+# A revocation list is due for renewal a day before its expiry, or when this share of its lifetime is left, whichever is
+# later: CAs replace a list that lasts a day about two hours before its expiry, or earlier.
 _CRL_RENEWAL_SECONDS: Final = _DAY_SECONDS
 _CRL_RENEWAL_SHARE: Final = 1 / 12
 
 
 class CrlSeconds(NamedTuple):
-    """Seconds until something happens to the revocation lists; negative afterwards."""
+    """Seconds until a revocation list expires, and until it is due for renewal; negative afterwards."""
 
-    # The first list expires.
     until_expiry: float
-    # The first list should have been replaced.
     until_renewal: float
 
 
@@ -80,15 +78,17 @@ class Certificates:
         expires = self.current.expires_at
         return None if expires is None else (expires - self._clock.wall()) / _DAY_SECONDS
 
-    def crl_seconds(self) -> CrlSeconds | None:
-        """Return the seconds until revocation lists expire and should be replaced; None without a list."""
-        validities, now = self.current.crl_validities, self._clock.wall()
-        if not validities:
-            return None
-        return CrlSeconds(
-            min(end for _, end in validities) - now,
-            min(end - min(_CRL_RENEWAL_SECONDS, (end - begin) * _CRL_RENEWAL_SHARE) for begin, end in validities) - now,
-        )
+    def crl_seconds(self) -> list[CrlSeconds]:
+        """Return the seconds of each revocation list."""
+        now = self._clock.wall()
+        return [
+            CrlSeconds(end - now, end - min(_CRL_RENEWAL_SECONDS, (end - start) * _CRL_RENEWAL_SHARE) - now)
+            for start, end in self.current.crl_validities
+        ]
+
+    def most_urgent_crl(self) -> CrlSeconds | None:
+        """Return the seconds of the list that expires first, of the late ones if there are any; None without a list."""
+        return min(self.crl_seconds(), key=lambda crl: (crl.until_renewal >= 0, crl.until_expiry), default=None)
 
     async def run(self) -> None:
         """Check the files until cancelled."""

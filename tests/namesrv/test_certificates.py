@@ -131,7 +131,9 @@ HOUR, DAY = 3600.0, 86_400.0
         ([(-6 * DAY, 24 * DAY)], (24 * DAY, 23 * DAY)),
         ([(-25 * HOUR, -HOUR)], (-HOUR, -3 * HOUR)),
         # the list that is late is not the one that expires first
-        ([(-6 * HOUR, 18 * HOUR), (-29 * DAY, 20 * HOUR)], (18 * HOUR, -4 * HOUR)),
+        ([(-14 * HOUR, 10 * HOUR), (-29 * DAY, 20 * HOUR)], (20 * HOUR, -4 * HOUR)),
+        # among late lists, one that has expired counts more
+        ([(-25 * HOUR, -HOUR), (-29 * DAY, 20 * HOUR)], (-HOUR, -3 * HOUR)),
         ([(0.0, float("inf"))], (float("inf"), float("inf"))),
     ],
 )
@@ -142,7 +144,7 @@ def test_revocation_list_is_late_before_it_expires(
     certificates = Certificates(Settings(), FakeClock(wall=0.0))
     certificates.use(Settings(), Certificate(None, None, None, lists, ()))
 
-    assert certificates.crl_seconds() == expected
+    assert certificates.most_urgent_crl() == expected
 
 
 async def test_files_are_read_as_soon_as_there_is_a_thread(ca: Authority) -> None:

@@ -49,7 +49,7 @@ class ServerState:
             memory_bytes=namesrv.memory_bytes(),
             max_memory_bytes=namesrv.settings.current.max_memory_bytes,
             certificate_days=namesrv.certificates.days_left(),
-            crl=namesrv.certificates.crl_seconds(),
+            crl=namesrv.certificates.most_urgent_crl(),
         )
 
 
@@ -64,7 +64,7 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
     if state.memory_bytes > FULL_SHARE * state.max_memory_bytes:
         used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
         problems.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
-    # The reason of each cause.
+    # cause -> reason
     expiring = {}
     if (days := state.certificate_days) is not None and days < SOON_DAYS:
         expiring[_expiry_cause("certificate", days)] = expiry_text(days)
@@ -86,7 +86,7 @@ def _expiry_cause(what: str, left: float) -> str:
 
 
 def crl_text(crl: CrlSeconds) -> str:
-    """The time until the first revocation list expires, or since it has expired."""
+    """The time until a revocation list expires, or since it has expired."""
     return f"revocation list {expiry_text(crl.until_expiry / _DAY_SECONDS)}"
 
 

@@ -267,17 +267,17 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         "Time until the server's certificate, or an intermediate one in its file, expires; negative when it has.",
         days * 86_400,
     )
-    if (crl := certificates.crl_seconds()) is not None:
+    if crls := certificates.crl_seconds():
         yield _gauge(
             "tls_crl_expiry_seconds",
             "Time until the first of the revocation lists expires; when it has, no client certificate counts.",
-            crl.until_expiry,
+            min(crl.until_expiry for crl in crls),
         )
         yield _gauge(
             "tls_crl_renewal_seconds",
             "Time until the first of the revocation lists should have been replaced: a day before it expires, or a "
             "twelfth of its lifetime if that is less; negative when it is late.",
-            crl.until_renewal,
+            min(crl.until_renewal for crl in crls),
         )
     yield _gauge(
         "tls_certificate_refused",

@@ -126,7 +126,7 @@ def _certificate(namesrv: Namesrv) -> list[Check]:
     if days is None:
         return []
     validity = f"certificate {expiry_text(days)}"
-    if (crl := namesrv.certificates.crl_seconds()) is not None:
+    if (crl := namesrv.certificates.most_urgent_crl()) is not None:
         validity = f"{validity}; {crl_text(crl)}"
     return [Check("tls", True, validity if problem is None else f"{validity}; files not used: {problem}")]  # noqa: FBT003
 
