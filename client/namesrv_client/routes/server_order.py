@@ -98,27 +98,18 @@ class ServerOrder:
         self._servers.remove(server)
         self._servers.insert(0, server)
 
-    def overtake(self, server: Server) -> None:
-        """Choose a server because the servers before it are silent."""
-        self._note_failure()
-        self.choose(server)
-
     def put_last(self, server: Server) -> None:
-        """Move a failed server to the end."""
-        if server is self.chosen:
-            self._note_failure()
+        """Move a server that failed or is silent to the end."""
+        if server is self.chosen and self._failed is None:
+            self._failed = server.address
         self._servers.remove(server)
         self._servers.append(server)
 
     def answered(self, server: Server) -> None:
-        """Count a failover if a server has answered in place of the chosen one, which failed."""
+        """Count a failover if a server has answered in place of the chosen one, which failed or was silent."""
         if server.address == self._failed and server is not self.chosen:
-            # The server had sent this response before it failed.
+            # The failed server itself answered, late or recovered, but is not the chosen one again: no failover yet.
             return
         if self._failed not in (None, server.address):
             self.failovers += 1
         self._failed = None
-
-    def _note_failure(self) -> None:
-        if self._failed is None and self.chosen is not None:
-            self._failed = self.chosen.address

@@ -417,12 +417,16 @@ class ServerSession:
         return set()
 
     def _overtake(self, silent: Collection[Server], winner: Server) -> None:
-        """Make the server that answered the chosen one, before the servers that are still silent."""
+        """Move the silent servers to the end; if the chosen one is silent, choose the server that answered."""
+        is_chosen_silent = self._servers.chosen in silent
         for server in silent:
             server.record.pulls["overtaken"] += 1
             server.record.note_failure(f"no answer before that of {winner.address}")
-        if silent and winner in self._servers:
-            self._servers.overtake(winner)
+            if server in self._servers:
+                self._servers.put_last(server)
+        if is_chosen_silent and winner in self._servers:
+            # A server between the two may have refused the request.
+            self._servers.choose(winner)
 
     def _failed(self, server: Server, error: RemotingError) -> str:
         """Move a failed server to the end of the list, unless it only refused this request; return the reason."""

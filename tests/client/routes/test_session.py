@@ -209,6 +209,44 @@ async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
         assert scene.session.errors[proxy.address] == f"no answer before that of {second.where}"
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_chosen_server_that_only_refuses_stays_chosen(*, is_silent: bool) -> None:
+    """A next server that fails or is silent causes no failover, and is tried last from then on."""
+    busy, refused = 2, 16
+    async with (
+        ApacheServer() as one,
+        ApacheServer() as failing,
+        ScriptedServer() as silent,
+        ApacheServer() as three,
+        session_of(one, silent if is_silent else failing, three, protocol="rocketmq") as scene,
+    ):
+        one.routes["orders"], failing.routes["orders"] = refused, busy
+        three.routes["orders"] = apache_route("broker-a")
+        for _ in range(2):
+            asking = asyncio.ensure_future(scene.changes("orders"))
+            await passing(scene.clock, asking.done)
+            assert asking.result() == ["orders"]
+
+        assert (scene.session.chosen, scene.session.failovers) == (one.address, 0)
+        assert silent.connections + len(failing.topics_asked) == 1
+
+
+async def test_first_server_that_answers_replaces_a_silent_chosen_one() -> None:
+    """A server between the two that only refuses is not chosen."""
+    async with (
+        ScriptedServer() as silent,
+        ApacheServer() as refusing,
+        ApacheServer() as three,
+        session_of(silent, refusing, three, protocol="rocketmq") as scene,
+    ):
+        refusing.routes["orders"], three.routes["orders"] = 16, apache_route("broker-a")
+        asking = asyncio.ensure_future(scene.changes("orders"))
+        await passing(scene.clock, asking.done)
+
+        assert asking.result() == ["orders"]
+        assert (scene.session.chosen, scene.session.failovers) == (three.address, 1)
+
+
 async def test_responses_that_arrive_together_overtake_no_server() -> None:
     """The chosen server stays, and each response counts once; a server that is asked later may still be silent."""
     async with (
