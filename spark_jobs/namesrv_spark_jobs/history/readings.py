@@ -502,7 +502,8 @@ def _gaps(read: _Read, runs: Mapping[int, Run]) -> Mapping[int, Sequence[Span]]:
         if run := runs.get(row["boot"]):
             offset = read.offsets[row["boot"]] * 1000
             from_ms = run.from_ms if row["from"] is None else whole_ms(row["from"] + offset)
-            by_boot[row["boot"]].append(Span(from_ms, whole_ms(row["to"] + offset)))
+            # A gap within one millisecond is a span too: an empty one would be without effect.
+            by_boot[row["boot"]].append(Span(from_ms, max(from_ms + 1, whole_ms(row["to"] + offset))))
     return by_boot
 
 

@@ -194,6 +194,18 @@ def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
     ]
 
 
+def test_route_is_unknown_after_a_gap_shorter_than_a_millisecond(tmp_path: Path) -> None:
+    """The last change of the route and the `dropped` line after it are in the same millisecond."""
+    lines = HeartbeatLines().start().route(5_000.1, 1, member("a"))
+    lines.lost(5).add("dropped", 5_000.4, count=5).scan(20_000, 1)
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        past = ask(asked, RouteRequest(span=after(10_000), topic="t"), TopicPast)
+
+    assert [(one.is_logged, one.change) for one in past.servers] == [(True, None)]
+
+
 def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
     """The last hour of the logs is not over: the server runs, and its client has the current route."""
     now_ms = round(time.time() * 1000)
