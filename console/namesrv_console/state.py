@@ -166,7 +166,7 @@ class ServerView:
             answered_at=now,
             info=info,
             wall_minus_monotonic=ahead,
-            # A server whose clock was set would now report its earlier events at other times.
+            # After its clock was set, a server reports its earlier events at other times.
             events=_moved(view.events, round(step_seconds * 1000)),
         )
 
@@ -281,7 +281,7 @@ def seen_brokers(
 
 
 def _moved(events: tuple[Event, ...], by_ms: int) -> tuple[Event, ...]:
-    """The events at other times."""
+    """The events, each `by_ms` later."""
     if not by_ms:
         return events
     return tuple(each if each.ts_ms is None else replace(each, ts_ms=each.ts_ms + by_ms) for each in events)

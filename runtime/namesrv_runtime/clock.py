@@ -52,7 +52,7 @@ class SystemClock(LoopClock):
 def wall_ms_at(clock: Clock, moment: float) -> int:
     """The milliseconds since 1970 at a moment of the monotonic clock, by the wall clock as it is set now.
 
-    Times that are read from the wall clock at their moments have wrong distances after a step of that clock.
+    A wall-clock time that was noted earlier is wrong once the clock has been set.
     """
     return round((clock.wall() - (clock.monotonic() - moment)) * 1000)
 

@@ -216,9 +216,9 @@ def hour_of(wall: float) -> int:
 
 
 def moments_of_hour(wall: float) -> tuple[float, float]:
-    """The begin of a moment's hour, and of the next hour."""
-    begin = hour_of(wall) * _SECONDS_PER_HOUR
-    return begin, begin + _SECONDS_PER_HOUR
+    """The start of a moment's hour, and of the next hour."""
+    start = hour_of(wall) * _SECONDS_PER_HOUR
+    return start, start + _SECONDS_PER_HOUR
 
 
 def compress(path: Path) -> Path:

@@ -69,7 +69,7 @@ class Client:
     index: int
     nameserver: int
     address: str
-    # Time of the first poll after the begin of a connection; further polls follow at each interval.
+    # Time of the first poll after the start of a connection; further polls follow at each interval.
     phase: int
     topics: tuple[int, ...]
 

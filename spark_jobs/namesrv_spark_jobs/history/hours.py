@@ -1,4 +1,4 @@
-"""The hours of which folders have logs."""
+"""Which hours have folders of logs."""
 
 import re
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ def all_hours(folders: Iterable[str]) -> Span | None:
 
 
 def day_ms_of(name: str) -> int | None:
-    """The begin of a folder's day; None when the folder is not one of a day."""
+    """The start of a folder's day; None when the folder is not one of a day."""
     try:
         return moment_ms(name.removeprefix("dt=")) if _DAY.fullmatch(name) else None
     except ValueError:

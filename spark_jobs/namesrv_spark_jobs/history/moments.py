@@ -11,9 +11,9 @@ _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 
 
 def moment_ms(text: str) -> int:
-    """`2026-03-01T03:01:52`, also without seconds or time, with or without a zone (UTC), or milliseconds since 1970.
+    """Parse `2026-03-01T03:01:52`, also without seconds or time, or milliseconds since 1970. Raises ValueError.
 
-    Raises ValueError.
+    A time without a zone is in UTC.
     """
     if _MILLISECONDS.fullmatch(text):
         milliseconds = int(text)

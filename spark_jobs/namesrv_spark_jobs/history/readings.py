@@ -68,7 +68,7 @@ Row = Mapping[str, Any]
 
 # expiries that a what-if shows beside the requested one
 OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
-# The lines before a span tell which brokers are registered at its begin.
+# The lines before a span tell which brokers are registered at its start.
 _BEFORE_MS: Final = HOUR_MS
 # The shortest expiry with the finest scan evicts in every silence in which any other setting evicts: a silence without
 # an eviction under this setting has none under any.
@@ -250,7 +250,7 @@ def _runs(read: _Read) -> list[Run]:
     rows = read.tables.boot_rows
     stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
     ended = {row["boot"] for row in stops}
-    # a boot is in several parts if lines between them are missing
+    # a boot is in several parts if lines between them are missing (lost, not dropped: see `_gaps`)
     ended |= {part["boot"] for part, following in pairwise(rows) if part["boot_id"] == following["boot_id"]}
     return [
         Run(
@@ -520,7 +520,7 @@ def _changes(
     by_boot: dict[int, dict[int, Change]] = defaultdict(dict)
     routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
     next_whole: dict[int, int | None] = {}
-    # A boot begins without routes; without its begin, the route before the first whole one is unknown.
+    # A boot begins without routes; without its start, the route before the first whole one is unknown.
     known = {row["boot"]: not row["is_cut"] for row in read.tables.boot_rows}
     since = {boot: run.from_ms for boot, run in runs.items()}
     revisions = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()

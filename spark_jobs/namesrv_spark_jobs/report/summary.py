@@ -80,7 +80,7 @@ def _input(collected: Mapping[str, Sequence[Row]], boots: Sequence[Row]) -> dict
 
 
 def _boot(row: Row) -> dict[str, Any]:
-    """The settings of one boot, and its begin and end in wall time."""
+    """The settings of one boot, and its start and end in wall time."""
     times = {"scan_interval_ms": row["scan_interval"], "broker_expiry_ms": row["broker_expiry"]}
     return {
         **{name: row[name] for name in ("nameserver", "boot_id", "version")},

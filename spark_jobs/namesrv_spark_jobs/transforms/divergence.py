@@ -42,7 +42,7 @@ def _merged(table: DataFrame, began: Column, ended: Column, of: list[str]) -> Da
 
 
 def _edges(spans: DataFrame, **numbers: int) -> DataFrame:
-    """The begin and the end of each span as rows that add to, or subtract from, the numbers `had` and `up`."""
+    """The start and the end of each span as rows that add to, or subtract from, the numbers `had` and `up`."""
     edges = [
         F.struct(F.col(at).alias("at"), *(F.lit(sign * number).alias(name) for name, number in numbers.items()))
         for at, sign in (("began", 1), ("ended", -1))

@@ -15,8 +15,9 @@ def overlapping(ranges: DataFrame, spans: DataFrame, by: list[str]) -> DataFrame
 
     Both ends count. Only rows with the same `by` are paired; the tables have no other column in common.
 
-    The spans are numbered by their ends. The spans that end before `low` have the lowest numbers. Each begin is lowered
-    to the earliest begin of the spans from this number on, so that the spans begun by `high` are the first ones, too.
+    The spans are numbered by their ends. The spans that end before `low` have the lowest numbers. Each `begin` is
+    lowered to the earliest `begin` of the spans from this number on, so that the spans begun by `high` are the first
+    ones, too.
     Counting both along time gives each row a range of numbers; the spans in it that do not overlap are filtered out.
     """
     place = W.partitionBy(*by).orderBy("end", *(name for name in spans.columns if name not in {*by, "end"}))
