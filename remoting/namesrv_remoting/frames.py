@@ -159,7 +159,7 @@ class FrameReader:
         with memoryview(self._data) as view:
             while 0 < (size := self.next_size()) <= self.held_bytes:
                 frames.append(cut_frame(view, self._at, self._at + size))
-                self.skip(size)
+                self._skip(size)
         return frames
 
     def next_size(self) -> int:
@@ -198,14 +198,10 @@ class FrameReader:
     def take(self, most: int) -> bytes:
         """Take the bytes of the next frame, or the received part of it; `most` is the size of the frame."""
         begin = self._at
-        self.skip(min(most, self.held_bytes))
+        self._skip(min(most, self.held_bytes))
         return bytes(self._data[begin : self._at])
 
-    def unread(self) -> tuple[bytes | bytearray, int]:
-        """The buffer, and the position of the next frame in it."""
-        return self._data, self._at
-
-    def skip(self, size: int) -> None:
+    def _skip(self, size: int) -> None:
         """Take that many bytes, which end with a frame."""
         self._at += size
         self._size = 0

@@ -218,7 +218,7 @@ class RouteModel:
     def silent(self, now: float) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
         return {key: live for key, live in self.live_brokers.items() if live.last_update + live.expiry_seconds < now}
 
-    def end_wipes(self, now: float) -> None:
+    def end_write_removals(self, now: float) -> None:
         """Restore the write permission of brokers that were gone for their expiry."""
         self.write_removed = {name: ends for name, ends in self.write_removed.items() if ends >= now}
 

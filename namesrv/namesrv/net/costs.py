@@ -3,6 +3,9 @@
 One-way requests, ignored frames, bytes behind garbage and TLS records without data count like all other input. A cost
 is a number of bytes and not a time, so that the same input is always split in the same places. Costs are in proportion
 to processor time.
+
+The receiver charges the reads and events that pass through it. The connection charges the reads that the fast path
+answers uncut, and the further cost of dispatching. The TLS transport charges records.
 """
 
 from typing import Final, Protocol
@@ -32,7 +35,7 @@ def copy_cost(size: int) -> int:
 class Share(Protocol):
     """The share of an iteration of the event loop that input may use."""
 
-    # the cost that is left, valid after `spend`
+    # the cost that is left, valid while the share is active: after `spend`, until the iteration ends
     left: int
 
     def spend(self, cost: int) -> bool:

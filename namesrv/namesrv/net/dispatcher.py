@@ -57,6 +57,7 @@ class Dispatcher:
 
     handlers: Mapping[int, Handler]
     _: KW_ONLY
+    # codes of watches
     concurrent: frozenset[int] = frozenset()
     # request code -> largest frame that is received for it, if larger than a small frame
     large_frames: Mapping[int, int] = field(default_factory=dict)

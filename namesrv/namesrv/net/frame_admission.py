@@ -4,10 +4,10 @@ from namesrv.net.limits import ServerLimits
 from namesrv_remoting.errors import RemoteProtocolError
 
 
-def needs_memory(code: int, size: int, limits: ServerLimits, *, largest: int, is_for_brokers: bool) -> bool:
-    """Whether memory has to be reserved for a frame, which small frames do not need.
+def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, is_for_brokers: bool) -> bool:
+    """Admit a frame by its header; True if memory has to be reserved for it first, since it is large.
 
-    `largest` is the size of the largest frame that is received for this request code, if larger than a small frame.
+    `largest_frame_bytes` is the limit for this request code; it counts if it is larger than that of a small frame.
     `is_for_brokers` is False for a request that no broker sends before its registration over a reserved slot.
 
     Raises:
@@ -16,7 +16,7 @@ def needs_memory(code: int, size: int, limits: ServerLimits, *, largest: int, is
     if not is_for_brokers:
         others = limits.max_connections - limits.reserved_connections
         raise RemoteProtocolError(f"too many connections without a broker, limit {others}", reason="connections")
-    bound = min(max(largest, limits.small_frame_bytes), limits.max_frame_bytes)
+    bound = min(max(largest_frame_bytes, limits.small_frame_bytes), limits.max_frame_bytes)
     if size > bound:
         message = f"frame of {size} bytes for request {code}, limit {bound}"
         raise RemoteProtocolError(message, reason="frame_too_large")

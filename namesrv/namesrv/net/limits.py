@@ -32,10 +32,10 @@ class ServerLimits:
     # A new connection that has sent nothing is closed after this time: RocketMQ 5.x connects to every server in
     # advance, and may send its first request two minutes later.
     silent_seconds: float = 120.0
-    # Time from the first byte to the last byte of a connection's first frame, which is small; also the longest silence
-    # of a connection in a reserved slot without a registration.
+    # Time from the first byte to the last byte of a connection's first frame, unless its header was accepted as that of
+    # a large frame; also the longest silence of a connection in a reserved slot without a registration.
     first_frame_seconds: float = 10.0
-    # The same for later frames, and the time for which a peer may leave its responses unread. A registration of 10,000
+    # The same for other frames, and the time for which a peer may leave its responses unread. A registration of 10,000
     # topics, about 2 MB, needs half a megabit per second; a peer that trickles bytes holds memory no longer. Time in
     # which the server is late to read a frame extends the deadline, at most to twice its length.
     whole_frame_seconds: float = 30.0

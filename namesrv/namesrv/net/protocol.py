@@ -18,7 +18,7 @@ from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
-from namesrv.net.frame_admission import needs_memory
+from namesrv.net.frame_admission import admit
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
@@ -335,6 +335,11 @@ class ServerConnection(asyncio.Protocol):
             self.close()
 
     @property
+    def _is_frame_first(self) -> bool:
+        """Whether the current frame has the deadline of a first frame; a large frame that was accepted has not."""
+        return not self.peer.has_sent_request and self._receiver.state is not _BODY
+
+    @property
     def _is_refused(self) -> bool:
         return self._receiver.state is _ENDED
 
@@ -402,7 +407,7 @@ class ServerConnection(asyncio.Protocol):
                 self._decline_frame()
             # The rest of the frame may have arrived in time and be unread: the next sweep checks again.
             elif not self._is_input_unread() or not deadlines.extend(now - deadlines.frame_ends):
-                self.refuse(deadlines.late_frame(is_first=not has_sent_request))
+                self.refuse(deadlines.late_frame(is_first=self._is_frame_first))
         elif waits_for_memory:
             self._try_again()
         elif not self._receiver.is_inside_frame and not self.in_flight:
@@ -490,7 +495,7 @@ class ServerConnection(asyncio.Protocol):
             share.activate()
         if receiver.is_idle and share.left > 0:
             # Nearly every read is exactly one request that the fast path recognises, and needs no cutting.
-            response = self._recognised(data)
+            response = self._answer_fast(data)
             if response is not None:
                 share.left -= READ_COST + FRAME_COST
                 if response:
@@ -510,6 +515,8 @@ class ServerConnection(asyncio.Protocol):
     def _handle_events(self) -> None:
         """Handle received frames until this address's share is used up, or the peer has to read responses first."""
         receiver, share, deadlines = self._receiver, self.read_share, self._deadlines
+        if not share.is_active:
+            share.activate()
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
         # responses of the fast path to consecutive requests, which are sent with one write, and their size
         responses: list[bytes] = []
@@ -519,7 +526,7 @@ class ServerConnection(asyncio.Protocol):
             event = receiver.next_event()
             if event is None:
                 break
-            response = self._recognised(event) if isinstance(event, bytes) else None
+            response = self._answer_fast(event) if isinstance(event, bytes) else None
             if response is not None:
                 deadlines.frame_ends = NEVER
                 responses.append(response)
@@ -540,8 +547,8 @@ class ServerConnection(asyncio.Protocol):
             self.write(b"".join(responses))
         self._end_read()
 
-    def _recognised(self, frame: bytes) -> bytes | None:
-        """The response of the fast path, empty if none is due, to a request that is counted; None for other frames."""
+    def _answer_fast(self, frame: bytes) -> bytes | None:
+        """Let the fast path answer a frame, and count the request; None: the frame is for the dispatcher."""
         share, peer = self.read_share, self.peer
         if not (share.may_use_fast_path and HEAD.size < len(frame) <= LONGEST_FAST_REQUEST):
             return None
@@ -563,7 +570,7 @@ class ServerConnection(asyncio.Protocol):
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
         elif not self._is_behind:
-            deadlines.frame_began(self._owner.clock.monotonic(), is_first=not self.peer.has_sent_request)
+            deadlines.frame_began(self._owner.clock.monotonic(), is_first=self._is_frame_first)
         if receiver.state is _BODY:
             # Without a pause, uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer.
             self._wait()
@@ -608,13 +615,13 @@ class ServerConnection(asyncio.Protocol):
             # A request in flight may be the registration of a broker, so frames behind it are not refused.
             is_for_brokers = not self.must_register or code in handler.before_registration or self.in_flight > 0
             largest = handler.large_frames.get(code, 0)
-            is_large = needs_memory(
-                code, event.size, self._owner.limits, largest=largest, is_for_brokers=is_for_brokers
+            needs_memory = admit(
+                code, event.size, self._owner.limits, largest_frame_bytes=largest, is_for_brokers=is_for_brokers
             )
         except RemoteProtocolError as error:
             self.refuse(without_traceback(error))
             return
-        if not is_large:
+        if not needs_memory:
             self._receiver.accept()
         elif handler.is_admitted(Request(command, self)) is False:
             self._drop_body(event, "refused for its header")

@@ -6,8 +6,8 @@ A small frame is an event as soon as it is complete. A large frame, and every fr
 a reserved slot without a registration), begins with an event for its header; further events wait until the caller
 decides about the frame by `accept` or `drop_body`. After an error the caller ends the receiver.
 
-The receiver subtracts the cost of all input from the share of the peer's address: of every read, whatever its bytes,
-and of every event. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
+The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's address, as
+`costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
 """
 
 import mmap
@@ -166,7 +166,7 @@ class Receiver:
 
     def receive_data(self, data: bytes) -> None:
         """Buffer received data; `next_event` returns the events."""
-        # Bytes that continue a frame take as long as a frame.
+        # A read that the fast path could not be offered whole is charged for one frame more.
         self._share.spend(READ_COST + copy_cost(len(data)) + (0 if self.is_idle else FRAME_COST))
         self.is_idle = False
         # A reload of the settings may change the limits.

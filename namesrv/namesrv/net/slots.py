@@ -32,7 +32,7 @@ class ConnectionSlots:
         return f"<ConnectionSlots [{len(self.connections)} of {self.limits.max_connections} occupied]>"
 
     def new_id(self) -> int:
-        """The id of the next connection, which may not be admitted; ids grow, and are never reused."""
+        """The id of the next connection, whether or not it is admitted; ids grow, and are never reused."""
         return next(self._ids)
 
     def occupy(self, connection: ServerConnection, make_room: Callable[[ServerConnection], None]) -> bool:
@@ -67,7 +67,7 @@ class ConnectionSlots:
 
         A broker registers with its first or second packet, so an old connection without registration is a client.
         """
-        # Connections of registered brokers leave `_in_reserved`, too: they keep their slots.
+        # Connections of registered brokers are removed from `_in_reserved`, too: they are never closed to make room.
         while self._in_reserved:
             oldest = self._in_reserved.pop(next(iter(self._in_reserved)))
             if oldest.must_register:

@@ -1,7 +1,7 @@
 """Table of all requests that the server answers, and the dispatcher that follows it.
 
-A row has the handler of a request code, and the limits that differ from those of most requests. What clients know of
-the request, too, is in its row of REQUESTS: sender, access class, header and body.
+A row has the handler of a request code, and the limits that differ from those of most requests. The row of the code in
+REQUESTS (`namesrv_remoting`) has the facts that clients need, too: sender, access class, header and body.
 """
 
 import sys

@@ -159,7 +159,7 @@ class RouteInfoManager:
             self._sink(effect)
 
     def _end_write_removals(self, section: WriteSection) -> None:
-        """Restore the write permission of broker groups whose brokers have been gone for their expiry."""
+        """End the removals that are over; the next registrations of these groups bring the write permission back."""
         for name in ended_removals(self.tables.write_removed, self.now()):
             # Slaves that registered meanwhile may have topics without the permission that they send.
             self.tables.forget_digests((name,))
@@ -428,7 +428,7 @@ class RouteInfoManager:
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the write permission of a broker group, also for topics that the group registers later.
 
-        `write_removal.py` lists the ways in which the permission returns.
+        `write_removal.py` lists the ways in which the removal ends.
 
         Returns the number of the group's topics, including topics that were not writable before.
         """
@@ -466,5 +466,5 @@ class RouteInfoManager:
 
 
 def _by_expiry(brokers: Iterable[tuple[BrokerAddrInfo, BrokerLiveInfo]]) -> list[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
-    """Order brokers that leave together, as `silent_brokers` does: the last one limits a removed write permission."""
+    """Order brokers that leave together, as `silent_brokers` does, so that logs and simulations repeat."""
     return sorted(brokers, key=lambda broker: (broker[1].expires_at(), broker[0]))

@@ -78,9 +78,9 @@ class RouteTables:
         # -- their changes --
         # The last change of each topic's route.
         self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
-        # The counters of all other changes.
+        # Counters of registrations, membership and ownership.
         self.versions = TableVersions()
-        # The last registration of each broker.
+        # Broker -> digest of its last registration, if an equal one would change nothing.
         self.digests = RegistrationDigests()
 
     def __repr__(self) -> str:

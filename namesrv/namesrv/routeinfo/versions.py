@@ -39,6 +39,8 @@ class TableVersions:
 class RegistrationDigests:
     """The digest of each broker's last registration, if an equal one would change nothing.
 
+    Invariants:
+
     1. Only live brokers have a digest.
     2. Since the registration, no other change touched the broker's topics, and the options of its plan are the same.
     """

@@ -6,8 +6,9 @@ not restore the permission. The removal ends in one of these ways:
 - An operator restores the permission (327).
 - The group's master unregisters, or its last broker does.
 - The master has left without unregistering, and its expiry after its last heartbeat is over.
-- The last broker of a group without a master has left without unregistering, and the expiry of every slave that left
-  like this is over: the slave that was seen last need not be the last one to leave.
+- The last broker of a group without a master has left without unregistering, and the expiries of all slaves that left
+  in this way are over. The slave that was seen last need not be the last to leave.
+- After a restart of the server, no broker of the group has registered within the default expiry.
 
 If the master returns in time, or any broker of an empty group, the removal goes on as at its beginning.
 """

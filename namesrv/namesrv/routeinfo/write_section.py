@@ -1,4 +1,4 @@
-"""A write section: the tables and rules that a change works with, and the publication of new routes."""
+"""A write section: the tables and rules of a change, and the publication of new routes and removed permissions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -280,8 +280,8 @@ class NamesrvController:
         liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
         # A removed write permission returns unless a broker of its group registers within the default expiry; the
         # snapshot has no expiries.
-        wipes_end = liveness.now() + settings.broker_expiry_seconds
-        tables.write_removed.update((name, WriteRemoval(wipes_end)) for _, name in (last.wiped if last else ()))
+        removals_end = liveness.now() + settings.broker_expiry_seconds
+        tables.write_removed.update((name, WriteRemoval(removals_end)) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         budget = MemoryBudget(
             settings.max_memory_bytes,

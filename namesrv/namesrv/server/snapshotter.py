@@ -77,13 +77,13 @@ class Snapshotter:
         live = namesrv.manager.tables.broker_live_table.copy()
         readiness, is_waiting = namesrv.boot.readiness, not namesrv.boot.is_ready()
         missing = readiness.missing if is_waiting else ()
-        wiped = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
+        write_removed = tuple((None, name) for name in sorted(namesrv.manager.tables.write_removed))
         brokers = await in_thread(_expected, live, (*disconnected, *missing))
         return Snapshot(
             saved_ms=saved_ms,
             boot_id=namesrv.boot.id,
             brokers=brokers,
-            wiped=wiped,
+            wiped=write_removed,
             is_incomplete=is_waiting and readiness.is_lost,
         )
 

@@ -9,7 +9,7 @@ import pytest
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST
 from tests.support.fake_clock import until
-from tests.support.serving import ECHO, Gate, serving
+from tests.support.serving import ECHO, LARGE, Gate, serving
 from tests.support.spelling import JSON, ONEWAY, cut, json_frame, native_frame
 
 FRAME = json_frame(ECHO, 7, None, b"some body")
@@ -63,6 +63,23 @@ async def test_late_peer_is_closed(limits: dict[str, Any], steps: Steps, late: t
             await until(lambda: served.listener.closed)
             assert served.listener.refused == [(1, *late)]
         assert (await other.ask(json_frame(ECHO, 8))).opaque == 8
+
+
+async def test_large_first_frame_has_the_time_of_later_frames() -> None:
+    """A broker's first frame is often a registration of megabytes, which a slow network needs long for."""
+    frame = json_frame(ECHO, 7, None, bytes(100_000))
+    async with serving(large_frames=LARGE) as served:
+        peer = await served.connect()
+        await peer.send_slowly(frame[:50_000])
+        await served.clock.advance(29)
+        await peer.send_slowly(frame[50_000:])
+        assert (await peer.receive()).opaque == 7
+
+        late = await served.connect()
+        await late.send_slowly(frame[:50_000])
+        await served.clock.advance(31)
+        await until(lambda: served.listener.closed)
+        assert served.listener.refused == [(2, *REST)]
 
 
 async def test_received_bytes_are_read_before_the_deadline_is_checked() -> None:

@@ -290,7 +290,7 @@ class RouteMachine(RuleBasedStateMachine):
         """Let the operation of the running task decide, which has just got the lock."""
         task = asyncio.current_task()
         assert task is not None
-        self.model.end_wipes(self.now)
+        self.model.end_write_removals(self.now)
         self.operations[task].decide(self)
 
     def after_iteration(self) -> None:
