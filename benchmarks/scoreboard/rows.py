@@ -77,8 +77,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`: giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields",
         attack("storm", {"storm.memory": None, "storm.killed": None}),
         (*_SERVER, "benchmarks/abuse/attacks.py"),
-        why="the p99 of others is 13 to 16 ms, where 5 are allowed: requests of 1,000 peers are decoded in slices of 2 ms, "
-        "and reads come in between",
+        why="the p99 of others is 13 to 16 ms, where 5 are allowed: the server decodes requests of 1,000 peers in "
+        "slices of 2 ms, and reads come in between",
     ),
     "H4": Row(
         "Memory of a peer before its first whole frame",
