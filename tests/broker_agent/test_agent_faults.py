@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,35 +115,36 @@ async def follows(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, agent: Brok
 
 @asynccontextmanager
 async def with_refused_topic(
-    tmp_path: Path, clock: FakeClock, broker_id: int = 0
-) -> AsyncIterator[tuple[InProcess, BrokerAgent]]:
+    tmp_path: Path, clock: FakeClock, **settings: Any
+) -> AsyncIterator[tuple[InProcess, BrokerAgent, TcpProxy]]:
     """An agent whose access file refuses the topic `refunds`, which the broker has created."""
     rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
     access = tmp_path / "access.toml"
     access.write_text(f'[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{{ {rule} }}]\n')
     async with (
         namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server,
-        running(clock, server.where, broker_id=broker_id) as agent,
+        TcpProxy(server.address) as proxy,
+        running(clock, proxy.address, **settings) as agent,
     ):
         await agent.registered()
         await agent.create_topic(TopicConfig("refunds", 4, 4))
-        await until(lambda: agent.servers[server.where].refusals == 1)
-        yield server, agent
+        await until(lambda: agent.servers[proxy.address].refusals == 1)
+        yield server, agent, proxy
 
 
 async def test_role_changes_while_a_topic_is_refused(tmp_path: Path) -> None:
     """A slave becomes master on a server that refuses one of its topics."""
-    async with with_refused_topic(tmp_path, clock := FakeClock(), broker_id=1) as (server, agent):
+    async with with_refused_topic(tmp_path, clock := FakeClock(), broker_id=1) as (server, agent, proxy):
         assert brokers(server) == {NAME: {1: ADDR}}
         promoting = asyncio.ensure_future(agent.promote())
         await until(lambda: brokers(server) == {NAME: {0: ADDR}})
-        assert agent.servers[server.where].status == "registered"
+        assert agent.servers[proxy.address].status == "registered"
         await passing(clock, promoting.done, at_most=120)
 
 
 async def test_accepted_topics_change_while_another_one_is_refused(tmp_path: Path) -> None:
     """Deletions, permissions and a drain reach a server that refuses one topic; nothing is sent twice."""
-    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent):
+    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent, _):
         await agent.set_perm("orders", Permission.READ)
         await until(lambda: queues(server, "orders") == (8, 8, Permission.READ))
         await agent.delete_topic("bills")
@@ -155,7 +157,7 @@ async def test_accepted_topics_change_while_another_one_is_refused(tmp_path: Pat
 
 async def test_drain_while_a_topic_is_refused(tmp_path: Path) -> None:
     """A draining broker loses write permission on a server that refuses one of its topics."""
-    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent):
+    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent, _):
         draining = asyncio.ensure_future(agent.drain())
         await until(lambda: queues(server, "orders") == (8, 8, Permission.READ))
         await passing(clock, draining.done, at_most=120)
@@ -248,18 +250,7 @@ async def test_refused_topic_does_not_end_the_registration(tmp_path: Path, proto
 
     After a reconnect, and on a server that has lost the broker, the agent registers the other topics again.
     """
-    rule = 'access = "broker-control", clusters = ["cluster-*"], brokers = ["broker-*"], topics = ["orders", "bills"]'
-    access = tmp_path / "access.toml"
-    access.write_text(f'[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{{ {rule} }}]\n')
-    clock = FakeClock()
-    async with (
-        namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server,
-        TcpProxy(server.address) as proxy,
-        running(clock, proxy.address, protocol=protocol) as agent,
-    ):
-        await agent.registered()
-        await agent.create_topic(TopicConfig("refunds", 4, 4))
-        await until(lambda: agent.servers[proxy.address].refusals == 1)
+    async with with_refused_topic(tmp_path, clock := FakeClock(), protocol=protocol) as (server, agent, proxy):
         if event == "reconnect":
             proxy.cut()
             await until(lambda: not brokers(server))

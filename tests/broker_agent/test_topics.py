@@ -175,16 +175,13 @@ def test_given_topics_are_merged_into_the_file(path: Path) -> None:
     assert expected == other.snapshot() == table_of(state_file=path).snapshot()
 
 
-@pytest.mark.parametrize(
-    "damage", [b"", b"topics", b"{}", b'{"sha256": "%b", "content": "{"}' % (b"0" * 64), b"\0" * 400]
-)
-def test_damaged_file_is_an_error_and_is_kept(path: Path, damage: bytes) -> None:
+def test_damaged_file_is_an_error_and_is_kept(path: Path) -> None:
     """A TopicStateError names the file, which is never overwritten."""
-    path.write_bytes(damage)
+    path.write_bytes(b"topics")
     with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: "):
         table_of(BILLS, state_file=path)
 
-    assert (path.read_bytes(), list(path.parent.iterdir())) == (damage, [path])
+    assert (path.read_bytes(), list(path.parent.iterdir())) == (b"topics", [path])
 
 
 @pytest.mark.parametrize(
@@ -192,7 +189,6 @@ def test_damaged_file_is_an_error_and_is_kept(path: Path, damage: bytes) -> None
     [
         ({"version": 2, "topics": []}, "version 2, this release reads 1;"),
         ({"version": 1, "topics": [["T", 0, 0, 0, 0]]}, "topic T: read_queue_nums 0"),
-        ({"version": 1, "topics": [["T"], ["T"]]}, "topic T is listed twice"),
         ({"version": 1, "topics": [5]}, ""),
     ],
 )
