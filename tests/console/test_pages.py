@@ -50,8 +50,14 @@ async def scene(tmp_path: Path, *others: str, **of_other: Any) -> AsyncIterator[
 
 
 async def test_topics_are_listed_with_what_is_missing(tmp_path: Path) -> None:
-    """The list names the servers that lack a topic; hostile names appear as text."""
+    """The list names the servers that lack a topic, while servers start without alarm; hostile names are text."""
     async with scene(tmp_path) as it:
+        words = await it.page("/topics?show=differing&sort=brokers&descending=1")
+        assert f"U ordinary 1 8 8 RW- {it.other.where}: expected to change soon" in words
+        assert "T ordinary 2 16 16 RW- expected to change soon" in words
+        assert 'class="bad"' not in await it.shown.text("/topics")
+
+        await it.one.clock.advance(40)
         html = await it.shown.text("/topics")
         words = await it.page("/topics?show=differing&sort=brokers&descending=1")
 
@@ -73,10 +79,17 @@ async def test_stars_come_from_the_browser(tmp_path: Path) -> None:
 
 
 async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
-    """A cell shows the server's queues and when it last saw the broker, or `MISSING`."""
+    """A cell shows the server's queues and when it last saw the broker, or `MISSING` unless the lack is expected."""
     async with scene(tmp_path) as it:
         words = await it.page("/topic?name=T")
         assert "8/8 RW- 0 seen 0." in words
+        assert ("MISSING" in words, words.count("expected to change soon")) == (False, 1)
+        words = await it.page("/topic?name=U")
+        assert ("NO TOPIC" in words, words.count("expected to change soon")) == (False, 2)
+        assert f"{it.other.where}: expected to change soon" in words
+
+        await it.one.clock.advance(40)
+        words = await it.page("/topic?name=T")
         assert "MISSING" in words
         assert "register" in words
         words = await it.page("/topic?name=U")

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.events import topic_history
 from namesrv_console.views.matrix import matrix
@@ -25,7 +26,9 @@ async def show(visit: Visit) -> Content:
         for server, routes in found.given.items():
             route = routes[name]
             reports[server] = TopicReport(reports[server].topics, {} if route is None else {name: route})
-    rows = matrix(cluster, reports, name)
+    disagreements = visit.console.compared.disagreements(cluster)
+    rows = matrix(cluster, reports, name, disagreements)
+    awaited_on = next((one.expected_on for one in disagreements if one.key == ("topic", name, PRESENT)), ())
     present_on = {server for server, each in reports.items() if each.of(name)}
     return {
         "name": name,
@@ -35,7 +38,8 @@ async def show(visit: Visit) -> Content:
         "knows_queues": len(reports) == len(cluster.servers)
         and all(each.of(name) is not True for each in reports.values()),
         "present_on": present_on,
-        "missing_on": [server for server in reports if server not in present_on],
+        "missing_on": [server for server in reports if server not in present_on and server not in awaited_on],
+        "awaited_on": [server for server in reports if server not in present_on and server in awaited_on],
         "orders": {
             server: each.routes[name].order_topic_conf for server, each in reports.items() if name in each.routes
         },

@@ -2,6 +2,7 @@
 
 from urllib.parse import unquote
 
+from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.topics import SHOWS, SORTS, TopicQuery, topic_page
 
@@ -26,11 +27,15 @@ def _query(visit: Visit) -> TopicQuery:
 async def show(visit: Visit) -> Content:
     """One page of the list."""
     query, table = _query(visit), visit.console.compared.topics(visit.cluster)
+    topics = [one for one in visit.console.compared.disagreements(visit.cluster) if one.difference.kind == "topic"]
     return {
         "wanted": query,
         "found": topic_page(table, query),
         "reporting": len(table.servers),
         "differing": table.differing,
+        "unexpected": {one.difference.name for one in topics if one.reason is None},
+        # Name of a topic that servers lack -> the servers where this is expected.
+        "awaited_on": {one.difference.name: one.expected_on for one in topics if one.difference.fact == PRESENT},
         "shows": SHOWS,
         # Parts of the query that links within the page keep.
         "kept": {name: value for name, value in visit.query.items() if name not in {"page", "stars"} and value},

@@ -46,6 +46,11 @@ class Disagreement:
         """True if some servers have a broker, `cluster/name/id`, and some do not."""
         return self.difference.kind == "broker" and self.difference.fact == PRESENT
 
+    @property
+    def expected_on(self) -> Collection[str]:
+        """The servers whose difference is expected to end soon; without a reason, those that are starting."""
+        return self.blamed if self.reason is None else self.difference.values.keys()
+
     def document(self, now: float) -> dict[str, Any]:
         """The members for JSON."""
         one = self.difference

@@ -1,18 +1,19 @@
 """One topic on each server: its queues on each broker, present or missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from namesrv_client.ctl.comparison import perm_text
+from namesrv_client.ctl.comparison import PRESENT, perm_text
 from namesrv_console.state import BrokerSeen, Cluster, ServerView
+from namesrv_console.views.differences import Disagreement
 from namesrv_console.views.topics import TopicReport
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
 
-# missing: the server has the topic, but not on that broker; absent: the server does not have the topic; unknown: the
-# server does not report it.
-CellState = Literal["present", "missing", "absent", "unknown"]
+# missing: the server has the topic, but not on that broker; absent: the server does not have the topic; awaited: one of
+# these, and expected to end soon; unknown: the server does not report it.
+CellState = Literal["present", "missing", "absent", "awaited", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,16 @@ class MatrixRow:
         return any(cell.lacks_master for cell in self.cells.values())
 
 
-def matrix(cluster: Cluster, reports: Mapping[str, TopicReport], topic: str) -> list[MatrixRow]:
+def matrix(
+    cluster: Cluster, reports: Mapping[str, TopicReport], topic: str, disagreements: Iterable[Disagreement]
+) -> list[MatrixRow]:
     """A row for each broker group that has the topic on any server: without a master first, then those that differ."""
+    # Fact about the topic -> the servers whose difference is expected.
+    expected = {
+        one.difference.fact: one.expected_on
+        for one in disagreements
+        if one.difference.kind == "topic" and one.difference.name == topic
+    }
     routes: dict[str, TopicRouteData | None] = {}
     for server, each in reports.items():
         reported = each.of(topic)
@@ -79,17 +88,27 @@ def matrix(cluster: Cluster, reports: Mapping[str, TopicReport], topic: str) -> 
             clusters[group.broker_name] = group.cluster
     rows = []
     for name in sorted({name for each in queues.values() for name in each}):
-        usual = _usual([each.get(name) for each in queues.values()])
+        states: dict[str, CellState] = {
+            server: "present" if name in queues[server] else _lack(server, name, route, expected)
+            for server, route in routes.items()
+        }
+        usual = _usual([queues[server].get(name) for server, state in states.items() if state != "awaited"])
         cells: dict[str, Cell] = {}
         for view in cluster.servers:
             if view.address not in queues:
                 cells[view.address] = Cell("unknown")
                 continue
-            found = queues[view.address].get(name)
-            state: CellState = "present" if found else "absent" if routes[view.address] is None else "missing"
-            cells[view.address] = Cell(state, found, is_odd=found != usual, instances=_instances(view, name))
+            found, state = queues[view.address].get(name), states[view.address]
+            is_odd = state != "awaited" and found != usual
+            cells[view.address] = Cell(state, found, is_odd=is_odd, instances=_instances(view, name))
         rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
     return sorted(rows, key=lambda row: (not row.lacks_master, not row.differs))
+
+
+def _lack(server: str, broker: str, route: TopicRouteData | None, expected: Mapping[str, Collection[str]]) -> CellState:
+    """The state of a cell whose server has no queues of the topic on the broker."""
+    fact = PRESENT if route is None else f"queues on {broker}"
+    return "awaited" if server in expected.get(fact, ()) else "absent" if route is None else "missing"
 
 
 def _usual(values: Sequence[QueueData | None]) -> QueueData | None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.differences import Disagreement
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.paging import PAGE_ROWS
 from namesrv_console.views.topics import (
@@ -50,7 +52,7 @@ def test_topic_without_a_requested_route_is_listed() -> None:
     found = topic_table(topic_reports(seen), (), TopicTable())
 
     assert [(row.name, row.brokers, row.differs) for row in found.rows] == [("t", 1, False), ("u", None, True)]
-    assert [row.cells["s2"].state for row in matrix(seen, topic_reports(seen), "t")] == ["unknown"]
+    assert [row.cells["s2"].state for row in matrix(seen, topic_reports(seen), "t", [])] == ["unknown"]
 
 
 def table(**servers: Mapping[str, TopicRouteData] | None) -> TopicTable:
@@ -159,13 +161,29 @@ def test_the_matrix_has_a_cell_for_each_server() -> None:
     """A value that differs from most servers' is odd; a server without a response is unknown."""
     seen = cluster(s1={"t": route(a=8, b=4)}, s2={"t": route(a=8)}, s3={}, s4={"t": route(a=7, b=4)}, s5=None)
 
-    rows = matrix(seen, topic_reports(seen), "t")
+    rows = matrix(seen, topic_reports(seen), "t", [])
 
     assert {row.broker_name: [(cell.state, cell.is_odd) for cell in row.cells.values()] for row in rows} == {
         "a": [("present", False), ("present", False), ("absent", True), ("present", True), ("unknown", False)],
         "b": [("present", False), ("missing", True), ("absent", True), ("present", False), ("unknown", False)],
     }
     assert rows[0].cells["s1"].text == "8/8 RW-"
+
+
+def test_expected_lack_is_awaited_and_makes_no_other_cell_odd() -> None:
+    """A broker registers with one server after another: the queues of the first server are the usual ones."""
+    seen = cluster(s1={"t": route(a=8, b=4)}, s2={"t": route(a=8)}, s3={"t": route(a=8)}, s4={})
+    lack = Difference("topic", "t", "queues on b", {"s1": "4/4", "s2": None, "s3": None})
+    absence = Difference("topic", "t", PRESENT, {"s1": True, "s2": True, "s3": True, "s4": False})
+    disagreements = [Disagreement(lack, 0.0, "registering"), Disagreement(absence, 0.0, blamed=frozenset({"s4"}))]
+
+    rows = matrix(seen, topic_reports(seen), "t", disagreements)
+
+    assert {row.broker_name: [cell.state for cell in row.cells.values()] for row in rows} == {
+        "a": ["present", "present", "present", "awaited"],
+        "b": ["present", "awaited", "awaited", "awaited"],
+    }
+    assert not any(row.differs for row in rows)
 
 
 def test_groups_without_a_master_come_first_in_the_matrix() -> None:
@@ -175,7 +193,7 @@ def test_groups_without_a_master_come_first_in_the_matrix() -> None:
     brokers = {key: BrokerSeen(LiveBroker(*key, "10.0.0.1:10911"), 0.0, 120.0) for key in keys}
     seen = Cluster(2, (replace(seen.servers[0], brokers=brokers), *seen.servers[1:]))
 
-    rows = matrix(seen, topic_reports(seen), "t")
+    rows = matrix(seen, topic_reports(seen), "t", [])
 
     assert [(row.broker_name, row.lacks_master, row.differs) for row in rows] == [
         ("c", True, False),
