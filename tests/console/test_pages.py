@@ -98,6 +98,16 @@ async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
         assert "No server has this topic." in await it.page("/topic?name=none")
 
 
+async def test_starting_server_is_not_blamed_for_an_unexpected_difference(tmp_path: Path) -> None:
+    """One server lacks a broker unexpectedly; a third server, which has just started, is expected to get it soon."""
+    async with namesrv_in_process(tmp_path / "3") as starting, scene(tmp_path, starting.where) as it:
+        await it.one.clock.advance(40)
+
+        assert f"broker cluster-1/broker-b/0 : missing on {it.other.where} " in await it.page("/")
+        words = await it.page("/diff")
+        assert "broker cluster-1/broker-b/0 present MISSING expected to change soon" in words
+
+
 async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
     """A disagreement of servers that have run for a while is unexpected; a server agrees with itself."""
     async with scene(tmp_path) as it:

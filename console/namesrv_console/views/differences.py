@@ -135,15 +135,20 @@ class Group:
     # Start and reason of the first difference.
     since: float | None
     reason: Reason | None
+    # The servers whose difference is expected.
+    expected_on: Collection[str] = ()
 
     @property
     def minority(self) -> frozenset[str]:
-        """The servers whose value is rarer than another one; if all are equally frequent, those without a value."""
-        values = self.one.values
+        """The servers whose value is rarer than another one; if all are equally frequent, those without a value.
+
+        Servers whose difference is expected do not count.
+        """
+        values = {server: value for server, value in self.one.values.items() if server not in self.expected_on}
         counts = Counter(values.values())
-        most = max(counts.values())
+        most = max(counts.values(), default=0)
         rare = frozenset(server for server, value in values.items() if counts[value] < most)
-        return rare or lacking_servers(self.one)
+        return rare or lacking_servers(self.one) & values.keys()
 
 
 def grouped(found: Iterable[Disagreement]) -> list[Group]:
@@ -153,8 +158,8 @@ def grouped(found: Iterable[Disagreement]) -> list[Group]:
         one = each.difference
         # Brokers are few, and each matters, so each is a group of its own.
         own = one.name if one.kind == "broker" else ""
-        key = (one.kind, own, one.fact, each.reason, *one.values.items())
-        groups.setdefault(key, Group([], one, each.since, each.reason)).names.append(one.name)
+        key = (one.kind, own, one.fact, each.reason, each.blamed, *one.values.items())
+        groups.setdefault(key, Group([], one, each.since, each.reason, each.expected_on)).names.append(one.name)
     return list(groups.values())
 
 
