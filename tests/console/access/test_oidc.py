@@ -95,10 +95,8 @@ async def test_provider_signs_users_in() -> None:
         {"aud": ["another client", "a third"]},
         {"nonce": "of another sign-in"},
         {"exp": int(time.time()) - 3600},
-        {"preferred_username": ""},
         {"preferred_username": "olga\x1b[2J"},
         {"preferred_username": ["olga"]},
-        {"preferred_username": "o" * 129},
     ],
 )
 async def test_token_for_another_client_is_refused(lies: dict[str, Any]) -> None:

