@@ -252,24 +252,6 @@ async def test_closing_the_client_fails_pending_calls() -> None:
         assert hole.connections == 1
 
 
-@pytest.mark.parametrize("is_warm", [False, True])
-async def test_second_server_removes_brokers_after_its_warm_up(tmp_path: Path, *, is_warm: bool) -> None:
-    """After a failover, brokers missing on the new server are removed only if it is past its warm-up."""
-    async with route_scene(tmp_path, [BROKER_A, BROKER_B], [BROKER_B]) as scene:
-        await scene.client.route("orders")
-        if is_warm:
-            scene.proxy.cut()
-        else:
-            await scene.restarted(BROKER_B)
-
-        assert await scene.client.refresh()
-        assert scene.names() == (["broker-b"] if is_warm else ["broker-a", "broker-b"])
-
-        scene.clock.stall(45.0)
-        assert await scene.client.refresh()
-        assert scene.names() == ["broker-b"]
-
-
 async def test_watch_reports_changes_at_once_and_continues(tmp_path: Path) -> None:
     """A watch needs no clock, and is renewed after each response; an expired wait confirms the route."""
     async with route_scene(tmp_path, **WATCH) as scene:
