@@ -9,16 +9,8 @@ from namesrv_console.actions.kinds import ACTIONS, command
 from tests.support.ctl import run
 
 HOSTILE = [
-    "$(touch x)",
-    "`id`",
-    "a'b\"c\\",
-    "; rm -rf /",
-    "\x1b[2J\x1b]0;x\x07",
-    "\u202egnp.exe",
-    "a\nb\tc",
-    "-y",
-    "x" * 127,
-    "名",
+    "; rm -rf / $(touch x) `id` a'b\"c\\ 名",
+    "\x1b[2J\x1b]0;x\x07\u202egnp.exe\na\tb'c\"d\\ 名",
 ]
 
 
@@ -31,7 +23,8 @@ HOSTILE = [
         ("kv-put", ["N", "k", ""], ["kv", "put", "N", "k", ""]),
         ("kv-delete", ["N", "-k"], ["kv", "delete", "--", "N", "-k"]),
         ("config-set", ["clusterTest", "true"], ["config", "set", "clusterTest=true"]),
-        *[("delete-topic", [it], ["delete-topic", *(["--"] if it == "-y" else []), it]) for it in HOSTILE],
+        ("delete-topic", ["-y"], ["delete-topic", "--", "-y"]),
+        *[("delete-topic", [it], ["delete-topic", it]) for it in HOSTILE],
     ],
 )
 def test_command_survives_a_shell(name: str, values: Sequence[str], words: Sequence[str]) -> None:
