@@ -42,9 +42,6 @@ class Scrape:
         """The sample with this name and exactly these labels (`class_` is class); 0 when it does not exist yet."""
         return self._samples.get((name, _labels(labels)), 0.0)
 
-    def has(self, name: str, /, **labels: str) -> bool:
-        return (name, _labels(labels)) in self._samples
-
     @property
     def names(self) -> set[str]:
         return {name for name, _ in self._samples}

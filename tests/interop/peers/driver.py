@@ -96,9 +96,9 @@ class Driver(JavaProcess):
         self._finish(name, f"queues {name} {topic}", "unrouted")
         return str(self.events("unrouted", name=name)[-1]["error"])
 
-    def start_stream(self, name: str, topic: str, prefix: str, *, interval_ms: int = 20) -> None:
-        """Send `prefix-0` and so on until it is halted."""
-        self.write_line(f"stream {name} {topic} {prefix} {interval_ms}")
+    def start_stream(self, name: str, topic: str, prefix: str) -> None:
+        """Send `prefix-0` and so on, every 20 ms, until it is halted."""
+        self.write_line(f"stream {name} {topic} {prefix} 20")
 
     def halt_stream(self, name: str) -> None:
         """End the stream of a producer; return once its last message is acknowledged or has failed."""
