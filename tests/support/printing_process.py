@@ -104,9 +104,9 @@ class Process:
         self._process.kill()
         self.wait()
 
-    def wait(self, *, within: float | None = None) -> int:
+    def wait(self) -> int:
         """The exit code once the process has ended and all output is read; negative: the signal that ended it."""
-        code = self._process.wait(within or self.end_seconds)
+        code = self._process.wait(self.end_seconds)
         self._reader.join(self.end_seconds)
         return code
 
