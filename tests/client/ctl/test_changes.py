@@ -224,9 +224,7 @@ async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
         *[(("config", "set", text, "--yes"), "not of the form KEY=VALUE") for text in ("key", "=true", " =true")],
         # --watch is for commands that only read
         (("wipe-write-perm", "b", "--watch", "1s", "--yes"), "cannot be repeated"),
-        (("kv", "put", "n", "k", "v", "--watch", "1s"), "cannot be repeated"),
         (("watch", "T", "--watch", "1s"), "cannot be repeated"),
-        (("bench", "--watch", "1s"), "cannot be repeated"),
         *[((name, "T", ""), "the name of a topic is empty") for name in ("route", "watch")],
         *[((name, ""), "the name of a topic is empty") for name in ("explain", "history", "delete-topic")],
         (("topicRoute", "-t", ""), "the name of a topic is empty"),

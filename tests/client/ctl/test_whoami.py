@@ -52,7 +52,6 @@ def settings(tmp_path: Path, text: str, **others: Any) -> dict[str, Any]:
     [
         ({}, "neighbours", "network", ["route-read", "broker-control"]),
         (signing("reader", "new-secret"), "reader", "native", ["route-read"]),
-        (signing("reader", "old-secret"), "reader", "native", ["route-read"]),
         (signing("tk", "old-secret"), "trusted", "native", ["admin-read; clusters c1, c2"]),
     ],
 )

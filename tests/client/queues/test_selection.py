@@ -19,11 +19,12 @@ from namesrv_client.queues.selection import BrokerFaults, QueueSelector, connect
 from namesrv_client.queues.topic_queues import PublishInfo, QueueRange
 from namesrv_client.routes.cache import RouteCache
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
+from namesrv_remoting.codes import FLAG_RESPONSE
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, until
 from tests.support.route_clients import group, route_client, topic_route
 from tests.support.scripted_server import ScriptedRequest, ScriptedServer
-from tests.support.spelling import NATIVE, cut
+from tests.support.spelling import native_frame
 from tests.support.threads import without_new_threads
 
 ME = 1
@@ -75,7 +76,7 @@ class Scene:
 
 def native_response(request: ScriptedRequest, body: object) -> bytes:
     """A native response."""
-    return cut(NATIVE, msgpack.packb([0, request.opaque, 1, 479, None, None]), msgpack.packb(body))
+    return native_frame(0, request.opaque, body=msgpack.packb(body), flag=FLAG_RESPONSE)
 
 
 def pulled(broker: str, revision: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from namesrv_client.routes.identity import ServerIdentity
 from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
+from namesrv_remoting.codes import FLAG_RESPONSE
 from namesrv_remoting.errors import (
     TLS_REQUIRED_REMARK,
     ConnectError,
@@ -34,7 +35,7 @@ from tests.support.route_clients import (
     route_client,
 )
 from tests.support.scripted_server import HOST, Peer, ScriptedRequest, ScriptedServer
-from tests.support.spelling import NATIVE, cut
+from tests.support.spelling import native_frame
 from tests.support.tcp_proxy import TcpProxy
 
 PULLED = {"boot_id": "b2", "revision": 3, "ready": True, "full": True, "routes": {"t": None}}
@@ -73,8 +74,7 @@ async def apache_at(
 
 def native_response(request: ScriptedRequest, body: object, code: int = 0) -> bytes:
     """A native response."""
-    header = [code, request.opaque, 1, 479, None if code == 0 else "not supported", None]
-    return cut(NATIVE, msgpack.packb(header), msgpack.packb(body))
+    return native_frame(code, request.opaque, body=msgpack.packb(body), flag=FLAG_RESPONSE)
 
 
 async def introduced(

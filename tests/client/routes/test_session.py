@@ -229,6 +229,8 @@ async def test_chosen_server_that_only_refuses_stays_chosen(*, is_silent: bool) 
 
         assert (scene.session.chosen, scene.session.failovers) == (one.address, 0)
         assert silent.connections + len(failing.topics_asked) == 1
+        pulls = {status.address: status.pulls for status in scene.session.statuses()}
+        assert (pulls[one.address], pulls[three.address]) == ({"refused": 2}, {"answered": 2})
 
 
 async def test_first_server_that_answers_replaces_a_silent_chosen_one() -> None:
@@ -562,16 +564,6 @@ async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplo
         ]
         assert not await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
         assert scene.refused == [["orders"]]
-
-
-async def test_poll_that_a_rocketmq_server_refuses_goes_to_the_next() -> None:
-    """A server that refuses the request for each topic has not answered the poll."""
-    async with ApacheServer() as one, ApacheServer() as two, session_of(one, two, protocol="rocketmq") as scene:
-        one.routes["orders"] = 1
-        two.routes["orders"] = apache_route("broker-a")
-
-        assert await scene.changes("orders") == ["orders"]
-        assert [status.pulls for status in scene.session.statuses()] == [{"refused": 1}, {"answered": 1}]
 
 
 async def test_warning_of_refused_topics_names_the_server_that_answered(caplog: pytest.LogCaptureFixture) -> None:
