@@ -100,7 +100,9 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
 def histories(count: int) -> list[Figure]:
     """Test the tables against a model with 20,000 histories, or with 200 if `count` is less (tests/conftest.py)."""
     profile = "long" if count >= 20_000 else "full"
-    return passing(["tests/namesrv/routeinfo/test_state_machine.py"], [f"--hypothesis-profile={profile}"])(count)
+    # On a slow machine, 20,000 histories take longer than the ten minutes that pytest gives a test.
+    options = [f"--hypothesis-profile={profile}", "-o", f"faulthandler_timeout={_PATIENCE_SECONDS}"]
+    return passing(["tests/namesrv/routeinfo/test_state_machine.py"], options)(count)
 
 
 def mutation(count: int) -> list[Figure]:
