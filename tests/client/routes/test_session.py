@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 import pytest
@@ -35,6 +35,8 @@ from tests.support.scripted_server import ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
 
+T = TypeVar("T")
+
 BROKER_C = Broker("broker-c", 0, "10.0.0.3:10911")
 MANY = [f"t{number}" for number in range(40)]
 
@@ -59,6 +61,11 @@ class Scene:
         """Record a response and apply it."""
         self.answers.append(answer)
         self.cache.apply(answer, "pull", is_sync=True)
+
+    async def timed(self, work: Coroutine[Any, Any, T]) -> tuple[asyncio.Future[T], float]:
+        """Advance the clock until the work is done; return its result or error, and the seconds."""
+        asking = asyncio.ensure_future(work)
+        return asking, await passing(self.clock, asking.done)
 
     async def changes(self, *topics: str) -> list[str]:
         """Request changes; return the sorted topics of the responses."""
@@ -200,8 +207,7 @@ async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
     async with native(tmp_path) as (scene, (_, second), proxy):
         await scene.routes("orders")
         proxy.stall()
-        asking = asyncio.ensure_future(scene.routes("orders"))
-        took = await passing(scene.clock, asking.done)
+        asking, took = await scene.timed(scene.routes("orders"))
 
         assert asking.result() == {"orders": True}
         assert 0.7 <= took <= 0.8
@@ -223,8 +229,7 @@ async def test_chosen_server_that_only_refuses_stays_chosen(*, is_silent: bool) 
         one.routes["orders"], failing.routes["orders"] = refused, busy
         three.routes["orders"] = apache_route("broker-a")
         for _ in range(2):
-            asking = asyncio.ensure_future(scene.changes("orders"))
-            await passing(scene.clock, asking.done)
+            asking, _ = await scene.timed(scene.changes("orders"))
             assert asking.result() == ["orders"]
 
         assert (scene.session.chosen, scene.session.failovers) == (one.address, 0)
@@ -242,8 +247,7 @@ async def test_first_server_that_answers_replaces_a_silent_chosen_one() -> None:
         session_of(silent, refusing, three, protocol="rocketmq") as scene,
     ):
         refusing.routes["orders"], three.routes["orders"] = 16, apache_route("broker-a")
-        asking = asyncio.ensure_future(scene.changes("orders"))
-        await passing(scene.clock, asking.done)
+        asking, _ = await scene.timed(scene.changes("orders"))
 
         assert asking.result() == ["orders"]
         assert (scene.session.chosen, scene.session.failovers) == (three.address, 1)
@@ -311,8 +315,7 @@ async def test_call_ends_within_its_timeout() -> None:
     async with AsyncExitStack() as stack:
         holes = [await stack.enter_async_context(ScriptedServer()) for _ in range(5)]
         async with session_of(*holes) as scene:
-            asking = asyncio.ensure_future(scene.routes("orders"))
-            took = await passing(scene.clock, asking.done)
+            asking, took = await scene.timed(scene.routes("orders"))
 
             with pytest.raises(RouteUnavailableError) as raised:
                 asking.result()
