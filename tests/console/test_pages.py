@@ -108,6 +108,23 @@ async def test_starting_server_is_not_blamed_for_an_unexpected_difference(tmp_pa
         assert "broker cluster-1/broker-b/0 present MISSING expected to change soon" in words
 
 
+async def test_starting_server_to_which_a_slave_comes_first_lacks_no_master(tmp_path: Path) -> None:
+    """The master of the other server is expected: neither the verdict nor a page names a group without a master."""
+    async with scene(tmp_path) as it:
+        slave = OTHER._replace(id=1, addr="10.0.0.4:10911")
+        for server in (it.one, it.other):
+            await (await server.connect()).register(slave, registration("T", HOSTILE))
+        observed = it.shown.console.observed
+        await passing(it.one.clock, lambda: all(len(view.brokers) > 1 for view in observed.cluster.servers))
+        for path in ("/", "/topic?name=T", "/brokers"):
+            html = await it.shown.text(path)
+            assert ('class="verdict good"' in html, re.findall("(?i)no master", html)) == (True, [])
+
+        await it.one.clock.advance(40)
+        assert "cluster-1/broker-b : no master is registered" in await it.page("/")
+        assert "No master" in await it.page("/topic?name=T")
+
+
 async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
     """A disagreement of servers that have run for a while is unexpected; a server agrees with itself."""
     async with scene(tmp_path) as it:

@@ -51,6 +51,11 @@ class Disagreement:
         """The servers whose difference is expected to end soon; without a reason, those that are starting."""
         return self.blamed if self.reason is None else self.difference.values.keys()
 
+    @property
+    def starting_on(self) -> Collection[str]:
+        """The servers that lack the thing because they have just started."""
+        return self.blamed if self.reason in (None, "starting") else frozenset()
+
     def document(self, now: float) -> dict[str, Any]:
         """The members for JSON."""
         one = self.difference
@@ -112,6 +117,11 @@ def lacking_servers(one: Difference) -> frozenset[str]:
     if one.fact != PRESENT and not one.fact.startswith("queues on "):
         return frozenset()
     return frozenset(server for server, value in one.values.items() if value in (False, None))
+
+
+def awaited_brokers(found: Iterable[Disagreement]) -> dict[str, Collection[str]]:
+    """Name of a broker -> the servers that lack the broker because they have just started."""
+    return {one.difference.name: one.starting_on for one in found if one.is_about_a_broker and one.starting_on}
 
 
 def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:

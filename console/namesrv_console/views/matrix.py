@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from namesrv_client.ctl.comparison import PRESENT, perm_text
+from namesrv_client.health import subject_of
 from namesrv_console.state import BrokerSeen, Cluster, ServerView
-from namesrv_console.views.differences import Disagreement
+from namesrv_console.views.differences import Disagreement, awaited_brokers
 from namesrv_console.views.topics import TopicReport
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
@@ -26,11 +27,13 @@ class Cell:
     is_odd: bool = False
     # Broker id -> instance of the group on the server, the master first.
     instances: Mapping[int, BrokerSeen] = field(default_factory=dict)
+    # True: the server has just started, so that the master is expected to register soon.
+    is_master_awaited: bool = False
 
     @property
     def lacks_master(self) -> bool:
-        """True if the server reports instances of the group, and no master."""
-        return bool(self.instances) and MASTER_ID not in self.instances
+        """True if the server reports instances of the group and no master, and should have one by now."""
+        return bool(self.instances) and MASTER_ID not in self.instances and not self.is_master_awaited
 
     @property
     def text(self) -> str:
@@ -64,6 +67,8 @@ def matrix(
     cluster: Cluster, reports: Mapping[str, TopicReport], topic: str, disagreements: Iterable[Disagreement]
 ) -> list[MatrixRow]:
     """A row for each broker group that has the topic on any server: without a master first, then those that differ."""
+    disagreements = list(disagreements)
+    awaited = awaited_brokers(disagreements)
     # Fact about the topic -> the servers whose difference is expected.
     expected = {
         one.difference.fact: one.expected_on
@@ -100,7 +105,13 @@ def matrix(
                 continue
             found, state = queues[view.address].get(name), states[view.address]
             is_odd = state != "awaited" and found != usual
-            cells[view.address] = Cell(state, found, is_odd=is_odd, instances=_instances(view, name))
+            cells[view.address] = Cell(
+                state,
+                found,
+                is_odd=is_odd,
+                instances=_instances(view, name),
+                is_master_awaited=_is_master_awaited(view, name, awaited),
+            )
         rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
     return sorted(rows, key=lambda row: (not row.lacks_master, not row.differs))
 
@@ -119,3 +130,10 @@ def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
 def _instances(view: ServerView, broker_name: str) -> dict[int, BrokerSeen]:
     found = {key.broker_id: seen for key, seen in view.brokers.items() if key.broker_name == broker_name}
     return dict(sorted(found.items()))
+
+
+def _is_master_awaited(view: ServerView, broker_name: str, awaited: Mapping[str, Collection[str]]) -> bool:
+    """True if a server lacks the master of a group because it has just started."""
+    clusters = {key.cluster for key in view.brokers if key.broker_name == broker_name}
+    masters = [subject_of((cluster, broker_name, MASTER_ID)) for cluster in clusters]
+    return any(view.address in awaited.get(master, ()) for master in masters)
