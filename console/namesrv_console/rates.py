@@ -22,7 +22,7 @@ class Rates:
         self._samples: dict[str, deque[Sample]] = {
             view.address: deque(maxlen=MAX_SAMPLES) for view in observed.cluster.servers
         }
-        # True if a page shows the newest samples; without such a page a sample changes nothing that is shown
+        # True if a page shows the newest samples; without such a page nothing that is shown changes
         self._is_shown = False
 
     def __repr__(self) -> str:
@@ -37,11 +37,10 @@ class Rates:
         """Take samples until cancelled."""
         while True:
             await self._clock.sleep(SAMPLE_SECONDS)
-            reported = [
-                (view.address, sample) for view in self._observed.cluster.servers if (sample := Sample.of(view))
-            ]
-            for address, sample in reported:
-                self._samples[address].append(sample)
-            if reported and self._is_shown:
+            for view in self._observed.cluster.servers:
+                if sample := Sample.of(view):
+                    self._samples[view.address].append(sample)
+            # Without a new sample the values of a server become unknown, and the charts move on.
+            if self._is_shown:
                 self._is_shown = False
                 self._observed.renew()

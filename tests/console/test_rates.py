@@ -11,6 +11,7 @@ from tests.support.console import console
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER
+from tests.support.tcp_proxy import TcpProxy
 
 
 async def test_samples_of_a_server_are_bounded() -> None:
@@ -56,4 +57,19 @@ async def test_registration_shows_on_an_open_page(tmp_path: Path) -> None:
         await passing(server.clock, lambda: "Registrations: <b>0.2" in tab.parts["rates"], at_most=6.0)
 
         assert tab.parts["rates"].count("<polyline") == 7
+        tab.leave()
+
+
+async def test_values_of_a_server_that_is_gone_become_unknown(tmp_path: Path) -> None:
+    """The last values of the only server are not shown as current ones until its return."""
+    async with (
+        namesrv_in_process(tmp_path) as server,
+        TcpProxy(server.address) as way,
+        console(server.clock, way.address) as shown,
+    ):
+        tab = shown.tab("/rates")
+        await passing(server.clock, lambda: "Connections: <b>1</b>" in tab.parts.get("rates", ""))
+
+        way.cut()
+        await passing(server.clock, lambda: "Connections: <b>unknown</b>" in tab.parts["rates"])
         tab.leave()
