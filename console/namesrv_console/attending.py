@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -51,7 +52,7 @@ class AttendingPages:
 
     async def _acknowledge(self, request: Request) -> Response:
         form = form_of(request)
-        problem = self._problem(form)
+        problem = self._problem(_about(form))
         if problem is None:
             return RedirectResponse("/", 303)
         hours, why = form.get("hours", ""), form.get("why", "").strip()
@@ -76,11 +77,13 @@ class AttendingPages:
 
     async def _show_gone(self, request: Request) -> Response:
         gone = self._gone(request.query_params)
-        status = 404 if gone is None else 200
-        return self._render(request, "attend", {"problem": None, "gone": gone, "error": None}, status)
+        values = {"problem": None, "gone": gone, "error": None}
+        if gone is None:
+            return self._render(request, "attend", values, 404)
+        return self._render(request, "attend", values | {"about": urlencode({"broker": subject_of(gone)})}, 200)
 
     async def _dismiss(self, request: Request) -> Response:
-        key = self._gone(form_of(request))
+        key = self._gone(_about(form_of(request)))
         if key is not None:
             self._console.health.dismiss(key)
             change = {"what": "broker_that_left", "key": subject_of(key), "before": "listed", "after": None}
@@ -91,6 +94,7 @@ class AttendingPages:
         values: dict[str, Any] = {"problem": problem, "gone": None, "hours": HOURS, "error": error}
         # The page shows the extent, and an acknowledgement must not cover more than its user has seen.
         extent = self._extent_of(problem)
+        values["about"] = urlencode({"kind": problem.kind, "subject": problem.subject})
         values |= {"extent": digest_of(sorted(extent)), "why": form_of(request).get("why") if error else None}
         return self._render(request, "attend", values, status)
 
@@ -119,6 +123,14 @@ class AttendingPages:
         event(logger, logging.WARNING, "operator_attended", user=user.name, change=shown)
         if (trail := self._console.trail) is not None:
             trail.changed(user, self._address_of(request), name, "", [shown])
+
+
+def _about(form: Mapping[str, str]) -> dict[str, str]:
+    """The fields that name the problem or the broker of a form.
+
+    They are one encoded form field: pages show control characters of a name as escapes, browsers change line breaks.
+    """
+    return dict(parse_qsl(form.get("about", ""), keep_blank_values=True))
 
 
 def _text(one: Acknowledgement | None) -> str | None:

@@ -17,7 +17,7 @@ from tests.support.console import Shown, console
 from tests.support.console_access import fields, write_users
 from tests.support.fake_clock import passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, SLAVE, registration
+from tests.support.namesrv_peer import MASTER, SLAVE, Broker, registration
 from tests.support.threads import without_new_threads
 
 WITHOUT_MASTER: Final = {"kind": "without_master", "subject": "cluster-1/broker-a"}
@@ -288,6 +288,27 @@ async def test_dismissed_broker_is_listed_no_more(tmp_path: Path) -> None:
         line = await found.audited("DISMISS")
         assert (line["account"], line["changes"][0]["key"]) == ("olga", "cluster-1/broker-a/0")
         assert (await found.shown.http.get("/dismiss?broker=cluster-1/broker-a/0")).status_code == 404
+
+
+async def test_name_with_invisible_characters_is_acknowledged_and_dismissed(tmp_path: Path) -> None:
+    """Pages show the characters of a name that no screen shows as escapes; the forms have the name itself."""
+    async with attended(tmp_path) as found:
+        odd = Broker("a\n\u200b\u3000b", 1, "10.0.0.9:10911")
+        peer = await found.server.connect()
+        await peer.register(odd)
+        await passing(found.server.clock, lambda: len(found.report.problems) == 2)
+        problem = next(one for one in found.report.problems if one.group == (odd.cluster, odd.name))
+
+        page = await found.shown.http.get("/acknowledge", params={"kind": problem.kind, "subject": problem.subject})
+        form = fields(page.text.split("<main")[1]) | {"hours": "8", "why": REASON}
+        assert (await found.shown.http.post("/acknowledge", data=form)).status_code == 303
+        assert list(found.report.acknowledged) == [problem.key]
+
+        await found.server.hang_up(peer)
+        await passing(found.server.clock, lambda: odd.name in [one.key[1] for one in found.report.gone])
+        page = await found.shown.http.get("/dismiss", params={"broker": f"{odd.cluster}/{odd.name}/1"})
+        assert (await found.shown.http.post("/dismiss", data=fields(page.text.split("<main")[1]))).status_code == 303
+        assert odd.name not in [one.key[1] for one in found.report.gone]
 
 
 async def test_viewers_do_not_acknowledge(tmp_path: Path) -> None:
