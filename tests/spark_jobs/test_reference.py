@@ -17,6 +17,8 @@ from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, b
 # a second in the reference's unit
 S = 1_000_000
 SLAVE = broker("broker-a", 1)
+# a broker before and after its election
+ELECTED, MASTER = (broker("broker-a", number, broker_addr="10.0.0.1:10911") for number in (1, 0))
 NO_AGENT = broker(agent_id=None)
 
 
@@ -210,6 +212,15 @@ def _server(
         (
             [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],
             [(10, 18), (12, 18)],
+        ),
+        # a slave that is elected master after a restart of server 1 is the same broker, which server 1 lacks at first
+        (
+            [
+                _server("1", up=range(50)).heartbeats(10_000, 40_000, of=ELECTED),
+                _server("1", up=range(60, 200)).heartbeat(70_000, ELECTED).heartbeat(100_000, MASTER),
+                _server("2").heartbeats(10_000, 40_000, 70_000, of=ELECTED).heartbeat(100_000, MASTER),
+            ],
+            [(60, 70)],
         ),
     ],
 )

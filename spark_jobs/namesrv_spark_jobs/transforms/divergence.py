@@ -1,8 +1,13 @@
 """Divergence: the times during which NameServers disagreed about a broker."""
 
+from typing import Final
+
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.output_rows import label
-from namesrv_spark_jobs.transforms.registration_periods import BROKER
+
+# A broker is its address, as in the log: a slave that is elected master keeps the address, and changes its id. `broker`
+# is the label of its last registration period.
+_BROKER: Final = ("cluster", "broker_addr", "broker")
 
 
 def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
@@ -12,10 +17,19 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
     """
     known = periods.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
-    had = _merged(known, _since(), F.coalesce("removed", F.col("last")), list(BROKER))
+    ended = F.coalesce("removed", F.col("last"))
+    had = _merged(known.withColumn("broker", _last_label(ended)), _since(), ended, list(_BROKER))
     up = _merged(boots, F.col("first"), F.col("last"), [])
-    up_of_each = had.select(*BROKER).distinct().join(F.broadcast(up), how="cross")
+    up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
     return _joined(_segments(_edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))))
+
+
+def _last_label(ended: Column) -> Column:
+    """The label of the broker at an address in its last registration period on any server."""
+    of_address = W.partitionBy("cluster", "broker_addr")
+    all_periods = of_address.rowsBetween(W.unboundedPreceding, W.unboundedFollowing)
+    period = F.struct((ended + F.col("offset_ms") * 1000).alias("ended"), label().alias("label"))
+    return F.max(period).over(all_periods).getField("label")
 
 
 def _since() -> Column:
@@ -47,17 +61,17 @@ def _edges(spans: DataFrame, **numbers: int) -> DataFrame:
         F.struct(F.col(at).alias("at"), *(F.lit(sign * number).alias(name) for name, number in numbers.items()))
         for at, sign in (("began", 1), ("ended", -1))
     ]
-    return spans.select(*BROKER, F.explode(F.array(*edges)).alias("edge")).select(*BROKER, "edge.*")
+    return spans.select(*_BROKER, F.explode(F.array(*edges)).alias("edge")).select(*_BROKER, "edge.*")
 
 
 def _segments(edges: DataFrame) -> DataFrame:
     """The segments between neighbouring edges; `diverges` is true where the servers disagree."""
-    order = W.partitionBy(*BROKER).orderBy("at")
+    order = W.partitionBy(*_BROKER).orderBy("at")
     so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
-    changes = edges.groupBy(*BROKER, "at").agg(F.sum("had").alias("had"), F.sum("up").alias("up"))
+    changes = edges.groupBy(*_BROKER, "at").agg(F.sum("had").alias("had"), F.sum("up").alias("up"))
     had, up = F.sum("had").over(so_far), F.sum("up").over(so_far)
     return changes.select(
-        *BROKER,
+        *_BROKER,
         F.col("at").alias("began"),
         F.lead("at").over(order).alias("ended"),
         ((up > 1) & (had > 0) & (had < up)).alias("diverges"),
@@ -66,16 +80,16 @@ def _segments(edges: DataFrame) -> DataFrame:
 
 def _joined(segments: DataFrame) -> DataFrame:
     """The episodes: neighbouring segments of disagreement joined into one."""
-    so_far = W.partitionBy(*BROKER).orderBy("began").rowsBetween(W.unboundedPreceding, W.currentRow)
+    so_far = W.partitionBy(*_BROKER).orderBy("began").rowsBetween(W.unboundedPreceding, W.currentRow)
     agreed = F.sum(F.when(F.col("diverges"), 0).otherwise(1)).over(so_far)
     numbered = segments.withColumn("episode", agreed).filter(F.col("diverges") & F.col("ended").isNotNull())
-    episodes = numbered.groupBy(*BROKER, "episode").agg(F.min("began").alias("began"), F.max("ended").alias("ended"))
-    return episodes.select(*BROKER, "began", "ended")
+    episodes = numbered.groupBy(*_BROKER, "episode").agg(F.min("began").alias("began"), F.max("ended").alias("ended"))
+    return episodes.select(*_BROKER, "began", "ended")
 
 
 def by_broker(episodes: DataFrame) -> DataFrame:
     """Number, total length and longest length of the episodes of each broker."""
     lengths = episodes.withColumn("length", F.col("ended") - F.col("began"))
-    return lengths.groupBy(label().alias("key")).agg(
+    return lengths.groupBy(F.col("broker").alias("key")).agg(
         F.count(F.lit(1)).alias("count"), F.sum("length").alias("total"), F.max("length").alias("longest")
     )

@@ -18,6 +18,8 @@ UNANNOUNCED = frozenset({"silent", "disconnected"})
 
 # from, to; wall time
 Span = tuple[int, int]
+# cluster, address
+Address = tuple[str | None, str | None]
 # a broker as routes have it
 Member = tuple[str | None, int | None]
 
@@ -137,16 +139,23 @@ def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
 
 
 def episodes(boots: Iterable[Boot], periods: Iterable[RegistrationPeriod]) -> dict[Broker, list[Span]]:
-    """The episodes during which some of the servers that were up had a broker, and others did not."""
+    """The episodes during which some of the servers that were up had a broker, and others did not.
+
+    A broker is its address; it has the name and id of its last registration period on any server.
+    """
     up: dict[str | None, list[Span]] = defaultdict(list)
     for boot in boots:
         up[boot.nameserver].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
-    had: dict[Broker, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    had: dict[Address, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    ends: dict[Address, list[tuple[int, str, Broker]]] = defaultdict(list)
     for period in periods:
         if period.first_ok is not None:
-            end = period.boot.last.at if period.removed is None else period.removed
-            had[period.broker][period.boot.nameserver].append((period.boot.wall(_since(period)), period.boot.wall(end)))
-    return {broker: _disagreements(up, had[broker]) for broker in sorted(had, key=repr)}
+            broker, address = period.broker, (period.broker.cluster, period.broker.broker_addr)
+            end = period.boot.wall(period.boot.last.at if period.removed is None else period.removed)
+            had[address][period.boot.nameserver].append((period.boot.wall(_since(period)), end))
+            ends[address].append((end, broker.label, broker))
+    last = {max(found, key=lambda end: end[:2])[2]: address for address, found in ends.items()}
+    return {broker: _disagreements(up, had[last[broker]]) for broker in sorted(last, key=repr)}
 
 
 def _since(period: RegistrationPeriod) -> int:

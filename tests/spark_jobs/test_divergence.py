@@ -1,0 +1,26 @@
+"""Divergence of NameServers about a broker, as the report has it."""
+
+from pathlib import Path
+
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.options import Options
+from tests.support.heartbeat_lines import HeartbeatLines, broker
+from tests.support.spark_logs import write_plain
+
+SLAVE, MASTER = (broker("broker-a", number, broker_addr="10.0.0.1:10911") for number in (1, 0))
+
+
+def test_slave_that_is_elected_master_stays_the_same_broker(engine: Engine, tmp_path: Path) -> None:
+    """A server that restarted before the election knew the broker as a slave, the other one as both."""
+    before = HeartbeatLines("boot-1", "ns-1").start(0).heartbeats(10_000, 40_000, of=SLAVE).scan(50_000, 10)
+    after = HeartbeatLines("boot-2", "ns-1").start(60_000).heartbeat(70_000, SLAVE).heartbeat(100_000, MASTER)
+    other = HeartbeatLines("boot-3", "ns-2").start(0).heartbeats(10_000, 40_000, 70_000, of=SLAVE)
+    boots = [before, after.scan(105_000, 9), other.heartbeat(100_000, MASTER).scan(105_000, 21)]
+    files = [str(write_plain(tmp_path / "logs", f"{boot.boot}.jsonl", boot.lines)) for boot in boots]
+
+    divergence = analyse(engine, files, Options(), lambda _step: None).summary["divergence"]
+
+    # the restarted server lacked the broker until its next heartbeat
+    once = {"episodes": 1, "longest_ms": 10_000, "total_ms": 10_000}
+    assert divergence == {**once, "by_broker": {"c1/broker-a/0": once}}
