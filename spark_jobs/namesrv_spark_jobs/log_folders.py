@@ -51,6 +51,8 @@ def logs_below(
 ) -> Iterator[Path]:
     """The paths below a directory that have the name of a log. As in Spark, names with `_` or `.` first are skipped.
 
+    Links to directories are followed, and each directory is searched once.
+
     `refuse` gets the error for each folder that cannot be read; `is_wanted` decides by path and name whether a folder
     is searched.
     """
@@ -67,10 +69,17 @@ def logs_below(
         # a report contains Parquet, too, and is not input
         return not (is_audit_trail(path) or is_report(path))
 
-    for root, folders, names in os.walk(folder, onerror=refuse_unless_removed):
+    # Links may lead to a directory twice, or round in a circle.
+    searched: set[str] = set()
+    for root, folders, names in os.walk(folder, onerror=refuse_unless_removed, followlinks=True):
+        place = os.path.realpath(root)
+        if place in searched:
+            folders.clear()
+            continue
+        searched.add(place)
         # a table of Spark's is a folder
         tables = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
-        folders[:] = [name for name in folders if name not in tables and is_searched(root, name)]
+        folders[:] = sorted(name for name in folders if name not in tables and is_searched(root, name))
         for name in (*names, *tables):
             path = Path(root, name)
             if name.endswith(SUFFIXES) and not name.startswith(("_", ".")) and not is_compacted(path, names):

@@ -55,6 +55,18 @@ def test_inputs_are_files_directories_globs_and_urls(
     assert all(file.startswith((f"{logs}/dt=2026-03-01/hour=07/", "s3a://logs/dt=2026-03-01/")) for file in files)
 
 
+def test_links_to_directories_are_followed_once(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Logs of several servers may be gathered by links; a directory with two links, or below its own link, is one."""
+    gathered = tmp_path_factory.mktemp("gathered")
+    for name in ("ns-1", "ns-1-again"):
+        (gathered / name).symlink_to(logs)
+    (logs / "dt=2026-03-01" / "upwards").symlink_to(logs)
+
+    found = [Path(file) for file in log_files([str(gathered)])]
+
+    assert found == [gathered / "ns-1" / "dt=2026-03-01" / "hour=07" / name for name in ALL]
+
+
 def test_odd_names(tmp_path: Path) -> None:
     """An existing file called [1] is not taken for a pattern; a directory of Parquet files is one table."""
     (tmp_path / "x[1].jsonl").write_text("{}\n")
