@@ -60,6 +60,7 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
         "tls.crl.secret=namesrv-crl",
         *_LOGS,
         *_CONSOLE,
+        "console.tlsSecret=namesrv-console-tls",
         *("report.enabled=true", "report.outputClaim=namesrv-report"),
         *("serviceMonitor.enabled=true", "alerts.enabled=true", "antiAffinity=required", "replicas=5"),
         *("views.configMap=namesrv-views", "outside.type=LoadBalancer"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from namesrv.settings.model import Settings
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.printing_process import PrintingProcess
@@ -46,8 +47,13 @@ def test_all_checks(tmp_path: Path) -> None:
         ("tls.mode=enforcing,tls.secret=t,tls.crl.secret=c", "tls.crl.secret: a revocation list is for client"),
         ("settings.tls_crl_file=/tmp/crl", "settings.tls_crl_file: this chart sets it itself"),
         ("settings.listen_port=1", "settings.listen_port: this chart sets it itself"),
+        ("settings.http_tls=true", "settings.http_tls: the probes"),
         ("console.enabled=true", "console.usersSecret"),
         ("console.enabled=true,console.usersSecret=u", "console.publicUrl"),
+        (
+            "console.enabled=true,console.usersSecret=u,console.publicUrl=https://c,tls.mode=enforcing,tls.secret=t",
+            "console.tlsSecret",
+        ),
         ("report.enabled=true", "heartbeatLogs.existingClaim"),
     ],
 )
@@ -86,14 +92,31 @@ def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -
     assert settings.get("tls_crl_file") == ("/etc/namesrv/crl/crl.pem" if variant == "all" else None)
 
 
-def test_console_accepts_its_arguments(helm: Path, tmp_path: Path) -> None:
-    """The console starts with the pod's arguments beyond loopback and answers the probe."""
-    (pod,) = by_kind(rendered(helm, VARIANTS["console"]))["Deployment"]["spec"]["template"]["spec"]["containers"]
+def test_memory_limit_exceeds_the_budget_of_the_server(helm: Path) -> None:
+    """A server whose budget is used up refuses further frames; the limit must not kill it before."""
+    (pod,) = by_kind(rendered(helm, VARIANTS["plain"]))["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    limit_mib = int(pod["resources"]["limits"]["memory"].removesuffix("Mi"))
+
+    assert limit_mib - Settings(data_dir=Path()).max_memory_bytes / 2**20 >= 256
+
+
+@pytest.mark.parametrize("variant", ["console", "all"])
+def test_console_accepts_its_arguments(helm: Path, tmp_path: Path, variant: str) -> None:
+    """The console starts with the pod's arguments beyond loopback and answers the probe; it uses TLS if servers do."""
+    manifests = by_kind(rendered(helm, VARIANTS[variant]))
+    (pod,) = manifests["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert ("--tls" in pod["args"]) == ("tls_mode" in manifests["ConfigMap"]["data"]["namesrv.toml"])
+    (tmp_path / "tls").mkdir()
+    authority = Authority(tmp_path)
+    issued = authority.issue("console")
+    for file, name in ((issued.cert_file, "tls.crt"), (issued.key_file, "tls.key"), (authority.ca_file, "ca.crt")):
+        file.rename(tmp_path / "tls" / name)
     port = free_port()
-    places = {"/etc/namesrv": tmp_path, "/var/lib/namesrv": tmp_path, "0.0.0.0:9878": f"0.0.0.0:{port}"}
+    places = {name: str(tmp_path) for name in ("/etc/namesrv", "/var/lib/namesrv", "/var/log")}
+    places["0.0.0.0:9878"] = f"0.0.0.0:{port}"
     words = [word for word in pod["args"] if not word.startswith("--server")]
     for place, here in places.items():
-        words = [word.replace(place, str(here)) for word in words]
+        words = [word.replace(place, here) for word in words]
     passwd = [sys.executable, "-m", "namesrv_console", "passwd", str(tmp_path / "users.toml"), "olga"]
     subprocess.run(passwd, input="correct horse battery\n", text=True, check=True, capture_output=True)
     probe = pod["readinessProbe"]["httpGet"]

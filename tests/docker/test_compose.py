@@ -40,6 +40,14 @@ def test_nameserver_settings_are_valid(name: str) -> None:
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.parametrize("name", NAMESERVERS)
+def test_memory_limit_exceeds_the_budget_of_the_server(name: str) -> None:
+    """A server whose budget is used up refuses further frames; the limit must not kill it before."""
+    limit_mib = int(SERVICES[name]["mem_limit"].removesuffix("m"))
+
+    assert limit_mib - Settings(data_dir=Path()).max_memory_bytes / 2**20 >= 256
+
+
 def test_brokers_are_published_where_the_outside_view_shows_them() -> None:
     """Each broker has its own port of the host; the NameServers' published port is that of the view's listener."""
     for name in NAMESERVERS:
