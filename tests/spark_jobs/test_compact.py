@@ -8,8 +8,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines
 from tests.support.spark_logs import (
     BAD_LINE,
@@ -68,6 +70,22 @@ def read(engine: Engine, file: Path, folder: Path) -> list[str]:
     query = "SELECT * EXCLUDE (file) FROM read_parquet(?) ORDER BY seq"
     with duckdb.connect() as database:
         return [str(row) for row in database.execute(query, [f"{folder}/*.parquet"]).fetchall()]
+
+
+def test_compacted_files_may_have_numbers_of_different_types(tmp_path: Path, engine: Engine) -> None:
+    """A number that is not a time changes the types of its file, which is read beside other files all the same."""
+    usual, unusual = HeartbeatLines("boot-1").start().heartbeat(5.125), HeartbeatLines("boot-2").start().scan(1e300, 1)
+    for boot in (usual, unusual):
+        write_closed(tmp_path / "logs", f"{boot.boot}.jsonl.gz", boot.lines)
+    main(["compact", str(tmp_path / "logs"), "--drop-lines", "--quiet"])
+    files = [str(file) for file in sorted(tmp_path.rglob("*.parquet"))]
+
+    read = analyse(engine, files, Options(), lambda _step: None).summary["input"]
+
+    assert [(file["file"].rpartition("/")[2], file["lines"], file["bad"]) for file in read["per_file"]] == [
+        ("boot-1.parquet", 2, 0),
+        ("boot-2.parquet", 2, 1),
+    ]
 
 
 def test_a_row_is_a_line(logs: Path) -> None:

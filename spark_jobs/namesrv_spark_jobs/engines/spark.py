@@ -1,6 +1,7 @@
 """The Spark engine, on this machine or on a cluster, for logs of any size."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
@@ -31,6 +32,8 @@ _PACKED: Final = "packed"
 # Spark's error conditions for a path that does not exist, and for one that it cannot read as a table
 _MISSING: Final = frozenset({"PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST"})
 _NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
+# Spark's error condition for files whose columns have different types; the exception from Java does not have it apart
+_OTHER_TYPES: Final = "CANNOT_MERGE_SCHEMAS"
 _SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**LINE, CORRUPT: "string"}.items())
 
 
@@ -94,14 +97,24 @@ class SparkEngine:
 
     def _of_parquet(self, paths: list[str]) -> DataFrame:
         """The same columns from Parquet tables, cast from the types there; a missing column is null."""
+        return reduce(lambda one, other: one.unionByName(other), map(_of_table, self._tables(paths)))
+
+    def _tables(self, paths: list[str]) -> list[DataFrame]:
+        """One table of all paths, or a table for each schema if Spark cannot merge them.
+
+        In one schema a column may be missing that is in another, but it may not have another type. Compacted files have
+        floating point numbers in place of decimal ones if a line has a number with more than three decimals.
+        """
         reader = self.spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True)
-        table = reader.parquet(*paths)
-        kinds = dict(table.dtypes)
-        columns = [_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items()]
-        # tables of --follow keep the bad lines, and the file of each line
-        corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
-        file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
-        return table.select(*columns, corrupt, file)
+        try:
+            return [reader.parquet(*paths)]
+        except (PySparkException, Py4JJavaError) as error:
+            if _OTHER_TYPES not in str(error):
+                raise
+        paths_by_schema: dict[str, list[str]] = defaultdict(list)
+        for path in paths:
+            paths_by_schema[reader.parquet(path).schema.json()].append(path)
+        return [reader.parquet(*alike) for alike in paths_by_schema.values()]
 
     def _file_names(self, files: Sequence[str]) -> DataFrame:
         tables, texts = _divided(files)
@@ -167,6 +180,16 @@ def _packed(table: DataFrame, sparse: Sequence[str]) -> DataFrame:
 def _unpacked(packed: DataFrame, columns: Sequence[str], sparse: Sequence[str]) -> DataFrame:
     """The columns of the table that `_packed` packed."""
     return packed.select(*(F.col(f"{_PACKED}.{name}" if name in sparse else name).alias(name) for name in columns))
+
+
+def _of_table(table: DataFrame) -> DataFrame:
+    """The columns of log lines, from a Parquet table."""
+    kinds = dict(table.dtypes)
+    columns = [_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items()]
+    # tables of --follow keep the bad lines, and the file of each line
+    corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
+    file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
+    return table.select(*columns, corrupt, file)
 
 
 def _from_table(name: str, kind: str, stored_type: str | None) -> Column:
