@@ -92,6 +92,21 @@ def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -
     assert settings.get("tls_crl_file") == ("/etc/namesrv/crl/crl.pem" if variant == "all" else None)
 
 
+def test_only_nameservers_are_scraped(helm: Path) -> None:
+    """A scrape of the console would fail, and raise the alert on a server that is down."""
+    documents = [document for document in yaml.safe_load_all(rendered(helm, VARIANTS["all"])) if document]
+    (monitor,) = [one["spec"] for one in documents if one["kind"] == "ServiceMonitor"]
+    (scraped_port,) = [one["port"] for one in monitor["endpoints"]]
+
+    assert [
+        one["metadata"]["name"]
+        for one in documents
+        if one["kind"] == "Service"
+        and monitor["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()
+        and scraped_port in [port["name"] for port in one["spec"]["ports"]]
+    ] == ["mq-namesrv"]
+
+
 def test_memory_limit_exceeds_the_budget_of_the_server(helm: Path) -> None:
     """A server whose budget is used up refuses further frames; the limit must not kill it before."""
     (pod,) = by_kind(rendered(helm, VARIANTS["plain"]))["StatefulSet"]["spec"]["template"]["spec"]["containers"]
