@@ -20,7 +20,7 @@ from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.options import Options
 from tests.support.peer import until
-from tests.support.spark_logs import SMALL_GRID, write_log
+from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,16 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
     assert printed.endswith("\nnamesrv-staleness: interrupted; nothing was written\n")
     assert "Traceback" not in printed
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+def test_spark_refuses_names_with_colons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark would leave out such a file without an error. A directory may have a colon in its name."""
+    named = write_plain(tmp_path / "10.0.0.1:9876", "ns:1.jsonl", ["{}"])
+
+    assert main([str(tmp_path), "--out", str(tmp_path / "report"), "--engine", "spark", "--quiet"]) == 2
+
+    message = "Spark cannot read a file with a colon in its name; rename the file"
+    assert capsys.readouterr().err == f"namesrv-staleness: {named}: {message}\n"
 
 
 @pytest.mark.slow

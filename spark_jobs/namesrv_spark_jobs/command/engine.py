@@ -56,8 +56,23 @@ class Choice:
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
     """The engine of --engine; with `auto`, Spark if an option demands it or duckdb is not installed.
 
-    Raises UsageError when `auto` finds too little room for the embedded engine on the disk of `out`.
+    Raises UsageError when `auto` finds too little room for the embedded engine on the disk of `out`, and when Spark
+    cannot read a file because of its name.
     """
+    choice = _choice(settings, files, out, environ)
+    if choice.name == SPARK:
+        _refuse_colons(files)
+    return choice
+
+
+def _refuse_colons(files: Sequence[str]) -> None:
+    """Raise UsageError for a file whose name contains a colon: Spark takes it for a damaged file without a line."""
+    for file in files:
+        if not is_url(file) and ":" in Path(file).name:
+            raise UsageError(f"{file}: Spark cannot read a file with a colon in its name; rename the file")
+
+
+def _choice(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str]) -> Choice:
     size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
         return Choice(settings.engine, f"--engine {settings.engine}", size)
