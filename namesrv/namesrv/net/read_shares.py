@@ -1,11 +1,13 @@
 """Fair scheduling of reads: how much input of each peer address is processed in one iteration of the event loop.
 
-Input of a peer address that has used up its share of an iteration waits for the next iteration; in between, the loop
-serves all other sockets. costs.py has the costs of input.
+Input of a peer address that has used up its share of an iteration waits for a later iteration; in between, the loop
+serves all other sockets. In each iteration the addresses that wait continue in turn, until the cost for all waiting
+input is used up: the number of busy addresses changes how long they wait, and not how long others wait for them.
+costs.py has the costs of input.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +16,9 @@ from typing import Final
 ITERATION_COST: Final = 64 * 1024
 # The least share of an address, however many addresses are active.
 LEAST_SHARE: Final = 4 * 1024
+# Cost of all waiting input together in one iteration, about 0.2 ms, so that a flood makes iterations hardly longer: a
+# request that arrives during an iteration is read in the next one.
+WAITING_COST: Final = ITERATION_COST // 8
 # A connection may use at least this much of its address's share before other connections of the address are read.
 _LEAST_READ: Final = 4 * 1024
 
@@ -32,9 +37,11 @@ class ReadShares:
         self._shares: dict[str, AddressShare] = {}
         # shares that are used in this iteration
         self._active: list[AddressShare] = []
-        # shares with connections that wait for the next iteration, in order of arrival
-        self._waiting: dict[AddressShare, None] = {}
-        # number of addresses that were active in the last iteration
+        # shares with connections that wait for a later iteration, in the order in which they continue
+        self._waiting: OrderedDict[AddressShare, None] = OrderedDict()
+        # number of waiting addresses that have not continued yet in this round; the others wait for the next round
+        self.turns_left = 0
+        # number of addresses that were active, or waited, in the last iteration
         self._expected = 0
         self._is_renewal_due = False
 
@@ -65,7 +72,7 @@ class ReadShares:
         return max(LEAST_SHARE, ITERATION_COST // max(self._expected, len(self._active)))
 
     def add_waiting(self, share: "AddressShare") -> None:
-        """Schedule the waiting connections of an address for the next iteration."""
+        """Schedule the waiting connections of an address, after those of the addresses that wait already."""
         self._waiting[share] = None
         self._renew_later()
 
@@ -76,13 +83,20 @@ class ReadShares:
 
     def _renew(self) -> None:
         self._is_renewal_due = False
-        self._expected = len(self._active)
+        self._expected = max(len(self._active), len(self._waiting))
         for share in self._active:
             share.is_active = False
         self._active.clear()
-        waiting, self._waiting = self._waiting, {}
-        for share in waiting:
-            share.continue_waiting()
+        # A round may take several iterations. Addresses that wait again meanwhile continue in the next round.
+        if not self.turns_left:
+            self.turns_left = len(self._waiting)
+        left = WAITING_COST
+        while self.turns_left and left > 0:
+            self.turns_left -= 1
+            share, _ = self._waiting.popitem(last=False)
+            left -= share.continue_waiting()
+        if self._waiting:
+            self._renew_later()
 
 
 class AddressShare:
@@ -147,16 +161,17 @@ class AddressShare:
         return max(0, self.left - max(_LEAST_READ, self.left // (len(self._waiting) + 1)))
 
     def wait(self, read_on: Callable[[], None]) -> None:
-        """Call `read_on` in the next iteration in which the share is not used up."""
+        """Call `read_on` in a later iteration, when it is the turn of this address and its share is not used up."""
         if self._waiting is _NO_CALLBACKS:
             self._waiting = deque()
         self._waiting.append(read_on)
         self._shares.add_waiting(self)
 
-    def continue_waiting(self) -> None:
-        """Call each waiting connection once, until the share is used up."""
+    def continue_waiting(self) -> int:
+        """Call each waiting connection once, until the share is used up; return the cost of their input."""
         if not self.is_active:
             self.activate()
+        before = self.left
         for _ in range(len(self._waiting)):
             if self.left <= 0:
                 break
@@ -165,3 +180,4 @@ class AddressShare:
             self._shares.add_waiting(self)
         else:
             self._waiting = _NO_CALLBACKS
+        return before - self.left

@@ -233,9 +233,9 @@ class NamesrvController:
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         self.namesrv = namesrv = self._build(tasks.create_task)
-        scheduler = FairScheduler()
-        housekeeping = Housekeeping(namesrv, scheduler, self._service_manager, tasks.create_task)
-        self.server = self._build_server(housekeeping, scheduler, tasks)
+        scheduler, read_shares = FairScheduler(), ReadShares(namesrv.access.limiter.count)
+        housekeeping = Housekeeping(namesrv, scheduler, read_shares, self._service_manager, tasks.create_task)
+        self.server = self._build_server(housekeeping, scheduler, read_shares, tasks)
         snapshotter = Snapshotter(namesrv, self._snapshot_path)
         async with AsyncExitStack() as stack:
             await self._start(housekeeping, snapshotter, stack)
@@ -370,7 +370,7 @@ class NamesrvController:
         return AccessControl(guard, RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused), audit)
 
     def _build_server(
-        self, housekeeping: Housekeeping, scheduler: FairScheduler, tasks: asyncio.TaskGroup
+        self, housekeeping: Housekeeping, scheduler: FairScheduler, read_shares: ReadShares, tasks: asyncio.TaskGroup
     ) -> RemotingServer:
         namesrv = self.namesrv
         return RemotingServer(
@@ -381,7 +381,7 @@ class NamesrvController:
             slots=namesrv.slots,
             tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
-            read_shares=ReadShares(namesrv.access.limiter.count),
+            read_shares=read_shares,
             scheduler=scheduler,
         )
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from namesrv.context import Namesrv, Spawn
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.read_shares import ReadShares
 from namesrv.net.steps import FairScheduler
 from namesrv.periodic import Periodic
 from namesrv.routeinfo.liveness import stopped_seconds
@@ -22,11 +23,13 @@ logger: Final = logging.getLogger(__name__)
 # Lateness of this process is checked this often, so that a short stop between two scans counts as well.
 _LONGEST_TICK_SECONDS: Final = 1.0
 # Iterations of the event loop before brokers are judged, each of which reads all readable sockets: one to accept a
-# connection, two until it is read, one to read it, two for a request to the dispatcher, and as many in reserve.
+# connection, two until it is read, one to read it, two for a request to the dispatcher, and as many in reserve. Where
+# input waits for the share of its address, a round of all waiting addresses takes the place of an iteration.
 _DRAIN_PASSES: Final = 12
 # Further iterations for a request that waits for fair scheduling.
 _CARRYING_OUT_PASSES: Final = 4
-# A loop with slow iterations was busy, not stopped, and has read its sockets all the time: it needs no reserve.
+# A loop with slow iterations or rounds was busy, not stopped, and has read its sockets all the time: it needs no
+# reserve, and waits for no further round.
 _BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
 # An idle loop drains its sockets in less time. Registrations may have arrived during a longer computation, so the
@@ -47,11 +50,17 @@ class Housekeeping:
     """The periodic work of one NameServer, and the listener of its connections."""
 
     def __init__(
-        self, namesrv: Namesrv, scheduler: FairScheduler, service_manager: ServiceManager, spawn: Spawn
+        self,
+        namesrv: Namesrv,
+        scheduler: FairScheduler,
+        read_shares: ReadShares,
+        service_manager: ServiceManager,
+        spawn: Spawn,
     ) -> None:
         self._namesrv = namesrv
         # Fair scheduling of requests, and of brokers whose connection has closed.
         self._scheduler = scheduler
+        self._read_shares = read_shares
         self._service_manager = service_manager
         self._spawn = spawn
         interval = namesrv.settings.current.scan_interval_seconds
@@ -139,11 +148,12 @@ class Housekeeping:
     async def _drain_sockets(self) -> None:
         """Read all arrived bytes, so that no broker is evicted whose heartbeat waits in a socket."""
         clock = self._namesrv.clock
-        began = clock.monotonic()
-        for number in range(_DRAIN_PASSES):
-            if number >= _BUSY_DRAIN_PASSES and clock.monotonic() - began > _BUSY_DRAIN_SECONDS:
-                break
+        ends = clock.monotonic() + _BUSY_DRAIN_SECONDS
+        passes = 0
+        while passes < (_DRAIN_PASSES if clock.monotonic() <= ends else _BUSY_DRAIN_PASSES):
             await asyncio.sleep(0)
+            if not self._read_shares.turns_left or clock.monotonic() > ends:
+                passes += 1
         # Some requests wait for fair scheduling to begin, and then need iterations until they are handled.
         for _ in range(2):
             if self._scheduler:

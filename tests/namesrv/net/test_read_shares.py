@@ -7,7 +7,7 @@ import pytest
 
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.read_shares import ITERATION_COST, LEAST_SHARE, ReadShares
+from namesrv.net.read_shares import ITERATION_COST, LEAST_SHARE, WAITING_COST, ReadShares
 from tests.support.fake_clock import settle, until
 from tests.support.serving import Serving, serving
 from tests.support.spelling import ONEWAY, RESPONSE, json_frame
@@ -141,3 +141,25 @@ async def test_waiting_connections_continue_in_order() -> None:
 
     assert continued == ["a", "b", "c"]
     assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == 1
+
+
+async def test_waiting_addresses_continue_in_turn() -> None:
+    """However many addresses wait, the cost of an iteration is bounded, and each address continues as often."""
+    shares, continued = ReadShares(), list[int]()
+    addresses = [shares.enter(f"192.0.2.{number}") for number in range(100)]
+
+    def read_on(number: int) -> None:
+        continued.append(number)
+        addresses[number].spend(LEAST_SHARE)
+        if len(continued) < 300:
+            addresses[number].wait(lambda: read_on(number))
+
+    for number, share in enumerate(addresses):
+        share.wait(lambda number=number: read_on(number))  # type: ignore[misc]
+    counts = [len(continued)]
+    while len(continued) < 300:
+        await asyncio.sleep(0)
+        counts.append(len(continued))
+
+    assert continued[:300] == list(range(100)) * 3
+    assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == WAITING_COST // LEAST_SHARE

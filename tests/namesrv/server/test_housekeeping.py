@@ -6,10 +6,12 @@ import logging
 import os
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from namesrv.net.read_shares import LEAST_SHARE
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.state.disconnected import RECONNECTION_SECONDS
@@ -34,7 +36,9 @@ def alive(server: InProcess) -> list[str]:
 def housekeeping_of(server: InProcess) -> Housekeeping:
     """Further housekeeping of the server, for ticks without a pause."""
     remoting = server.controller.server
-    return Housekeeping(server.namesrv, remoting.scheduler, ServiceManager(), remoting.tasks.create_task)
+    return Housekeeping(
+        server.namesrv, remoting.scheduler, remoting.read_shares, ServiceManager(), remoting.tasks.create_task
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,23 @@ async def test_received_heartbeat_is_read_before_the_scan(server: InProcess, *, 
             server.clock.stall(130.1)
             await housekeeping.tick(0.0)
             assert alive(server) == []
+
+
+async def test_heartbeat_that_waits_for_its_turn_is_read_before_the_scan(server: InProcess, peer: NamesrvPeer) -> None:
+    """A scan first lets every address continue whose input waits, however many addresses wait."""
+    housekeeping = housekeeping_of(server)
+    await peer.register(A)
+    server.clock.stall(130.1)
+    shares, connection = server.controller.server.read_shares, server.find_connection(peer)
+    assert connection is not None
+    for number in range(200):
+        share = shares.enter(f"192.0.2.{number}")
+        share.wait(partial(share.spend, LEAST_SHARE))  # type: ignore[arg-type]
+    connection.read_share.wait(lambda: connection.data_received(json_frame(904, 2, A.ext)))
+
+    await housekeeping.tick(0.0)
+
+    assert alive(server) == ["broker-a"]
 
 
 @pytest.mark.settings(heartbeat_log_dir="")
