@@ -665,21 +665,29 @@ class ServerConnection(asyncio.Protocol):
         """Whether more requests of this peer may be queued: all responses are sent, and the queue is not full."""
         return self._all_sent is None and self._queue.has_room(self._owner.limits.max_in_flight, _MAX_CHARGED_BYTES)
 
+    @property
+    def _may_continue(self) -> bool:
+        """Whether received frames may be decoded: there is room, and no earlier request of this peer waits to begin.
+
+        Frames stay undecoded until the earlier request begins, since bytes take less memory than requests.
+        """
+        return self._has_room and not self._owner.scheduler.has_waiting(self)
+
     def _throttle(self) -> None:
         """Resume reading while there is room for requests of this peer, else pause reading."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        has_room = self._is_refused or self._has_room
-        if has_room and self._is_behind:
+        if self._is_behind and self._may_continue:
             self._wait()
+        has_room = (self._is_refused or self._has_room) and not self._is_behind
         wants = has_room and not self._deadlines.is_waiting and self._receiver.state is not _HEADER
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # the transport was closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
-        """Read nothing until `_read_on` is called, in the next iteration in which the address has a share left."""
+        """Read nothing until `_read_on` is called, in a later iteration in which the address has a share left."""
         if not self._deadlines.is_waiting:
             self._deadlines.wait_began(self._owner.clock.monotonic())
             self.read_share.wait(self._read_on)
@@ -689,10 +697,7 @@ class ServerConnection(asyncio.Protocol):
         self._deadlines.wait_ended(self._owner.clock.monotonic())
         if not self._is_behind:
             self.read_share.spend(COPIED_READ_COST)
-        elif self._owner.scheduler.has_waiting(self):
-            # Frames stay undecoded until the earlier request begins, since bytes take less memory than requests.
-            self.read_share.spend(FRAME_COST)
-        elif self._has_room:
+        elif self._may_continue:
             self._handle_events()
             return
         self._throttle()
@@ -738,6 +743,9 @@ class ServerConnection(asyncio.Protocol):
             if not may_wait:
                 await self.until_responses_read()
             await owner.scheduler.begin(self)
+            if self._is_behind:
+                # Frames behind this request waited for it to begin.
+                self._throttle()
             response = await owner.handler.answer(request)
         finally:
             self._memory.release(charge)

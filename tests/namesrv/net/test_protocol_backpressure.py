@@ -7,6 +7,7 @@ import pytest
 
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.protocol import LARGE_BYTES, ServerConnection
+from namesrv.net.steps import BatchSize, FairScheduler
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer
 from tests.support.serving import ECHO, Gate, Serving, serving
@@ -235,3 +236,23 @@ async def test_unread_responses_of_the_fast_path_take_little_memory() -> None:
         used = served.server.budget.used_bytes - before
 
     assert used <= 4 * 2 * LARGE_BYTES
+
+
+async def test_frames_behind_a_request_wait_for_it_to_begin() -> None:
+    """Frames behind a request that waits for its turn take no processor time, and are answered after it."""
+    scheduler = FairScheduler(BatchSize(1))
+    async with serving(scheduler=scheduler) as served:
+        peer = await served.connect()
+        crowd = [asyncio.create_task(scheduler.begin()) for _ in range(100)]
+        await asyncio.sleep(0)
+        served.connection_of(peer).data_received(requests(3, ECHO))
+        await until(lambda: scheduler.has_waiting(served.connection_of(peer)))
+        await asyncio.sleep(0)
+        waiting = set[str]()
+        while scheduler.has_waiting(served.connection_of(peer)):
+            waiting.add(repr(served.server.read_shares))
+            await asyncio.sleep(0)
+
+        assert waiting == {"<ReadShares [1 addresses | 0 waiting]>"}
+        assert [(await peer.receive()).opaque for _ in range(3)] == [1, 2, 3]
+        await asyncio.gather(*crowd)
