@@ -34,7 +34,7 @@ _LONG_LINE_BYTES: Final = 4096
 _FEW: Final = 64
 # The pause between two chunks leaves the interpreter to the loop. Without the pause, this thread would get the
 # interpreter after each event of the loop, and every event would wait for a chunk.
-_PAUSE_SECONDS: Final = 0.004
+_PAUSE_SECONDS: Final = 0.001
 
 
 class Encoder(Protocol):

@@ -9,7 +9,7 @@ DEFAULT_MAX_QUEUED: Final = 200_000
 # Chunks grow with the queue. In a chunk, a light item counts as a quarter, because its encoding takes a quarter of
 # the time.
 _LEAST_CHUNK: Final = 128
-_MOST_CHUNK: Final = 1024
+_MOST_CHUNK: Final = 256
 _CHUNKS_QUEUED: Final = 32
 _LIGHT_SHARE: Final = 0.25
 
