@@ -105,6 +105,36 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
 
 
 @pytest.mark.parametrize(
+    ("dropped_at", "late_ms", "silent_ms", "last_ok_ms"),
+    [
+        # the heartbeats at 60 s and 90 s were not logged: the eviction shows that the last one came 125 s before
+        (100_000, 0, 125_000, 90_000),
+        # the 10 s of the server's stop are not in its silence
+        (100_000, 10_000, 125_000, 80_000),
+        # no heartbeat was lost
+        (100_000, 0, 185_000, 30_000),
+        (100_000, 0, 186_000, 30_000),
+        # lines that were dropped earlier are before the last heartbeat
+        (10_000, 0, 125_000, 30_000),
+    ],
+)
+def test_last_heartbeat_may_be_among_dropped_lines(
+    dropped_at: int, late_ms: int, silent_ms: int, last_ok_ms: int
+) -> None:
+    """The last heartbeat in the log is that of 30 s, the eviction comes at 215 s."""
+    lines = HeartbeatLines().start().heartbeat(0)
+    for event, at in sorted([("dropped", dropped_at), ("heartbeat", 30_000)], key=lambda pair: pair[1]):
+        if event == "dropped":
+            lines.lost(2).add("dropped", at, count=2)
+        else:
+            lines.heartbeat(at)
+    if late_ms:
+        lines.late(120_000, late_ms)
+
+    assert period_of(lines.evict(215_000, silent_ms=silent_ms)).last_ok == last_ok_ms * 1000
+
+
+@pytest.mark.parametrize(
     ("reason", "gone", "back", "after_ms", "is_false"),
     [
         ("silent", broker(), broker(), 999_000, True),

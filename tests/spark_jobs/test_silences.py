@@ -33,3 +33,13 @@ def test_expiry_of_zero_is_no_division_by_zero(engine: Engine, tmp_path: Path) -
     worst = _analysed(engine, tmp_path, lines).summary["near_misses"]["worst"]
 
     assert (worst["silent_ms"], worst["expiry_ms"]) == (30_000, 0)
+
+
+def test_staleness_begins_with_a_heartbeat_that_was_not_logged(engine: Engine, tmp_path: Path) -> None:
+    """The server dropped heartbeats; when it evicts the broker, it knows the last one: 125 s are within the bound."""
+    lines = HeartbeatLines().start().heartbeats(0, 30_000).lost(2).add("dropped", 100_000, count=2)
+    lines.scan(210_000, 42).scan(215_000, 43).evict(215_000, scan=43, silent_ms=125_000)
+
+    registry = _analysed(engine, tmp_path, lines).summary["registry"]
+
+    assert (registry["all"]["max"], registry["over_bound"]) == (125_000, 0)
