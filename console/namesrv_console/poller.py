@@ -7,7 +7,8 @@ from the server's events (20003), and only the routes that they name are pulled.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
@@ -17,10 +18,11 @@ from namesrv_client.health import failure_state
 from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.errors import RemotingError, ResponseError, SystemBusyError
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemBusyError
 from namesrv_runtime.clock import Clock
 
 T = TypeVar("T")
+_Routes = Mapping[str, TopicRouteData | None]
 
 PULSE_SECONDS: Final = 0.25
 # A server without a response within this time is unreachable: with the pulse and a tab's pause, a page shows that well
@@ -44,8 +46,13 @@ _REFUSED_SECONDS: Final = 5.0
 _MAX_EVENTS: Final = 1000
 # If more topics than this have changed, the whole topic list is requested.
 _FEW_TOPICS: Final = 5_000
-# Number of topics whose routes are requested before brokers are requested again.
-_TOPICS_AT_ONCE: Final = 1_000
+# Number of topics whose routes are requested before brokers are requested again: at first, and over a fast link.
+_FIRST_TOPICS: Final = 10
+_MOST_TOPICS: Final = 1_000
+# Topics in one request of a NameServer object, which divides longer lists: each request has a timeout of its own.
+_ROUTES_PER_PULL: Final = 100
+# Responses within this time leave room for four times as many routes.
+_QUICK_SECONDS: Final = ANSWER_SECONDS / 8
 
 
 class Observed:
@@ -143,6 +150,22 @@ class Poller:
                 await self._clock.sleep(PULSE_SECONDS)
 
 
+@dataclass(slots=True)
+class _Portion:
+    """The number of topics whose routes one server is asked for at once; over a slow link many would take too long."""
+
+    topics: int = _FIRST_TOPICS
+
+    def answered(self, count: int, seconds: float) -> None:
+        """Adapt to a response with the routes of so many topics."""
+        if count == self.topics and seconds < _QUICK_SECONDS:
+            self.topics = 4 * count if 4 * count < _ROUTES_PER_PULL else _MOST_TOPICS
+
+    def timed_out(self) -> None:
+        """Adapt to a timeout."""
+        self.topics = max(1, min(self.topics, _ROUTES_PER_PULL) // 4)
+
+
 @dataclass(frozen=True, slots=True)
 class _Asking:
     """The requests to one server. Each method raises RemotingError when the server does not answer."""
@@ -150,6 +173,7 @@ class _Asking:
     server: NameServer
     times: _Timetable
     clock: Clock
+    portion: _Portion = field(default_factory=_Portion)
 
     async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
         """Send all due requests; views are stored before a request that takes long."""
@@ -198,15 +222,17 @@ class _Asking:
         else:
             topics, known = sorted(changed), dict(view.routes)
         # Of known topics only changed routes are pulled; of new topics the route in any case.
-        old = [topic for topic in topics if topic in known]
-        new = [topic for topic in topics if topic not in known]
+        old = deque(topic for topic in topics if topic in known)
+        new = deque(topic for topic in topics if topic not in known)
         since, boot_id = view.routes_revision, view.boot_id
-        asks = [
-            functools.partial(self.server.changed_routes, part, boot_id=boot_id, since=since) for part in _parts(old)
-        ]
-        asks += [functools.partial(self.server.changed_routes, part) for part in _parts(new)]
-        for ask in asks:
-            view, found = await self._response(view, "routes", ask)
+        while old or new:
+            left = old or new
+            part = [left.popleft() for _ in range(min(self.portion.topics, len(left)))]
+            if left is old:
+                ask = functools.partial(self.server.changed_routes, part, boot_id=boot_id, since=since)
+            else:
+                ask = functools.partial(self.server.changed_routes, part)
+            view, found = await self._pull(view, ask, len(part))
             if found is None:
                 return view
             for topic, route in found.items():
@@ -220,6 +246,20 @@ class _Asking:
                 view = await self._brokers(view, _BROKERS_SECONDS)
                 put(view)
         return replace(view, topics=frozenset(known), routes=known, routes_revision=info.revision)
+
+    async def _pull(
+        self, view: ServerView, ask: Callable[[], Awaitable[_Routes]], count: int
+    ) -> tuple[ServerView, _Routes | None]:
+        """The routes of so many topics; None if the server refused them."""
+        began = self.clock.monotonic()
+        try:
+            view, found = await self._response(view, "routes", ask)
+        except RequestTimeoutError:
+            self.portion.timed_out()
+            raise
+        if found is not None:
+            self.portion.answered(count, self.clock.monotonic() - began)
+        return view, found
 
     async def _connections(self, view: ServerView) -> ServerView:
         began = self.clock.monotonic()
@@ -257,10 +297,6 @@ class _Asking:
             return replace(view, refused={**view.refused, name: reason(error)}), None
         self.times.done(name, began, seconds)
         return replace(view, refused={key: why for key, why in view.refused.items() if key != name}), found
-
-
-def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (topics[at : at + _TOPICS_AT_ONCE] for at in range(0, len(topics), _TOPICS_AT_ONCE))
 
 
 def changed_topics(news: Sequence[Event], since: int, until: int) -> set[str] | None:

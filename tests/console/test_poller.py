@@ -1,26 +1,64 @@
 """The poller's requests, and its views of servers that hang, restart, refuse requests or are Apache's."""
 
+import asyncio
 import html
 import re
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from namesrv_console.poller import changed_topics
 from namesrv_console.state import ServerView
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.extensions import Event
 from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.ctl import address_of
-from tests.support.fake_clock import passing, until
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import ELSEWHERE, MASTER, native_registration, registration
+from tests.support.namesrv_peer import ELSEWHERE, MASTER, Broker, native_registration, registration
 from tests.support.route_clients import finished
 from tests.support.tcp_proxy import TcpProxy
+
+
+class SlowLink:
+    """Forwards one connection at a time to a server, and its responses at a rate; an async context manager."""
+
+    def __init__(self, target: tuple[str, int], clock: FakeClock, *, bytes_per_second: float) -> None:
+        self._target = target
+        self._clock = clock
+        self._bytes_per_second = bytes_per_second
+
+    @property
+    def address(self) -> str:
+        """The address of this end."""
+        return "{}:{}".format(*self._server.sockets[0].getsockname())
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        PROCESS_PROTOCOLS.forget(self.address)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _forward(self, near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
+        far, to_far = await asyncio.open_connection(*self._target)
+        requests = asyncio.create_task(self._pump(near, to_far, pause_seconds=0.0))
+        await self._pump(far, to_near, pause_seconds=1 / self._bytes_per_second)
+        requests.cancel()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, pause_seconds: float) -> None:
+        """Forward bytes until the end, with a pause for each."""
+        with closing(writer), suppress(OSError):
+            while data := await reader.read(4096):
+                await self._clock.sleep(len(data) * pause_seconds)
+                writer.write(data)
 
 
 def view(shown: Shown, at: int = 0) -> ServerView:
@@ -54,6 +92,27 @@ async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:
         assert of_fifty <= of_one + 1
         for tab in tabs:
             tab.leave()
+
+
+async def test_slow_link_looks_healthy_until_all_routes_have_arrived(tmp_path: Path) -> None:
+    """The routes of a hundred topics take longer than the timeout; fewer at a time arrive, and no request fails."""
+    topics = [f"topic-{number}" for number in range(200)]
+    async with namesrv_in_process(tmp_path) as server:
+        for number in range(12):
+            broker = Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911")
+            await (await server.connect()).register(broker, registration(*topics))
+        async with (
+            SlowLink(server.address, server.clock, bytes_per_second=40_000) as link,
+            console(server.clock, link.address) as shown,
+        ):
+            states = set()
+
+            def has_all_routes() -> bool:
+                states.add(view(shown).state)
+                return len(view(shown).routes) == len(topics)
+
+            await passing(server.clock, has_all_routes)
+            assert states == {"asking", "ready"}
 
 
 async def test_hanging_server_is_marked_within_three_seconds(tmp_path: Path) -> None:
