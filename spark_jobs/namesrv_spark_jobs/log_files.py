@@ -44,7 +44,7 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
         raise UsageError("-: standard input is not read; name files or directories")
     if not text:
         raise UsageError("'': INPUT is empty; name a file, a directory or a glob")
-    path = Path(re.sub(r"^file://", "", text, flags=re.IGNORECASE)).expanduser()
+    path = expanded(re.sub(r"^file://", "", text, flags=re.IGNORECASE))
     # A path that exists is taken literally, even with the characters of a pattern. Any other is a glob; pathlib's globs
     # cannot begin with a root.
     matches = [path] if path.exists() else [Path(match) for match in glob.glob(str(path), recursive=True)]  # noqa: PTH207
@@ -64,6 +64,14 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
         if not os.access(file, os.R_OK):
             raise UsageError(f"{file}: permission denied")
     return [str(file) for file in paths]
+
+
+def expanded(text: str) -> Path:
+    """The path with the home directory of a user in place of `~` or `~user`; as it is for an unknown user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
 
 
 def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> list[Path]:

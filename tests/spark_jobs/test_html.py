@@ -403,3 +403,15 @@ def test_vega_is_bundled_once(tmp_path: Path) -> None:
     kept.write_text("kept", encoding="utf-8")
     assert len("kept") == size(XDG_CACHE_HOME=str(tmp_path / "new"))
     assert whole == size(XDG_CACHE_HOME="", HOME="/dev/null")
+
+
+@pytest.mark.slow
+def test_vega_is_bundled_for_a_user_without_a_home_directory() -> None:
+    """As in a container whose user id is in no list of users: the bundle is not kept."""
+    user = "import os; os.getuid = lambda: 2_000_000_000"
+    script = f"{user}; from namesrv_spark_jobs.report.drawing import library; print(len(library()))"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "spark_jobs"}
+
+    printed = subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
+
+    assert int(printed) > 100_000

@@ -87,6 +87,8 @@ def test_odd_names(tmp_path: Path) -> None:
         ("-", "-: standard input is not read"),
         ("", "'': INPUT is empty"),
         ("{logs}/nothing", "{logs}/nothing: no such file or directory"),
+        # a user without an account has no home directory
+        ("~nosuchuser/logs", "~nosuchuser/logs: no such file or directory"),
         ("{logs}/*.gz", "{logs}/*.gz: no such file or directory"),
         ("{logs}/empty", "{logs}/empty: contains no log (files ending with"),
         ("{logs}/dt=2026-03-01/hour=07/notes.txt", "{logs}/dt=2026-03-01/hour=07/notes.txt: not a log;"),

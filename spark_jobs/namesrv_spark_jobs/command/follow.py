@@ -14,7 +14,7 @@ from typing import Final
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
-from namesrv_spark_jobs.log_files import files_below, truncated
+from namesrv_spark_jobs.log_files import expanded, files_below, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX
 
 # the folder below the report; its name is hidden from programs that read the report's folder as tables
@@ -31,7 +31,7 @@ def followed_directory(inputs: Sequence[str]) -> Path:
     """The directory to follow. Raises UsageError unless INPUT is exactly one directory."""
     if len(inputs) != 1:
         raise UsageError(f"--follow takes one INPUT, a directory; {len(inputs)} given")
-    folder = Path(inputs[0].removeprefix("file://")).expanduser()
+    folder = expanded(inputs[0].removeprefix("file://"))
     if not folder.is_dir():
         raise UsageError(f"{inputs[0]}: no such directory; --follow takes a directory of closed logs")
     return folder.resolve()

@@ -44,12 +44,14 @@ def library() -> str:
 
     Bundling takes longer than a small report, so the bundle is kept in the user's cache directory.
     """
-    kept = _caches() / f"vega-{version('vl-convert-python')}.js"
+    kept = _kept_library()
+    if kept is None:
+        return _made_library()
     try:
         return kept.read_text(encoding="utf-8")
     except (OSError, ValueError):
         # not cached, or not readable
-        made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        made = _made_library()
     # without a writable cache directory the bundle is made each time
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,19 @@ def library() -> str:
     return made
 
 
-def _caches() -> Path:
-    """The cache directory, from XDG_CACHE_HOME if that is an absolute path, as the XDG specification demands."""
-    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (configured if configured.is_absolute() else Path("~/.cache").expanduser()) / "namesrv"
+def _made_library() -> str:
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def _kept_library() -> Path | None:
+    """The bundle in the cache directory; None for a user without a home directory.
+
+    The cache directory is XDG_CACHE_HOME if that is an absolute path, as the XDG specification demands.
+    """
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not caches.is_absolute():
+        try:
+            caches = Path("~/.cache").expanduser()
+        except RuntimeError:
+            return None
+    return caches / "namesrv" / f"vega-{version('vl-convert-python')}.js"
