@@ -157,6 +157,14 @@ def test_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
     }
 
 
+def test_tiles_have_values_of_now() -> None:
+    """Over a range of time, a tile would show the last value of a server that is down, such as a green `ready`."""
+    tiles = [panel for panel in panels() if panel["type"] == "stat"]
+
+    assert len(tiles) == 4
+    assert all(target.get("instant") and not target.get("range") for tile in tiles for target in tile["targets"])
+
+
 def promtool(*words: object) -> None:
     """Run promtool, which must succeed."""
     command = ["promtool", *map(str, words)]
@@ -174,3 +182,23 @@ def test_rules_and_queries_are_valid(tmp_path: Path) -> None:
     promtool("check", "rules", ALERTS)
     promtool("test", "rules", ALERT_TESTS)
     promtool("check", "rules", tmp_path / "rules.yml")
+
+
+@pytest.mark.slow
+@needs_promtool
+def test_tile_of_a_server_that_is_down_is_red(tmp_path: Path) -> None:
+    """The first tile is 1 for a ready server, and 0 once a scrape fails, when the metrics of the server end."""
+    series = {"up": "1x4 0x4", "nameserver_ready": "1x4 stale", "nameserver_ready_without_brokers": "0x4 stale"}
+    labels = '{instance="a", job="namesrv"}'
+    tile = next(dashboard_expressions())
+    tests = {
+        "interval": "30s",
+        "input_series": [{"series": f"{name}{labels}", "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {"expr": tile, "eval_time": at, "exp_samples": [{"labels": labels, "value": value}]}
+            for at, value in (("1m", 1), ("4m", 0))
+        ],
+    }
+    (tmp_path / "tile.yml").write_text(yaml.safe_dump({"evaluation_interval": "30s", "tests": [tests]}))
+
+    promtool("test", "rules", tmp_path / "tile.yml")
