@@ -1,8 +1,9 @@
 """The pages about topics, differences, clients and settings, over servers that disagree."""
 
+import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -346,6 +347,26 @@ async def test_search_finds_brokers_of_one_name_in_two_clusters(tmp_path: Path) 
 
     for cluster in ("cluster-1", "cluster-2"):
         assert f'href="/broker?cluster={cluster}&amp;name=broker-a"' in page
+
+
+async def test_open_audit_page_reads_the_trail_only_once(tmp_path: Path) -> None:
+    """Only the frame of the page is live: its verdict does not wait for a trail that is large, or on a stuck disk."""
+    hour = tmp_path / "trail" / "dt=2023-11-14" / "hour=23"
+    hour.mkdir(parents=True)
+    stuck = hour / "ns1-0a-1.jsonl.open"
+    os.mkfifo(stuck)
+    async with (
+        namesrv_in_process(tmp_path / "1") as server,
+        console(server.clock, server.where, audit=(tmp_path / "trail",)) as shown,
+    ):
+        tab = shown.tab("/audit")
+        try:
+            await passing(server.clock, lambda: "Healthy" in tab.parts.get("verdict", ""))
+        finally:
+            # A reader of the file waits for a writer.
+            with suppress(OSError):
+                os.close(os.open(stuck, os.O_WRONLY | os.O_NONBLOCK))
+        tab.leave()
 
 
 async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ _FIELDS: Final = ("account", "peer", "request", "broker", "topic")
 
 async def show(visit: Visit) -> Content:
     """The last acts that match the query, newest first."""
+    if visit.now is None:
+        # Only the frame of this page is live, and a trail may have hundreds of megabytes.
+        return {}
     settings, query = visit.console.settings, visit.query
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]
