@@ -133,12 +133,23 @@ def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[s
     boot_table = engine.stored(boots.boots(taken, moments, clocks), "boots")
     boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id", "first", "last")})["boots"]
     progress("heartbeats")
-    live = _live_heartbeats(engine, lines, heartbeats, moments, boot_rows)
+    live = live_heartbeats(engine, lines, heartbeats, moments, boot_rows)
     rows = silences.rows(live, moments.filter(F.col("event") == "evict"))
     # the one big sort: all heartbeats and evictions, by broker and time
     followed = silences.followed(engine.spread(rows, "key", _heartbeat_count(engine, lines)))
     points = engine.stored(silences.points(followed, boot_table, options.what_if), "points")
     return Walk(**vars(lines), moments=moments, boots=boot_table, boot_rows=boot_rows, points=points)
+
+
+def live_heartbeats(
+    engine: Engine, lines: Lines, heartbeats: DataFrame, moments: DataFrame, boot_rows: Rows
+) -> DataFrame:
+    """Heartbeats with their liveness time, which is their `mono` unless a server was late."""
+    if moments.filter(F.col("event") == "late").isEmpty():
+        return heartbeats.withColumn("live", F.col("mono"))
+    width = max(_LEAST_SLICE, sum(row["last"] - row["first"] for row in boot_rows) // _MOST_SLICES)
+    spans = boots.late_spans(moments, boots.extents(lines.taken), width)
+    return boots.live_heartbeats(heartbeats, engine.stored(spans, "late_spans"), width)
 
 
 def _heartbeat_count(engine: Engine, lines: Lines) -> int:
@@ -196,14 +207,3 @@ def _anchors(heartbeats: DataFrame, rest: DataFrame, moments: DataFrame) -> Data
     with_anchors = F.broadcast(anchors.select("boot").distinct())
     every = heartbeats.select(*columns).unionByName(rest.select(*columns))
     return anchors.unionByName(every.join(with_anchors, on="boot", how="left_anti"))
-
-
-def _live_heartbeats(
-    engine: Engine, lines: Lines, heartbeats: DataFrame, moments: DataFrame, boot_rows: Rows
-) -> DataFrame:
-    """Heartbeats with their liveness time, which is their `mono` unless a server was late."""
-    if moments.filter(F.col("event") == "late").isEmpty():
-        return heartbeats.withColumn("live", F.col("mono"))
-    width = max(_LEAST_SLICE, sum(row["last"] - row["first"] for row in boot_rows) // _MOST_SLICES)
-    spans = boots.late_spans(moments, boots.extents(lines.taken), width)
-    return boots.live_heartbeats(heartbeats, engine.stored(spans, "late_spans"), width)

@@ -56,7 +56,7 @@ from namesrv_spark_jobs.history.model import (
 )
 from namesrv_spark_jobs.history.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs.options import Options, WhatIf
-from namesrv_spark_jobs.pipeline import Tables, good_and_bad, made, read_lines, walked
+from namesrv_spark_jobs.pipeline import Tables, good_and_bad, live_heartbeats, made, read_lines, walked
 from namesrv_spark_jobs.report.charts import Setting, lettered, what_if
 from namesrv_spark_jobs.report.drawing import drawn
 from namesrv_spark_jobs.report.page import page
@@ -372,9 +372,9 @@ def _strip(read: _Read, request: StripRequest) -> Strip:
     heartbeats = tables.heartbeats.select("key", "who", "boot", "mono", "seq", "expiry")
     # heartbeats of few brokers, so that the sort is short
     of_name_only = heartbeats.join(named.select("key").distinct(), on="key", how="left_semi")
-    known = of_name_only.withColumn("interval", F.col("mono") - F.lag("mono").over(before)).join(
-        clocks, on="boot", how="inner"
-    )
+    # a stop of the server is no silence of the broker
+    live = live_heartbeats(read.engine, tables, of_name_only, tables.moments, tables.boot_rows)
+    known = live.withColumn("interval", F.col("live") - F.lag("live").over(before)).join(clocks, on="boot", how="inner")
     since = F.col("mono") + F.col("offset_ms") * 1000 - span.from_ms * 1000
     placed = known.withColumn("bin", F.floor(since * STRIP_BINS / (span.length_ms * 1000)).cast("bigint"))
     within = placed.filter(F.col("bin").between(0, STRIP_BINS - 1)).join(named, on=["key", "who"], how="inner")

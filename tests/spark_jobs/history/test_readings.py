@@ -314,6 +314,23 @@ def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
     ]
 
 
+def test_strip_excludes_stops_of_the_server(tmp_path: Path) -> None:
+    """A server that is stopped for 90 s makes no silence longer: the broker's heartbeat came while it was stopped."""
+    lines = HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        (row,) = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip).rows
+
+    assert [(one.number, one.longest_ms, one.kind) for one in row.bins] == [
+        (0, 0, "regular"),
+        (3, 30_000, "regular"),
+        (15, 30_000, "regular"),
+        (18, 30_000, "regular"),
+    ]
+
+
 def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None:
     """The logs have no file, or only empty files."""
     with pytest.raises(LogsError, match="no log from 2026-03-03T23:00:00 to 2026-03-04T01:00:00"):
