@@ -15,7 +15,7 @@ from tests.support.console import Shown, console, console_of_two
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, OTHER, registration
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration
 
 # The escaped form of a hostile name, and the raw form.
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
@@ -347,6 +347,22 @@ async def test_search_finds_brokers_of_one_name_in_two_clusters(tmp_path: Path) 
 
     for cluster in ("cluster-1", "cluster-2"):
         assert f'href="/broker?cluster={cluster}&amp;name=broker-a"' in page
+
+
+async def test_audit_page_is_live_or_has_the_time_of_its_list(tmp_path: Path) -> None:
+    """Without a trail an open page receives later events; the acts of a trail have the time at which they were read."""
+    async with scene(tmp_path) as it:
+        tab = it.shown.tab("/audit")
+        await passing(it.one.clock, lambda: "events" in tab.parts)
+        await (await it.one.connect()).register(SLAVE, registration("T", "U"))
+        await passing(it.one.clock, lambda: "cluster-1/broker-a/1 registered" in tab.parts["events"])
+        tab.leave()
+
+        async with console(it.one.clock, it.one.where, audit=(it.one.data_dir,)) as shown:
+            read_ms = round(it.one.clock.wall() * 1000)
+            assert f'it has the acts until <time data-ms="{read_ms}">' in re.sub(
+                r"\s+", " ", await shown.text("/audit")
+            )
 
 
 async def test_open_audit_page_reads_the_trail_only_once(tmp_path: Path) -> None:

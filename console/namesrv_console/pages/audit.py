@@ -21,12 +21,14 @@ _FIELDS: Final = ("account", "peer", "request", "broker", "topic")
 
 async def show(visit: Visit) -> Content:
     """The last acts that match the query, newest first."""
-    if visit.now is None:
-        # Only the frame of this page is live, and a trail may have hundreds of megabytes.
-        return {}
     settings, query = visit.console.settings, visit.query
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]
+    if not directories:
+        return {"directories": [], "events": last_events(visit.cluster, visit.console.compared.moment_ms, most=_SHOWN)}
+    if visit.now is None:
+        # The list of acts is not live, since a trail may have hundreds of megabytes.
+        return {"directories": directories}
     since, kind = visit.choice("since", tuple(_HOURS)), visit.choice("event", _KINDS)
     filters = Filters(
         kinds=frozenset() if kind == "all" else frozenset({kind}),
@@ -44,7 +46,7 @@ async def show(visit: Visit) -> Content:
         "kind": kind,
         "kinds": _KINDS,
         "fields": {name: query.get(name, "") for name in _FIELDS},
-        "events": [] if directories else last_events(visit.cluster, visit.console.compared.moment_ms, most=_SHOWN),
+        "read_ms": round(visit.wall * 1000),
     }
 
 
@@ -59,4 +61,13 @@ def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[s
     return lines, missing + [problem for trail in trails for problem in trail.problems]
 
 
-PAGE = Page("audit", "/audit", "audit.title", show, fields=("since", "event", *_FIELDS), group="changes", key="a")
+PAGE = Page(
+    "audit",
+    "/audit",
+    "audit.title",
+    show,
+    parts=("events",),
+    fields=("since", "event", *_FIELDS),
+    group="changes",
+    key="a",
+)
