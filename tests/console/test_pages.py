@@ -15,7 +15,7 @@ from tests.support.console import Shown, console, console_of_two
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration, topic_config
 
 # The escaped form of a hostile name, and the raw form.
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
@@ -124,6 +124,30 @@ async def test_starting_server_to_which_a_slave_comes_first_lacks_no_master(tmp_
         await it.one.clock.advance(40)
         assert "cluster-1/broker-b : no master is registered" in await it.page("/")
         assert "No master" in await it.page("/topic?name=T")
+
+
+async def test_differences_and_reasons_are_in_the_language_of_the_page(tmp_path: Path) -> None:
+    """A Chinese page names facts, queues and reasons of removals in Chinese, an English page in English."""
+    async with scene(tmp_path) as it:
+        await (await it.other.connect()).register(OTHER, registration(topic_config("T", read=4), HOSTILE))
+        peer = await it.one.connect()
+        await peer.register(SLAVE, registration("T", "U"))
+        observed = it.shown.console.observed
+        await passing(it.one.clock, lambda: len(observed.cluster.servers[0].brokers) == 3)
+        await passing(it.one.clock, lambda: len(observed.cluster.servers[1].routes["T"].queue_datas) == 2)
+        await it.one.hang_up(peer)
+        await passing(it.one.clock, lambda: len(observed.cluster.servers[0].brokers) == 2)
+        english = await it.page("/diff") + await it.page("/")
+        it.shown.http.cookies.set("language", "zh")
+        chinese = await it.page("/diff") + await it.page("/")
+
+        texts = {
+            "queues on broker-b": "broker-b 上的队列",
+            "8 read, 8 write, RW-": "读 8",
+            "(connection closed)": "(连接已关闭)",
+        }
+        assert [(text in english, other in chinese) for text, other in texts.items()] == [(True, True)] * 3
+        assert [text for text in (*texts, "disconnected") if text in chinese] == []
 
 
 async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:

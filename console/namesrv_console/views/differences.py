@@ -1,5 +1,6 @@
 """Disagreements of the servers: their start, and whether they are expected."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,11 @@ Reason = Literal["starting", "registering", "leaving"]
 REGISTERING_SECONDS: Final = 35.0
 # The time between two scans, with some reserve.
 LEAVING_SECONDS: Final = 12.0
+
+# Facts, and beginnings of facts of a broker group, by the key of their text in the catalogues.
+_FACTS: Final[Mapping[str, str]] = {"address": "address", "write removed": "write_removed", "order": "order"}
+_FACTS_OF_A_GROUP: Final[Mapping[str, str]] = {"queues on ": "queues", "static queues on ": "static_queues"}
+_QUEUE_COUNTS: Final = re.compile(r"(?P<read>\d+) read, (?P<write>\d+) write, (?P<rest>.+)")
 
 # Kind, name and fact of a difference.
 Key = tuple[str, str, str]
@@ -122,6 +128,20 @@ def lacking_servers(one: Difference) -> frozenset[str]:
 def awaited_brokers(found: Iterable[Disagreement]) -> dict[str, Collection[str]]:
     """Name of a broker -> the servers that lack the broker because they have just started."""
     return {one.difference.name: one.starting_on for one in found if one.is_about_a_broker and one.starting_on}
+
+
+def fact_key(fact: str) -> tuple[str, str]:
+    """Key of the text of a fact, and the name of its broker group; an empty key if the catalogues have no text."""
+    for beginning, key in _FACTS_OF_A_GROUP.items():
+        if fact.startswith(beginning):
+            return key, fact.removeprefix(beginning)
+    return _FACTS.get(fact, ""), ""
+
+
+def queue_counts(value: object) -> Mapping[str, str] | None:
+    """The numbers of queues, and the rest, of the value of a fact about queues; None for another value."""
+    found = _QUEUE_COUNTS.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None else found.groupdict()
 
 
 def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:
