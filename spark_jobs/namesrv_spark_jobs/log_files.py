@@ -1,4 +1,4 @@
-"""Log files: the files that an INPUT names, their short names and sizes, and a check for truncated gzip files."""
+"""Log files: the files that an INPUT names, their short names and sizes, and a check for truncated files."""
 
 import glob
 import os
@@ -19,6 +19,8 @@ _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 _SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 # characters of a path that Java's URI leaves as they are, besides letters and digits
 _UNESCAPED: Final = "/;:@&=+$,-_.!~*'()"
+# the first and the last bytes of a Parquet file
+_PARQUET: Final = b"PAR1"
 _CHUNK: Final = 1 << 20
 _SAMPLE: Final = 1 << 18
 # bytes of JSON for each byte of a compressed log, about
@@ -136,8 +138,31 @@ def file_url(path: Path) -> str:
 
 
 def truncated(files: Sequence[str]) -> list[str]:
-    """The local gzip files that end too early or are damaged; Spark reads them up to that point without an error."""
-    return [file for file in files if file.endswith(".gz") and not is_url(file) and not _is_whole(Path(file))]
+    """The local gzip files and tables that end too early or are damaged.
+
+    Spark reads such a gzip file up to that point, and nothing of such a table, without an error.
+    """
+    return [file for file in files if not is_url(file) and not _is_complete(Path(file))]
+
+
+def _is_complete(path: Path) -> bool:
+    if path.name.endswith(".gz"):
+        return _is_whole(path)
+    # a table may also be a folder of files
+    return path.suffix != PARQUET_SUFFIX or path.is_dir() or _is_whole_table(path)
+
+
+def _is_whole_table(path: Path) -> bool:
+    """True if a Parquet file begins and ends as such files do: its schema is at its end."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_PARQUET)) == _PARQUET
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 4 - len(_PARQUET)))
+            footer_bytes, ending = int.from_bytes(file.read(4), "little"), file.read()
+    except OSError:
+        return False
+    return begins and ending == _PARQUET and footer_bytes <= size - 4 - 2 * len(_PARQUET)
 
 
 def _is_whole(path: Path) -> bool:

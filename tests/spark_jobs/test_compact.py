@@ -88,6 +88,21 @@ def test_compacted_files_may_have_numbers_of_different_types(tmp_path: Path, eng
     ]
 
 
+@pytest.mark.parametrize("size", [0, 1000])
+def test_truncated_table_is_reported(tmp_path: Path, size: int, engine: Engine) -> None:
+    """A compacted file that was not copied to its end has no readable line, and does not end the report."""
+    whole, cut = HeartbeatLines("boot-1").start().heartbeat(5), HeartbeatLines("boot-2").start().heartbeat(5)
+    for boot in (whole, cut):
+        write_closed(tmp_path / "logs", f"{boot.boot}.jsonl.gz", boot.lines)
+    main(["compact", str(tmp_path / "logs"), "--drop-lines", "--quiet"])
+    files = sorted(tmp_path.rglob("*.parquet"))
+    files[1].write_bytes(files[1].read_bytes()[:size])
+
+    read = analyse(engine, [str(file) for file in files], Options(), lambda _step: None).summary["input"]
+
+    assert [(file["lines"], file["truncated"]) for file in read["per_file"]] == [(2, False), (0, True)]
+
+
 def test_a_row_is_a_line(logs: Path) -> None:
     """Sorted by broker and time, compressed with zstd, and of types that Spark reads, too."""
     main(["compact", str(logs)])

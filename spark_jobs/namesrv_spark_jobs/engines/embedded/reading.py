@@ -28,7 +28,9 @@ class Reading:
                 raise UsageError(f"{file}: only Spark reads URLs; use --engine spark")
         tables, texts = divided(files)
         self._folder = folder
-        self.tables = tables
+        damaged = truncated(tables)
+        # without its end, a table has no readable line
+        self.tables = [table for table in tables if table not in damaged]
         # link -> file; `plain` has the links of files that DuckDB reads directly
         self._files: dict[str, Path] = {}
         for number, file in enumerate(texts):
@@ -41,6 +43,7 @@ class Reading:
         self.clean: list[str] = []
         self.bad: list[str] = []
         self.names = {link: file_url(path) for link, path in self._files.items()}
+        self.names |= {table: file_url(Path(table)) for table in damaged}
         cut = set(truncated([str(path) for path in self._files.values()]))
         self.repair([link for link, path in self._files.items() if str(path) in cut])
 
