@@ -100,7 +100,7 @@ class ReadShares:
 
 
 class AddressShare:
-    """The rest of one peer address's share of this iteration, and its connections that wait for the next one."""
+    """The rest of one peer address's share of this iteration, and its connections that wait for a later one."""
 
     __slots__ = (
         "_shares",

@@ -1,4 +1,4 @@
-"""Read shares: each address has a share of every loop iteration, and frames beyond it wait for the next one."""
+"""Read shares: each address has a share of every loop iteration, and frames beyond it wait for a later one."""
 
 import asyncio
 import itertools
