@@ -256,7 +256,9 @@ def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> No
     """The message names the directory and where the server logs its own."""
     absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"
     usual = tmp_path / ".local" / "state" / "namesrv"
-    unseen = ", and no open files of a server at 127.0.0.1:9876 can be seen from here; "
+    # not the default port, at which a developer may run a server
+    server = "127.0.0.1:1"
+    unseen = f", and no open files of a server at {server} can be seen from here; "
 
     for environ, code, problem in (
         ({"NAMESRV_DATA_DIR": str(absent)}, 2, f"no such directory: {absent}; "),
@@ -264,7 +266,7 @@ def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> No
         # a server ignores a relative path, too
         ({"XDG_STATE_HOME": "state", "HOME": str(tmp_path)}, 2, f"no such directory: {usual}{unseen}"),
     ):
-        done = run("audit", env={"COLUMNS": "500", **environ})
+        done = run("audit", "-s", server, env={"COLUMNS": "500", **environ})
         assert done.code == code
         assert problem + hint in done.err
 
