@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import at_least, at_most
 from benchmarks.scoreboard import crowds, detection, fuzzing, outages, restarts, simulated
 from benchmarks.scoreboard.page import Row
@@ -13,7 +14,12 @@ from tests.simulation.simulation import SCHEDULES, simulate, simulate_removals
 
 # Files that rows are about.
 _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
-_CLIENT: Final = (*_SERVER, "client/namesrv_client")
+# The library in producers and consumers: no row is about `namesrvctl` or the health model.
+_NO_LIBRARY: Final = frozenset({"ctl", "health.py", "__pycache__"})
+_LIBRARY: Final = sorted(
+    path.name for path in (ROOT / "client/namesrv_client").iterdir() if path.name not in _NO_LIBRARY
+)
+_CLIENT: Final = (*_SERVER, *(f"client/namesrv_client/{name}" for name in _LIBRARY))
 _ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")
 _DECODERS: Final = ("remoting/namesrv_remoting", "tests/fuzz/targets.py")
 _SIMULATED: Final = (*_ALL, "tests/simulation", "benchmarks/scoreboard/simulated.py")
