@@ -31,7 +31,7 @@ from namesrv_spark_jobs.history.model import (
     WhatIfRequest,
 )
 from namesrv_spark_jobs.history.moments import moment_ms
-from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS, Span, tick_texts, written
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MINUTE_MS, MOST_MS, Span, written
 
 # Longest wait of the script's request for a page, and of a picture, since neither can show a placeholder.
 _LONG_PATIENCE_SECONDS: Final = 25.0
@@ -168,7 +168,7 @@ def _timeline(result: Timeline) -> Mapping[str, Any]:
     ended.sort(key=lambda it: (-it[0].end_ms, it[1].nameserver, str(it[1].broker)))
     return {
         "rows": [(timeline_rows.drawn(row, span), down[row.nameserver]) for row in result.rows],
-        "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
+        "ticks": timeline_rows.ticks(span),
         "ended": [(period, row, timeline_rows.removal_of(period.reason)) for period, row in ended[:_MOST_REMOVALS]],
         "ended_left_out": max(0, len(ended) - _MOST_REMOVALS),
         "most_rows": MOST_TIMELINE_ROWS,

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from namesrv_console.past.timeline_rows import Cell, cells, place, removal_of
+from namesrv_console.past.timeline_rows import Cell, cells, removal_of, ticks
 from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.model import STRIP_BINS, Strip, StripRow
-from namesrv_spark_jobs.history.spans import tick_texts, written
+from namesrv_spark_jobs.history.spans import written
 
 # Colours that differ on a light page as well as on a dark one.
 _COLOURS: Final = {"regular": "#3a9a63", "late": "#c98a1b", "overdue": "#d2453a", "removed": "#d2453a"}
@@ -22,7 +22,7 @@ def strip_picture(strip: Strip, t: Callable[..., str], *, label: str) -> str:
     lines = [line for number, row in enumerate(strip.rows) for line in _row(strip, row, number * _ROW_HEIGHT, t)]
     if not lines:
         lines = [_text(0, 14, t("past.no_heartbeat"))]
-    lines += [_text(place(at, strip.span), height - 4, text) for at, text in tick_texts(strip.span)]
+    lines += [_text(tick.x, height - 4, tick.text, tick.anchor) for tick in ticks(strip.span)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" role="img" '
         f'aria-label={quoteattr(printable(label))} font-family="sans-serif" font-size="11">{"".join(lines)}</svg>\n'
@@ -49,5 +49,5 @@ def _title(cell: Cell, t: Callable[..., str]) -> str:
     return t("past.strip_removal", cell=title, removal=t(f"past.{removal_of(cell.bin.reason)}"))
 
 
-def _text(x: float, y: int, text: str) -> str:
-    return f'<text x="{x}%" y="{y}" fill="{_WORDS}">{escape(printable(text))}</text>'
+def _text(x: float, y: int, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x}%" y="{y}" text-anchor="{anchor}" fill="{_WORDS}">{escape(printable(text))}</text>'

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from namesrv_spark_jobs.history.model import STRIP_BINS, RegistrationPeriod, Run, Strip, StripBin, StripRow, TimelineRow
-from namesrv_spark_jobs.history.spans import Span
+from namesrv_spark_jobs.history.spans import Span, tick_texts
 
 # Reason of a removal -> the kind of its mark.
 _REMOVALS: Final = {
@@ -16,6 +16,8 @@ _REMOVALS: Final = {
 }
 # Two bars of one kind that are nearer than this are drawn as one, since no screen shows the gap.
 _FINEST: Final = 0.05
+# The text of a tick beyond this position, in per cent, ends at the tick: to the right of it, a date would not fit.
+_ENDS_BEYOND: Final = 85
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,16 @@ class Bar:
     width: float
     from_ms: int
     to_ms: int
+
+
+class Tick(NamedTuple):
+    """A tick of the axis above or below timeline rows."""
+
+    # Position in per cent.
+    x: float
+    text: str
+    # Value of SVG's text-anchor: the end of the text that is at the tick.
+    anchor: Literal["start", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,12 @@ def downtimes(runs: Iterable[Run], nameserver: str, span: Span, *, read_until_ms
 def place(at_ms: int, span: Span) -> float:
     """Position of a moment, in per cent of the width."""
     return round(100 * (at_ms - span.from_ms) / span.length_ms, 3)
+
+
+def ticks(span: Span) -> list[Tick]:
+    """The ticks of a span's axis."""
+    positions = [(place(at_ms, span), text) for at_ms, text in tick_texts(span)]
+    return [Tick(x, text, "end" if x > _ENDS_BEYOND else "start") for x, text in positions]
 
 
 def _placed(stretches: Iterable[tuple[str, int, int]], span: Span) -> list[Bar]:

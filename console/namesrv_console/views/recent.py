@@ -8,7 +8,7 @@ from namesrv_console.past import timeline_rows
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_spark_jobs.history.model import Broker, RegistrationPeriod, TimelineRow
-from namesrv_spark_jobs.history.spans import MINUTE_MS, Span, tick_texts
+from namesrv_spark_jobs.history.spans import MINUTE_MS, Span
 
 _LENGTH_MS: Final = 15 * MINUTE_MS
 # The span moves on in steps, so that the picture of brokers to which nothing happens stays as it is.
@@ -27,7 +27,7 @@ def recent_picture(
     rows = recent_rows(cluster, wanted, span, moment_ms)
     return {
         "rows": [(timeline_rows.drawn(row, span), ()) for row in rows],
-        "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
+        "ticks": timeline_rows.ticks(span),
     }
 
 

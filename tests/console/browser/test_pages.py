@@ -93,6 +93,16 @@ def test_each_page_fits_and_is_accessible(
     assert console(opened) == []
 
 
+def test_date_at_the_end_of_an_axis_fits_a_phone(opened: webdriver.Chrome, url: str) -> None:
+    """The last tick of a timeline that ends just after midnight has a date, and the page does not scroll sideways."""
+    show(opened, url + "timeline?from=2026-02-28T22:52&to=2026-03-01T00:05", size=PHONE)
+    shown(opened, READY)
+
+    last = "return [...document.querySelectorAll('.axis text')].at(-1).textContent"
+    assert shown(opened, last) == "03-01 00:00"
+    assert opened.execute_script(TOO_WIDE) == []
+
+
 def test_language_and_colours_are_chosen_in_a_menu(opened: webdriver.Chrome, url: str) -> None:
     """On a phone the open menu fits and is accessible; a choice leads back to the page."""
     show(opened, url + "brokers", size=PHONE)

@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_console.catalogue import catalogue
 from namesrv_console.past.strip_picture import strip_picture
-from namesrv_console.past.timeline_rows import cells, downtimes, drawn
+from namesrv_console.past.timeline_rows import cells, downtimes, drawn, ticks
 from namesrv_spark_jobs.history.model import (
     Broker,
     Reading,
@@ -91,6 +91,11 @@ def test_bars_below_a_pixel_are_merged() -> None:
     assert len(found.bars) <= 2_000
     assert len(found.marks) <= 2_000
     assert max(bar.to_ms for bar in found.bars) - 1 == 100_990
+
+
+def test_last_texts_of_an_axis_end_at_their_ticks() -> None:
+    """Of eight ticks, the text of the last one, which would not fit to its right, is to its left."""
+    assert [tick.anchor for tick in ticks(Span(0, 8_000))] == [*["start"] * 7, "end"]
 
 
 def run(began: int, ended: int, *, nameserver: str = "ns", has_ended: bool = True) -> Run:
