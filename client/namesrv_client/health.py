@@ -6,7 +6,7 @@ I/O; durations are relative to the moment of the judgement.
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, cast
 
@@ -43,6 +43,10 @@ ServerState = Literal[
 GroupKey = tuple[str, str]
 # Cluster, broker name and broker id.
 InstanceKey = tuple[str, str, int]
+
+# Within this time a broker, which registers at each heartbeat interval, has registered with every server; with some
+# reserve.
+REGISTERING_SECONDS: Final = 35.0
 
 KINDS: Final[tuple[Kind, ...]] = tuple(LEVELS)
 # Problems of a whole group, which affect all its write queues.
@@ -111,6 +115,8 @@ class Server:
     # Reason that a part of the report is missing.
     refusal: str = ""
     removals: Mapping[InstanceKey, Removal] = field(default_factory=dict)
+    # True: brokers may not have registered with the server since its start.
+    is_starting: bool = False
 
 
 class Affected(NamedTuple):
@@ -214,6 +220,11 @@ def state_of(info: ServerInfo | None) -> ServerState:
     if info is None:
         return "answers"
     return "draining" if info.draining else "ready" if info.ready else "not_ready"
+
+
+def is_starting(info: ServerInfo | None, seconds_ago: float = 0.0) -> bool:
+    """True if a server was not ready so many seconds ago, or had started so recently that brokers may be missing."""
+    return info is not None and (not info.ready or info.uptime_seconds + seconds_ago < REGISTERING_SECONDS)
 
 
 def failure_state(error: RemotingError) -> ServerState:
@@ -336,13 +347,18 @@ def _of_server(server: Server) -> Iterator[Problem]:
             yield Problem(cast("Kind", one.kind), server.address, why=one.why, causes=tuple(one.causes))
 
 
-def _of_groups(servers: Iterable[Server]) -> Iterator[Problem]:
+def _of_groups(servers: Collection[Server]) -> Iterator[Problem]:
+    with_master = {broker.key[:2] for one in servers for broker in one.brokers or () if broker.key[2] == MASTER_ID}
     by_group: dict[tuple[Kind, GroupKey], Problem] = {}
     for server in servers:
         for group, brokers in _groups(server).items():
             health = group_health({number: broker.silence for number, broker in brokers.items()})
             kind = _OF_GROUPS.get(health)
             if kind is None:
+                continue
+            # Slaves may register before their master with a server that starts. Until it is ready, it gives no routes.
+            is_awaited = server.is_starting and (server.state == "not_ready" or group in with_master)
+            if kind == "without_master" and is_awaited:
                 continue
             old = by_group.get((kind, group), Problem(kind, subject_of(group), group=group))
             by_group[kind, group] = replace(

@@ -25,7 +25,6 @@ from namesrv_console.views.problems import (
     missing_among,
     report_of,
     verdict,
-    without_awaited_masters,
 )
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_remoting.health import Kind
@@ -175,7 +174,6 @@ class Health:
         missing, others = missing_among(disagreements, cluster)
         reports = [report_of(view, now) for view in cluster.servers]
         found = problems(reports, gone=gone, missing=missing, disagreements=others)
-        found = without_awaited_masters(found, disagreements)
         found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
         known = self._acknowledgements.at(self._clock.wall())
         acknowledged = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
-from namesrv_client.health import ServerState, state_of
+from namesrv_client.health import ServerState, is_starting, state_of
 from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 
@@ -137,6 +137,10 @@ class ServerView:
     def reports_events(self) -> bool:
         """True if the events are the last ones of the server."""
         return bool(self.is_reachable and self.is_native) and "events" not in self.refused
+
+    def is_starting(self, now: float) -> bool:
+        """True if brokers may not have registered with the server since its start."""
+        return is_starting(self.info, 0.0 if self.answered_at is None else now - self.answered_at)
 
     def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
         """The view after a failed request; the last reported state of the server stays."""

@@ -13,10 +13,12 @@ from namesrv_client.health import (
     Removal,
     Server,
     failure_state,
+    is_starting,
     missing_brokers,
     names_to_weigh,
     problems,
     removals,
+    state_of,
     subject_of,
     weighed,
     write_shares,
@@ -41,9 +43,10 @@ def broker(key: tuple[str, str, int] = MASTER, silent: float | None = 0.0, *, is
     return Broker(key, silent, 120.0, 3, is_write_removed)
 
 
-def server(*brokers: Broker, address: str = "s1") -> Server:
-    """A ready server with these brokers."""
-    return Server(address, "ready", info=ServerInfo("b1", ready=True, problems=[]), brokers=brokers)
+def server(*brokers: Broker, address: str = "s1", ready: bool = True, uptime: float = 60.0) -> Server:
+    """A server with these brokers, and so many seconds since its start."""
+    info = ServerInfo("b1", ready=ready, uptime_seconds=uptime, problems=[])
+    return Server(address, state_of(info), info=info, brokers=brokers, is_starting=is_starting(info))
 
 
 def reporting(*own: ServerProblem, ready: bool = True) -> Server:
@@ -157,6 +160,32 @@ def test_differences_between_servers_are_problems() -> None:
         Problem("missing_broker", "c1/a/0", ("s2",), count=3, group=GROUP),
         Problem("disagreement", "", count=2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ready", "uptime", "other", "without_master_on"),
+    [
+        # The master has registered with the other server, and registers with this one in a moment.
+        (False, 2.0, [broker(), broker(SLAVE)], []),
+        (True, 2.0, [broker(), broker(SLAVE)], []),
+        (True, 40.0, [broker(), broker(SLAVE)], ["s1"]),
+        # A server that is not ready gives no routes, so that its clients do not miss the master.
+        (False, 60.0, [], []),
+        (False, 2.0, [broker(SLAVE)], ["s2"]),
+        (True, 2.0, [broker(SLAVE)], ["s1", "s2"]),
+        (True, 2.0, [], ["s1"]),
+    ],
+)
+def test_starting_server_may_lack_a_master(
+    ready: bool, uptime: float, other: list[Broker], without_master_on: list[str]
+) -> None:
+    """A slave may register first with a server that has just started."""
+    starting = server(broker(SLAVE), ready=ready, uptime=uptime)
+
+    found = problems([starting, server(*other, address="s2")])
+
+    assert [one.kind for one in found] == ["without_master"] * bool(without_master_on)
+    assert [server for one in found for server in one.servers] == without_master_on
 
 
 def test_worst_problem_is_first_and_has_numbers() -> None:

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from namesrv_client.health import REGISTERING_SECONDS
 from namesrv_console.compared import COMPARISON_SECONDS
 from namesrv_console.live import PAUSE_SECONDS
 from namesrv_console.poller import ANSWER_SECONDS, MOST_REST_SECONDS, PULSE_SECONDS, RETRY_SECONDS
-from namesrv_console.views.differences import REGISTERING_SECONDS
 from tests.support.certificates import Authority
 from tests.support.console import Tab, console
 from tests.support.fake_clock import FakeClock, passing

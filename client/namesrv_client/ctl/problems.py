@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from namesrv_client.ctl import ExitCode
@@ -15,6 +16,7 @@ from namesrv_client.health import (
     Server,
     broker_of,
     failure_state,
+    is_starting,
     names_to_weigh,
     problems,
     removals,
@@ -117,13 +119,13 @@ async def report_of(
     """The report of a server on all its broker groups, or on some of them."""
     wanted = (one for one in brokers if groups is None or (one.cluster, one.broker_name) in groups)
     known = [broker_of(one, one.age_seconds) for one in wanted]
-    report = Server(server.address, state_of(info), info=info, brokers=known)
+    report = Server(server.address, state_of(info), info=info, brokers=known, is_starting=is_starting(info))
     if info is None or all(one.kind != "without_master" for one in problems([report])):
         return report
     # The events say since when a master is missing.
     with suppress(ResponseError):
         events = (await server.events(0, _MOST_EVENTS)).events
-        return Server(server.address, report.state, info=info, brokers=known, removals=removals(events, info))
+        return replace(report, removals=removals(events, info))
     return report
 
 

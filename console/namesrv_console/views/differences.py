@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from namesrv_client.ctl.comparison import PRESENT, Difference
-from namesrv_client.health import subject_of
+from namesrv_client.health import REGISTERING_SECONDS, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import TopicReport, TopicTable
 
@@ -15,9 +15,6 @@ from namesrv_console.views.topics import TopicReport, TopicTable
 # after the other; leaving: the next scan of the server that still has the broker evicts it.
 Reason = Literal["starting", "registering", "leaving"]
 
-# Within this time a broker, which registers at each heartbeat interval, has registered with every server; with some
-# reserve.
-REGISTERING_SECONDS: Final = 35.0
 # The time between two scans, with some reserve.
 LEAVING_SECONDS: Final = 12.0
 
@@ -98,7 +95,7 @@ def disagreements(
         since = None if known_since is None else known_since.get((one.kind, one.name, one.fact), now)
         lacking = lacking_servers(one)
         having = one.values.keys() - lacking
-        starting = frozenset(server for server in lacking if _is_starting(cluster.server(server), now))
+        starting = frozenset(server for server in lacking if cluster.server(server).is_starting(now))
         # A server that starts does not excuse a disagreement of the other servers.
         if starting and len({value for server, value in one.values.items() if server not in starting}) <= 1:
             found.append(Disagreement(one, since, "starting", starting))
@@ -228,12 +225,3 @@ def _of_topics(reports: Mapping[str, TopicReport], table: TopicTable) -> Iterato
 def _brokers_of(topic: str, reports: Mapping[str, TopicReport]) -> set[str]:
     routes = [each.routes[topic] for each in reports.values() if topic in each.routes]
     return {queues.broker_name for route in routes for queues in route.queue_datas}
-
-
-def _is_starting(view: ServerView, now: float) -> bool:
-    """True if a server is not ready, or started so recently that brokers may not have registered yet."""
-    info = view.info
-    if info is None:
-        return False
-    uptime = info.uptime_seconds + (now - view.answered_at if view.answered_at is not None else 0.0)
-    return not info.ready or uptime < REGISTERING_SECONDS

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.differences import Disagreement, awaited_brokers
-from namesrv_remoting.codes import MASTER_ID
+from namesrv_console.views.differences import Disagreement
 from namesrv_remoting.health import Kind, Level
 
 # Worst first. Unknown is worse than a warning: what the console does not know may be critical.
@@ -96,6 +95,7 @@ def report_of(view: ServerView, now: float) -> Server:
         brokers=[_broker(seen, now) for seen in view.brokers.values()] if view.reports_brokers else None,
         refusal=next(iter(view.refused.values()), "") if view.is_reachable else "",
         removals={} if info is None else removals(view.events, info),
+        is_starting=view.is_starting(now),
     )
 
 
@@ -112,21 +112,6 @@ def missing_among(disagreements: Iterable[Disagreement], cluster: Cluster) -> tu
     keys = {subject_of(key): key for key in cluster.broker_keys} if lacking else {}
     missing = [Missing(keys[name], servers, topics_of(keys[name], cluster)) for name, servers in lacking.items()]
     return missing, len(unexpected) - len(missing)
-
-
-def without_awaited_masters(found: Iterable[Problem], disagreements: Iterable[Disagreement]) -> list[Problem]:
-    """The problems without masters that a server lacks because it has just started: slaves may register first."""
-    awaited = awaited_brokers(disagreements)
-    left = []
-    for one in found:
-        if one.kind == "without_master" and one.group is not None:
-            expected_on = awaited.get(subject_of((*one.group, MASTER_ID)), ())
-            servers = tuple(server for server in one.servers if server not in expected_on)
-            if not servers:
-                continue
-            one = replace(one, servers=servers)  # noqa: PLW2901 - the problem on the other servers
-        left.append(one)
-    return left
 
 
 def topics_of(key: BrokerKey, cluster: Cluster) -> int:

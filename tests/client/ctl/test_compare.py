@@ -251,6 +251,24 @@ async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Liter
     ) == (False, ["without_master"])
 
 
+@pytest.mark.parametrize("command", [["status"], ["brokers"], ["top", "--once"]])
+async def test_master_may_register_after_its_slave(tmp_path: Path, command: list[str]) -> None:
+    """A slave has registered with a server that has just started: only 35 s later is the missing master a problem."""
+    async with one_server(tmp_path / "1") as (first, one), one_server(tmp_path / "2") as (second, two):
+        known, starting = await first.connect(), await second.connect()
+        await known.register(MASTER)
+        await known.register(SLAVE)
+        await starting.register(SLAVE)
+
+        at_first = await ctl(*at(one, two), *command)
+        await second.clock.advance(35)
+        later = await ctl(*at(one, two), *command)
+
+    missing = f"{two}: critical: cluster-1/broker-a: no master is registered"
+    assert missing not in at_first.err + at_first.out
+    assert missing in later.err + later.out
+
+
 def test_a_problem_of_several_servers_is_one_line() -> None:
     """The line names the servers that report the problem, and the number of topics if the routes are unknown."""
     problem = Problem("without_master", "c/b", ("s1", "s3"), seconds=61.0, count=4, group=("c", "b"))

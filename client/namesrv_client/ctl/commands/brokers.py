@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
@@ -18,7 +18,7 @@ from namesrv_client.ctl.output import Report, ago, cell, lasting, table
 from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of, reports_in, with_queues
 from namesrv_client.ctl.running import UNCHANGED, Columns, absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers, reason
-from namesrv_client.health import Server, broker_of, failure_state, missing_brokers, problems, state_of
+from namesrv_client.health import Server, broker_of, failure_state, is_starting, missing_brokers, problems, state_of
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
@@ -62,11 +62,30 @@ _LIVE: Final[Columns[LiveBroker]] = {
 _SHARED: Final = ("advertised", "topics", "write removed", "version", "state")
 
 
-def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]:
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The listed brokers of one server, and its report on their groups for the health model."""
+
+    brokers: list[LiveBroker]
+    report: Server
+
+
+async def _listed(server: NameServer, cluster: str | None, name: str | None) -> _Listed:
+    brokers = await server.brokers(cluster, name)
+    report = Server(server.address, "answers", brokers=[broker_of(one, one.age_seconds) for one in brokers])
+    if any(one.kind == "without_master" for one in problems([report])):
+        # The server may have just started; an account that may not know is shown the problem.
+        with suppress(ResponseError):
+            info = await server.info()
+            report = replace(report, state=state_of(info), is_starting=is_starting(info))
+    return _Listed(brokers, report)
+
+
+def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:
     """A row for each broker, with its remaining expiry on each server; `missing` on a server that lacks it."""
     by_key: dict[tuple[str, str, int, str], dict[str, LiveBroker]] = {}
     for server, listed in given.items():
-        for broker in listed:
+        for broker in listed.brokers:
             key = broker.cluster, broker.broker_name, broker.broker_id, broker.broker_addr
             by_key.setdefault(key, {})[server] = broker
 
@@ -103,23 +122,21 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
     wanted += f" in cluster {cluster}" if cluster else ""
     show_list(
         options,
-        lambda server: server.brokers(cluster, name),
+        lambda server: _listed(server, cluster, name),
         "brokers",
         _LIVE,
-        lambda listed: listed,
-        absent=lambda listed: [] if listed or not (cluster or name) else [wanted],
+        lambda listed: listed.brokers,
+        document=lambda listed: msgspec.to_builtins(listed.brokers),
+        absent=lambda listed: [] if listed.brokers or not (cluster or name) else [wanted],
         merged=_side_by_side,
         remarks=_group_problems,
     )
 
 
-def _group_problems(given: Mapping[str, list[LiveBroker]]) -> list[str]:
+def _group_problems(given: Mapping[str, _Listed]) -> list[str]:
     """A line for each critical problem of the listed broker groups; the table shows the others."""
-    reports = [
-        Server(server, "answers", brokers=[broker_of(broker, broker.age_seconds) for broker in listed])
-        for server, listed in given.items()
-    ]
-    return [line_of(one, shown_by="brokers") for one in problems(reports) if one.level == "critical"]
+    found = problems([listed.report for listed in given.values()])
+    return [line_of(one, shown_by="brokers") for one in found if one.level == "critical"]
 
 
 _GROUPS: Final[Columns[tuple[str, BrokerData]]] = {

@@ -26,6 +26,7 @@ from namesrv_client.health import (
     Server,
     broker_of,
     failure_state,
+    is_starting,
     liveness,
     missing_brokers,
     problems,
@@ -105,7 +106,8 @@ class Seen:
             broker_of(one, None if one.age_seconds is None else one.age_seconds + passed)
             for one in self.brokers.values()
         ]
-        return Server(self.server, state_of(self.info), info=self.info, brokers=brokers)
+        starting = is_starting(self.info, passed)
+        return Server(self.server, state_of(self.info), info=self.info, brokers=brokers, is_starting=starting)
 
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
         """The verdict on a broker and its live entry on this server, with ages as of now."""
