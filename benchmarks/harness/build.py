@@ -34,7 +34,9 @@ def program(name: str) -> Path:
 def _compile(source: Path, built: Path) -> None:
     if sys.platform != "linux":
         raise BenchError(f"the benchmarks need Linux (epoll), this is {sys.platform}")
-    compiler = _compiler()
+    compiler = os.environ.get("CC") or "cc"
+    if shutil.which(compiler) is None:
+        raise BenchError(f"no C compiler {compiler} on PATH; install gcc or clang, or set CC")
     built.parent.mkdir(parents=True, exist_ok=True)
     # The compiler writes a temporary file, so that a second build at the same time never runs half a program.
     unfinished = built.with_name(f"{built.name}.{os.getpid()}")
@@ -47,12 +49,3 @@ def _compile(source: Path, built: Path) -> None:
         raise BenchError(f"{compiler} cannot compile {source.name}:\n{done.stderr.strip()}")
     sys.stderr.write(done.stderr)
     unfinished.replace(built)
-
-
-def _compiler() -> str:
-    chosen = os.environ.get("CC")
-    names = (chosen,) if chosen else ("cc", "gcc", "clang")
-    for name in names:
-        if path := shutil.which(name):
-            return path
-    raise BenchError(f"no C compiler: none of {', '.join(names)} is on PATH; install gcc or clang, or set CC")
