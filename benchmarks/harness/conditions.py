@@ -18,38 +18,29 @@ _SOURCES: Final = ("--", ":/", ":(top,exclude)docs")
 
 
 @dataclass(frozen=True, slots=True)
-class Clocks:
-    """Readings of three clocks, in seconds; the difference of two readings describes a measurement."""
+class Conditions:
+    """What a reader must know before comparing the figures of two runs, read at one time; times are in seconds."""
 
+    # the monotonic clock
     wall: float
     # processor time of all processes on all processors
     busy: float
     # processor time of this process and of its children that have ended
     ours: float
-
-    @classmethod
-    def now(cls) -> "Clocks":
-        """Read the clocks."""
-        ours = os.times()
-        busy = busy_ticks(Path("/proc/stat").read_text(encoding="ascii")) / os.sysconf("SC_CLK_TCK")
-        return cls(time.monotonic(), busy, ours.user + ours.system + ours.children_user + ours.children_system)
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What a reader must know before comparing the figures of two runs."""
-
-    began: Clocks
+    # load average of the last minute
     load: float
 
     @classmethod
     def now(cls) -> "Conditions":
-        """Note the conditions at the start of a measurement."""
-        return cls(Clocks.now(), os.getloadavg()[0])
+        """Note the conditions at the start or end of a measurement."""
+        ours = os.times()
+        busy = busy_ticks(Path("/proc/stat").read_text(encoding="ascii")) / os.sysconf("SC_CLK_TCK")
+        ours_seconds = ours.user + ours.system + ours.children_user + ours.children_system
+        return cls(time.monotonic(), busy, ours_seconds, os.getloadavg()[0])
 
     def members(self) -> dict[str, Any]:
         """All conditions, as members of JSON, at the end of the measurement."""
-        clocks, count = Clocks.now(), os.cpu_count() or 1
+        ended, count = Conditions.now(), os.cpu_count() or 1
         loop = "uvloop" if importlib.util.find_spec("uvloop") else "asyncio"
         model = processor(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
         return {
@@ -59,8 +50,8 @@ class Conditions:
             "machine": f"{count} x {model}, {platform.system()} {platform.release()}, "
             f"{platform.python_implementation()} {platform.python_version()} with {loop}",
             "load_average": round(self.load, 1),
-            "others_share": round(others_share(self.began, clocks, count), 3),
-            "took_seconds": round(clocks.wall - self.began.wall, 1),
+            "others_share": round(others_share(self, ended, count), 3),
+            "took_seconds": round(ended.wall - self.wall, 1),
         }
 
 
@@ -92,7 +83,7 @@ def busy_ticks(stat: str) -> int:
     return user + nice + system + irq + softirq + steal
 
 
-def others_share(began: Clocks, ended: Clocks, processors: int) -> float:
+def others_share(began: Conditions, ended: Conditions, processors: int) -> float:
     """Share of the processors' time that processes other than ours used."""
     others = (ended.busy - began.busy) - (ended.ours - began.ours)
     return max(0.0, others / (processors * (ended.wall - began.wall)))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.conditions import Clocks, busy_ticks, others_share, processor
+from benchmarks.harness.conditions import Conditions, busy_ticks, others_share, processor
 from benchmarks.harness.figures import (
     BenchError,
     Figure,
@@ -136,9 +136,9 @@ def test_reports_are_read(read: Callable[[str], object], text: str, found: objec
 
 def test_busy_time_without_ours_is_that_of_others() -> None:
     """10 s of two processors, of which 12 s were busy and 8 s ours: others had a fifth; the share is never negative."""
-    assert others_share(Clocks(5.0, 100.0, 1.0), Clocks(15.0, 112.0, 9.0), processors=2) == 0.2
+    assert others_share(Conditions(5.0, 100.0, 1.0, 0.0), Conditions(15.0, 112.0, 9.0, 0.0), processors=2) == 0.2
     # Ticks are coarse, and read at slightly different times.
-    assert others_share(Clocks(0.0, 0.0, 0.0), Clocks(1.0, 0.99, 1.0), processors=2) == 0
+    assert others_share(Conditions(0.0, 0.0, 0.0, 0.0), Conditions(1.0, 0.99, 1.0, 0.0), processors=2) == 0
 
 
 def test_line_of_load_is_read() -> None:
