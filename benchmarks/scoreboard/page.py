@@ -21,7 +21,16 @@ from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import Figure, format_target, format_value
 from benchmarks.scoreboard.programs import Measure
 
-_HEADINGS: Final = ("id", "what", "target", "figures", "result", "how", "measured")
+_COLUMNS: Final = ("id", "what", "target", "figures", "result", "how", "measured")
+# first letter of an id -> heading of these rows
+_HEADINGS: Final = {
+    "L": "Load and connections",
+    "H": "Hostile input",
+    "D": "Detection and staleness",
+    "F": "Faults",
+    "M": "Correctness",
+    "S": "Soak",
+}
 # separates run, date, commit, files and machine in the column `measured`
 _BETWEEN: Final = "; "
 _IN_FULL: Final = "in full"
@@ -220,7 +229,7 @@ def _lines(page: str) -> dict[str, list[str]]:
     rows = [
         line.removeprefix("| ").removesuffix(" |").split(" | ") for line in page.splitlines() if line.startswith("| ")
     ]
-    return {row[0]: row for row in rows if len(row) == len(_HEADINGS) and row[0] not in ("id", "---")}
+    return {row[0]: row for row in rows if len(row) == len(_COLUMNS) and row[0] not in ("id", "---")}
 
 
 def results(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> dict[str, str]:
@@ -228,9 +237,9 @@ def results(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> dict[str
     return {name: measured[name].result(row) for name, row in rows.items() if name in measured}
 
 
-def wrong_lines(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], page: str) -> list[str]:
+def wrong_lines(rows: Mapping[str, Row], page: str) -> list[str]:
     """The lines of a page that do not follow from its records and the current files."""
-    right = set(text(sections, rows, records(page)).splitlines())
+    right = set(text(rows, records(page)).splitlines())
     return [line for line in page.splitlines() if line not in right]
 
 
@@ -241,17 +250,18 @@ def summary(rows: Mapping[str, Row], colours: Mapping[str, str]) -> str:
     return f"{green}, {others}, {len(rows.keys() - colours.keys())} not measured."
 
 
-def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], measured: Mapping[str, Record]) -> str:
+def text(rows: Mapping[str, Row], measured: Mapping[str, Record]) -> str:
     """The page: each measured row under its heading, and at the end the ids of the others."""
     colours = results(rows, measured)
-    missing = [name for names in sections.values() for name in names if name not in measured]
+    missing = [name for name in rows if name not in measured]
     models = sorted({_model(record) for record in measured.values()})
     letters = {model: chr(ord("A") + number) for number, model in enumerate(models)}
     parts = [_INTRODUCTION, f"{summary(rows, colours)}\n"]
-    for title, names in sections.items():
-        lines = [_line(name, rows[name], measured[name], colours[name], letters) for name in names if name in measured]
+    for letter, title in _HEADINGS.items():
+        names = [name for name in rows if name in measured and name.startswith(letter)]
+        lines = [_line(name, rows[name], measured[name], colours[name], letters) for name in names]
         if lines:
-            parts.append(f"## {title}\n\n{table.markdown([_HEADINGS, *lines])}\n")
+            parts.append(f"## {title}\n\n{table.markdown([_COLUMNS, *lines])}\n")
     if missing:
         parts.append(f"## Not measured yet\n\n{', '.join(missing)}\n")
     machines = "".join(f"* {letter}: {model}\n" for model, letter in letters.items())

@@ -394,17 +394,3 @@ ROWS: Final[Mapping[str, Row]] = {
         short=10,
     ),
 }
-
-# first letter of an id -> heading of these rows
-_HEADINGS: Final = {
-    "L": "Load and connections",
-    "H": "Hostile input",
-    "D": "Detection and staleness",
-    "F": "Faults",
-    "M": "Correctness",
-    "S": "Soak",
-}
-# heading -> ids of rows
-SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    heading: tuple(name for name in ROWS if name.startswith(letter)) for letter, heading in _HEADINGS.items()
-}

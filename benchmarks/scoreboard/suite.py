@@ -14,7 +14,7 @@ from benchmarks.harness.build import ROOT
 from benchmarks.harness.command import IMPOSSIBLE, Command
 from benchmarks.harness.conditions import Conditions
 from benchmarks.scoreboard import page
-from benchmarks.scoreboard.rows import ROWS, SECTIONS
+from benchmarks.scoreboard.rows import ROWS
 
 _PAGE: Final = ROOT / "docs" / "scoreboard.md"
 _SHOWN_CHARACTERS: Final = 100
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _checked(path: Path) -> int:
     text = path.read_text(encoding="utf-8")
-    wrong, missing = page.wrong_lines(SECTIONS, ROWS, text), ROWS.keys() - page.records(text).keys()
+    wrong, missing = page.wrong_lines(ROWS, text), ROWS.keys() - page.records(text).keys()
     for line in wrong:
         print(f"scoreboard: the page's records do not say: {line[:_SHOWN_CHARACTERS]}")
     if wrong:
@@ -118,4 +118,4 @@ def _measured(name: str, size: int, path: Path) -> bool:
 
 def _write(path: Path, new: dict[str, page.Record]) -> None:
     # The page is read again, because another run may have written rows in the meantime.
-    path.write_text(page.text(SECTIONS, ROWS, {**page.read(path), **new}), encoding="utf-8")
+    path.write_text(page.text(ROWS, {**page.read(path), **new}), encoding="utf-8")

@@ -11,7 +11,7 @@ from benchmarks.harness.figures import BenchError, Figure, none_of
 from benchmarks.scoreboard import page, slices, suite
 from benchmarks.scoreboard.page import Record, Row
 from benchmarks.scoreboard.programs import noticed, passing
-from benchmarks.scoreboard.rows import ROWS, SECTIONS
+from benchmarks.scoreboard.rows import ROWS
 
 # Times are left to `make scoreboard`, since a busy machine makes them worse.
 TIMED: Final = ("seconds", "milliseconds", "microseconds", "per_second", "times", "percent")
@@ -41,7 +41,7 @@ def record(size: int = 1_000, count: int = 0, row: Row = ROW) -> Record:
 )
 def test_only_a_full_run_on_these_files_is_green(found: Record, row: Row, colour: str) -> None:
     """A shortened run is yellow, as is one before the files or the target changed; a missed target is always red."""
-    assert page.results({"X1": row}, {"X1": found}) == {"X1": colour}
+    assert page.results({"S1": row}, {"S1": found}) == {"S1": colour}
 
 
 @pytest.mark.parametrize("file", ["module.py", "registry.tla", "frames.jsonl"])
@@ -93,7 +93,7 @@ def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.Monkey
         return {"count": min(2, left), "first": first, "failed": ["broken"] * (first == 5)}
 
     def firsts(total: int) -> list[int]:
-        return [entry["first"] for entry in slices.finished(tmp_path / "X1.jsonl", ["file"], total, run)]
+        return [entry["first"] for entry in slices.finished(tmp_path / "S1.jsonl", ["file"], total, run)]
 
     assert firsts(3) == [0, 2]
     assert firsts(6) == [0, 2, 3, 5]
@@ -106,10 +106,10 @@ def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.Monkey
 
 def test_page_keeps_all_records() -> None:
     """Records read from a page equal the written ones, so that a single row can be measured again."""
-    rows, sections = {"X1": ROW, "X2": ROW, "X3": ROW}, {"Xs": ("X1", "X2", "X3")}
-    found = {"X1": record(), "X2": record(size=20, count=1)}
+    rows = {"S1": ROW, "S2": ROW, "S3": ROW}
+    found = {"S1": record(), "S2": record(size=20, count=1)}
 
-    assert page.records(page.text(sections, rows, found)) == found
+    assert page.records(page.text(rows, found)) == found
 
 
 OLD: Final = replace(record(row=ROWS["D1"]), files="0123456789")
@@ -129,11 +129,10 @@ def test_check_fails_until_the_page_claims_what_its_records_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Record, honest: str, claimed: str
 ) -> None:
     """A colour that is better than the record's is an error, as is a wrong count; a refresh mends both."""
-    rows, sections = {"D1": ROWS["D1"]}, {"Ds": ("D1",)}
+    rows = {"D1": ROWS["D1"]}
     monkeypatch.setattr(suite, "ROWS", rows)
-    monkeypatch.setattr(suite, "SECTIONS", sections)
     path = tmp_path / "board.md"
-    text = page.text(sections, rows, {"D1": found})
+    text = page.text(rows, {"D1": found})
     path.write_text(text)
     assert suite.main(["--check", "--page", str(path)]) == 0
     path.write_text(text.replace(honest, claimed))
@@ -147,14 +146,13 @@ def test_check_fails_if_a_row_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A row that was deleted from the page is named, even if the page counts it as not measured."""
-    rows, sections = {"X1": ROW, "X2": ROW}, {"Xs": ("X1", "X2")}
+    rows = {"S1": ROW, "S2": ROW}
     monkeypatch.setattr(suite, "ROWS", rows)
-    monkeypatch.setattr(suite, "SECTIONS", sections)
     path = tmp_path / "board.md"
-    path.write_text(page.text(sections, rows, {"X1": record()}))
+    path.write_text(page.text(rows, {"S1": record()}))
 
     assert suite.main(["--check", "--page", str(path)]) == 1
-    assert "scoreboard: X2 is not measured" in capsys.readouterr().out.splitlines()
+    assert "scoreboard: S2 is not measured" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -176,15 +174,15 @@ def test_row_is_run_again_when_that_can_change_its_colour(found: Record, size: i
 @pytest.mark.parametrize(
     ("options", "others", "more_ran"),
     [
-        ([], ["X5 is yellow: 20 of 1,000 (left out, as it takes long: --only X5 --in-full)"], []),
+        ([], ["S5 is yellow: 20 of 1,000 (left out, as it takes long: --only S5 --in-full)"], []),
         (
             ["--all"],
             [
-                "X1 is green",
-                "X5 is yellow: 20 of 1,000 (shortened; in full: --only X5 --in-full)",
-                "X7 is green (left out, as it takes long: --only X7 --in-full)",
+                "S1 is green",
+                "S5 is yellow: 20 of 1,000 (shortened; in full: --only S5 --in-full)",
+                "S7 is green (left out, as it takes long: --only S7 --in-full)",
             ],
-            [("X1", 1_000), ("X5", 20)],
+            [("S1", 1_000), ("S5", 20)],
         ),
     ],
 )
@@ -210,20 +208,19 @@ def test_command_names_yellow_rows_and_runs_them(
         return replace(ROW, measure=measure, **fields)
 
     rows = {
-        "X1": row("X1"),
-        "X2": row("X2"),
-        "X3": row("X3", size=20),
-        "X4": row("X4", is_long=True),
-        "X5": row("X5", size=20),
-        "X6": row("X6", size=20, is_long=True),
-        "X7": row("X7", size=20),
+        "S1": row("S1"),
+        "S2": row("S2"),
+        "S3": row("S3", size=20),
+        "S4": row("S4", is_long=True),
+        "S5": row("S5", size=20),
+        "S6": row("S6", size=20, is_long=True),
+        "S7": row("S7", size=20),
     }
     monkeypatch.setattr(suite, "ROWS", rows)
-    monkeypatch.setattr(suite, "SECTIONS", {"Xs": tuple(rows)})
     path = tmp_path / "board.md"
     old = replace(record(), files="0123456789")
-    found = {"X1": record(), "X2": old, "X5": record(size=20), "X6": old, "X7": record()}
-    path.write_text(page.text({"Xs": tuple(rows)}, rows, found))
+    found = {"S1": record(), "S2": old, "S5": record(size=20), "S6": old, "S7": record()}
+    path.write_text(page.text(rows, found))
 
     assert suite.main(["--page", str(path), *options]) == 0
     named = [line for line in capsys.readouterr().out.splitlines() if " is " in line and ", after " not in line]
@@ -231,15 +228,15 @@ def test_command_names_yellow_rows_and_runs_them(
         f"scoreboard: {line}"
         for line in sorted(
             [
-                "X2 is yellow: its files have changed",
-                "X3 is not measured (shortened; in full: --only X3 --in-full)",
-                "X4 is not measured (left out, as it takes long: --only X4)",
-                "X6 is yellow: its files have changed (left out, as it takes long: --only X6 --in-full)",
+                "S2 is yellow: its files have changed",
+                "S3 is not measured (shortened; in full: --only S3 --in-full)",
+                "S4 is not measured (left out, as it takes long: --only S4)",
+                "S6 is yellow: its files have changed (left out, as it takes long: --only S6 --in-full)",
                 *others,
             ]
         )
     ]
-    assert ran == sorted([("X2", 1_000), ("X3", 20), *more_ran])
+    assert ran == sorted([("S2", 1_000), ("S3", 20), *more_ran])
     assert "3 of 7 rows are green, 3 yellow, 0 red, 1 not measured." in path.read_text()
 
 
@@ -281,9 +278,8 @@ def test_row_of_mutants_that_were_not_tried_is_not_measured(remoting: str) -> No
         noticed(tried + remoting)
 
 
-def test_sections_list_every_row() -> None:
-    """Every row is in a section, and docs/scoreboard.md has no unknown row."""
-    assert list(ROWS) == [name for names in SECTIONS.values() for name in names]
+def test_page_has_no_unknown_row() -> None:
+    """A row that was removed is removed from docs/scoreboard.md, too."""
     assert page.read(ROOT / "docs" / "scoreboard.md").keys() <= ROWS.keys()
 
 
