@@ -30,7 +30,7 @@ ALERT_TESTS = DOCKER / "prometheus" / "alerts.test.yml"
 
 # labels added by Prometheus
 ADDED_METRICS = {"up"}
-ADDED_LABELS = {"job", "instance", "le"}
+ADDED_LABELS = {"job", "cluster", "namespace", "service", "instance", "le"}
 VARIABLES = {"$job": "namesrv", "$instance": ".*", "$__rate_interval": "1m"}
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
