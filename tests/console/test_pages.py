@@ -234,6 +234,29 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
     assert "No server has keys in this namespace." in elsewhere
 
 
+async def test_long_namespace_has_pages(tmp_path: Path) -> None:
+    """A page has a hundred keys, those that differ first; a text chooses among the keys."""
+    async with scene(tmp_path) as it:
+        one, other = await it.one.connect(), await it.other.connect()
+        for number in range(250):
+            key = {"namespace": "many", "key": f"k{number:03}", "value": "v"}
+            assert (await one.call(100, key)).header["code"] == 0
+            if number != 249:
+                assert (await other.call(100, key)).header["code"] == 0
+
+        first = await it.page("/kv?namespace=many")
+        last = await it.shown.text("/kv?namespace=many&q=K&page=3")
+        chosen = await it.page("/kv?namespace=many&q=k12")
+        none = await it.page("/kv?namespace=many&q=x")
+
+    assert "Keys: 250" in first
+    assert (first.count("k249 differs v none"), first.count("k098 v v"), "k099" in first) == (1, 1, False)
+    assert ('<th scope="row"><bdi>k248</bdi>' in last, '<th scope="row"><bdi>k198</bdi>' in last) == (True, False)
+    assert 'href="/kv?namespace=many&amp;q=K&amp;page=2" rel="prev"' in last
+    assert ("Keys: 10" in chosen, "k129 v v" in chosen) == (True, True)
+    assert "No such key." in none
+
+
 async def test_filter_without_a_match_is_named(tmp_path: Path) -> None:
     """After the last broker of a cluster, or client of a role, has left, its filter does not look like `all`."""
     async with scene(tmp_path) as it:

@@ -3,6 +3,7 @@
 import asyncio
 
 from namesrv_console.console import MAX_CHARACTERS, Content, Page, Visit
+from namesrv_console.views.paging import on_page
 from namesrv_console.views.tables import value_rows
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 
@@ -16,6 +17,10 @@ async def show(visit: Visit) -> Content:
         responses.of("kv namespaces", visit.native, lambda server: server.kv_namespaces()),
     )
     rows = value_rows({server: values or {} for server, values in answers.given.items()})
+    text = visit.query.get("q", "").casefold()
+    # Keys that differ are on the first page.
+    found = sorted((row for row in rows if text in row.key.casefold()), key=lambda row: not row.drifts)
+    shown, page, pages = on_page(found, visit.number("page"))
     count = len(visit.cluster.servers)
     return {
         "namespace": namespace,
@@ -23,7 +28,10 @@ async def show(visit: Visit) -> Content:
         "knows_namespaces": len(namespaces.given) == count,
         "knows_keys": len(answers.given) == count,
         "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
-        "rows": rows,
+        "has_keys": bool(rows),
+        "text": visit.query.get("q", ""),
+        "rows": shown,
+        "found": {"count": len(found), "page": page, "pages": pages},
         "views": [visit.cluster.server(address) for address in answers.given],
         "problems": [*visit.unreachable, *answers.problems(), *namespaces.problems()],
     }
@@ -35,7 +43,7 @@ PAGE = Page(
     "kv.title",
     show,
     parts=("namespaces", "kv"),
-    fields=("namespace",),
+    fields=("namespace", "q", "page"),
     max_characters=MAX_CHARACTERS,
     group="servers",
     key="k",
