@@ -447,6 +447,9 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
             assert "write permission broker-a: true -&gt; false" in words
             assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
             assert words.count("WIPE_WRITE_PERM_OF_BROKER") == 1
+            shown.http.cookies.set("language", "zh")
+            assert '<td data-label="事件">变更</td>' in await shown.text("/audit?event=change")
+            shown.http.cookies.delete("language")
             for query in ("account=unknown", "event=sign_in"):
                 assert "No such acts." in await Scene(it.one, it.other, shown).page(f"/audit?{query}")
 
