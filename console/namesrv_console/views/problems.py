@@ -44,10 +44,15 @@ def verdict(
     *,
     topics: int = 0,
 ) -> Verdict:
-    """The verdict on a cluster with these problems and so many topics; acknowledged problems are no alarm."""
+    """The verdict on a cluster with these problems and so many topics; acknowledged problems are no alarm.
+
+    Without problems the verdict is good only if a broker is registered: brokers that have not come back after a restart
+    of their servers look like brokers that never existed.
+    """
     new = [one for one in found if one.key not in acknowledged]
     levels = {one.level for one in new}
-    level: VerdictLevel = next((level for level in LEVELS if level in levels), "acknowledged" if found else "good")
+    otherwise: VerdictLevel = "acknowledged" if found else "good" if cluster.broker_keys else "unknown"
+    level = next((level for level in LEVELS if level in levels), otherwise)
     counts = Counter(one.kind for one in new or found)
     return Verdict(
         level,
