@@ -88,7 +88,7 @@ def test_compacted_files_may_have_numbers_of_different_types(tmp_path: Path, eng
     ]
 
 
-@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("size", [0, 1000, -1])
 def test_truncated_table_is_reported(tmp_path: Path, size: int, engine: Engine) -> None:
     """A compacted file that was not copied to its end has no readable line, and does not end the report."""
     whole, cut = HeartbeatLines("boot-1").start().heartbeat(5), HeartbeatLines("boot-2").start().heartbeat(5)
