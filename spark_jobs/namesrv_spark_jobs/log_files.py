@@ -21,6 +21,8 @@ _SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 _UNESCAPED: Final = "/;:@&=+$,-_.!~*'()"
 # the first and the last bytes of a Parquet file
 _PARQUET: Final = b"PAR1"
+# the first bytes of a compressed file
+_GZIP: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 20
 _SAMPLE: Final = 1 << 18
 # bytes of JSON for each byte of a compressed log, about
@@ -186,17 +188,24 @@ def _is_whole(path: Path) -> bool:
 
 
 def decompresses(path: Path) -> bool:
-    """True if a compressed file can be read to its end."""
+    """True if a compressed file can be read to its end; as in gzip, other bytes may follow."""
+    return after_gzip(path) is not None
+
+
+def after_gzip(path: Path) -> bytes | None:
+    """The first bytes after the end of a compressed file, usually none; None if the file is damaged or truncated."""
     try:
         with path.open("rb") as file:
             member = zlib.decompressobj(wbits=31)
             while chunk := file.read(_CHUNK):
                 while chunk:
+                    if member.eof:
+                        if not chunk.startswith(_GZIP[: len(chunk)]):
+                            return chunk
+                        member = zlib.decompressobj(wbits=31)
                     # the content itself is not needed
                     member.decompress(chunk)
                     chunk = member.unused_data
-                    if member.eof and chunk:
-                        member = zlib.decompressobj(wbits=31)
-            return member.eof
+            return b"" if member.eof else None
     except (OSError, zlib.error):
-        return False
+        return None

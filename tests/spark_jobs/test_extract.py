@@ -1,5 +1,6 @@
 """Every line is counted, good or bad, and an input that cannot be read gives a message of one line."""
 
+import codecs
 import gzip
 from pathlib import Path
 
@@ -82,6 +83,29 @@ def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
     # addresses, agents and clients; bad lines are counted, and not shown
     everything = f"{found.summary} {found.metrics} {found.charts} {tables}"
     assert [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("a.jsonl", codecs.BOM_UTF8, b""),
+        ("a.jsonl.gz", codecs.BOM_UTF8, b""),
+        ("a.jsonl.gz", b"", bytes(512)),
+        ("a.jsonl.gz", b"", b"end of the copy"),
+    ],
+    ids=["marked", "marked and compressed", "filled up", "labelled"],
+)
+def test_bytes_around_the_lines_are_no_damage(
+    engine: Engine, tmp_path: Path, name: str, before: bytes, after: bytes
+) -> None:
+    """Either engine reads every line after a byte order mark, and of a compressed file with bytes after its end."""
+    lines = before + "".join(f"{line}\n" for line in HeartbeatLines().start().heartbeats(0, 30_000).lines).encode()
+    file = tmp_path / name
+    file.write_bytes((gzip.compress(lines) if name.endswith(".gz") else lines) + after)
+
+    read = analyse(engine, [str(file)], Options(), lambda _step: None).summary["input"]
+
+    assert (read["lines"], read["bad"], read["truncated_files"]) == (3, 0, 0)
 
 
 @pytest.mark.parametrize("name", ["a\x1fb", "\x1f", "a\x00b"])

@@ -146,6 +146,10 @@ def test_truncated_file_is_found(tmp_path: Path) -> None:
         # two compressed files one behind the other are one
         (whole[lines] + whole[lines[:5000]], True),
         ((whole[lines] + whole[lines[:5000]])[:-20], False),
+        # bytes after the end that are not gzip, such as those that fill up a block
+        *((packed + after, True) for packed in whole.values() for after in (bytes(512), b"x")),
+        # the beginning of another compressed file
+        *((whole[lines] + whole[lines[:5000]][:length], False) for length in (1, 2, 12)),
     ]
     for number, (content, is_whole) in enumerate(cases):
         path = tmp_path / f"{number}.jsonl.gz"

@@ -8,7 +8,7 @@ from typing import Final
 from namesrv_spark_jobs.engines.embedded.columns import quoted, sql_type, text
 from namesrv_spark_jobs.engines.embedded.repairs import split
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
-from namesrv_spark_jobs.log_files import decompresses, divided, file_url, is_url, truncated
+from namesrv_spark_jobs.log_files import after_gzip, divided, file_url, is_url, truncated
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, REQUIRED
 
 # the value of `corrupt_line` for a line outside of the contract, until its file is split
@@ -62,7 +62,8 @@ class Reading:
         for link in self.plain:
             if not Path(link).exists():
                 raise MissingFileError(f"{self._files[link]}: no such file") from error
-        damaged = [link for link in self.plain if link.endswith(".gz") and not decompresses(Path(link))]
+        # DuckDB also fails on bytes after the end of a file
+        damaged = [link for link in self.plain if link.endswith(".gz") and after_gzip(Path(link)) != b""]
         if not damaged:
             raise error
         return damaged

@@ -3,6 +3,7 @@
 A line is read as Spark reads it: its fields must have the types of the contract, and text after the JSON is ignored.
 """
 
+import codecs
 import gzip
 import json
 import zlib
@@ -51,7 +52,7 @@ def split(file: Path, clean: Path, bad: Path, name: str) -> None:
 def _read(line: bytes) -> str | None:
     """The line as JSON that DuckDB reads, too; None for a bad line."""
     try:
-        read, _ = _DECODER.raw_decode(line.decode().strip())
+        read, _ = _DECODER.raw_decode(line.removeprefix(codecs.BOM_UTF8).decode().strip())
         if not isinstance(read, dict) or not all(_fits(read.get(name), kind) for name, kind in _NUMBERS.items()):
             return None
         text = json.dumps({name: _finite(value) if name in _NUMBERS else value for name, value in read.items()})
