@@ -81,7 +81,7 @@ def expanded(text: str) -> Path:
 def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> list[Path]:
     """The logs below a directory."""
     paths: list[Path] = []
-    for path in logs_below(folder.resolve(), _refuse):
+    for path in logs_below(folder.resolve(), refused):
         if path.exists():
             paths.append(path)
         elif path.is_symlink():
@@ -90,7 +90,8 @@ def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> l
     return paths
 
 
-def _refuse(error: OSError) -> None:
+def refused(error: OSError) -> None:
+    """Raise UsageError for a directory that cannot be read."""
     raise UsageError(f"{error.filename}: {error.strerror}") from error
 
 

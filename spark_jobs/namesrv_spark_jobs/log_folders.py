@@ -46,12 +46,28 @@ def is_report(directory: Path) -> bool:
     return isinstance(run, dict) and run.get("program") == PROGRAM
 
 
-def logs_below(
-    folder: Path, refuse: Callable[[OSError], None], is_wanted: Callable[[str, str], bool] = lambda _root, _name: True
-) -> Iterator[Path]:
-    """The paths below a directory that have the name of a log. As in Spark, names with `_` or `.` first are skipped.
+def _every(_root: str, _name: str) -> bool:
+    return True
 
-    Links to directories are followed, and each directory is searched once.
+
+def logs_below(
+    folder: Path, refuse: Callable[[OSError], None], is_wanted: Callable[[str, str], bool] = _every
+) -> Iterator[Path]:
+    """The paths below a directory that have the name of a log; see `folders_below` for the arguments."""
+    for root, names in folders_below(folder, refuse, is_wanted):
+        for name in names:
+            path = Path(root, name)
+            if name.endswith(SUFFIXES) and not is_compacted(path, names):
+                yield path
+
+
+def folders_below(
+    folder: Path, refuse: Callable[[OSError], None], is_wanted: Callable[[str, str], bool] = _every
+) -> Iterator[tuple[str, list[str]]]:
+    """A directory and those below it that may contain logs, each with the names in it of files and tables.
+
+    As in Spark, names with `_` or `.` first are skipped. Links to directories are followed, and each directory is
+    searched once.
 
     `refuse` gets the error for each folder that cannot be read; `is_wanted` decides by path and name whether a folder
     is searched.
@@ -80,7 +96,4 @@ def logs_below(
         # a table of Spark's is a folder
         tables = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
         folders[:] = sorted(name for name in folders if name not in tables and is_searched(root, name))
-        for name in (*names, *tables):
-            path = Path(root, name)
-            if name.endswith(SUFFIXES) and not name.startswith(("_", ".")) and not is_compacted(path, names):
-                yield path
+        yield root, [name for name in (*names, *tables) if not name.startswith(("_", "."))]

@@ -142,6 +142,18 @@ def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) 
     assert {path.stem for path in logs.rglob("*.parquet")} == {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"}
 
 
+def test_links_to_directories_are_followed(logs: Path, tmp_path: Path) -> None:
+    """Files that reports read through links are compacted, too; each once."""
+    gathered = tmp_path / "gathered"
+    gathered.mkdir()
+    for name in ("ns-1", "ns-1-again"):
+        (gathered / name).symlink_to(logs)
+
+    assert main(["compact", str(gathered), "--quiet"]) == 0
+
+    assert {path.stem for path in logs.rglob("*.parquet")} == {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"}
+
+
 def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is written twice; a Parquet file has the age of its lines, for retention."""
     main(["compact", str(logs)])

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import truncated
-from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, compacted_of, is_audit_trail
+from namesrv_spark_jobs.log_files import refused, truncated
+from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, compacted_of, folders_below, is_audit_trail
 from namesrv_spark_jobs.report.shown import counted
 
 COMMAND: Final = "compact"
@@ -82,10 +82,10 @@ def _closed(place: Path) -> Iterator[Path]:
             raise UsageError(f"{place}: not a closed log ({CLOSED_SUFFIX})")
         yield place
         return
-    for file in sorted(place.rglob(f"*{CLOSED_SUFFIX}")):
-        is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(place).parts)
+    found = (Path(root, name) for root, names in folders_below(place, refused) for name in names)
+    for file in sorted(found):
         # Parquet would not keep the fields of an audit trail.
-        if not is_hidden and not any(map(is_audit_trail, file.resolve().parents)):
+        if file.name.endswith(CLOSED_SUFFIX) and not any(map(is_audit_trail, file.resolve().parents)):
             yield file
 
 
