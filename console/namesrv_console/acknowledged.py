@@ -67,7 +67,8 @@ def digest_of(texts: Iterable[str]) -> str:
 
 def _digest(disagreement: Disagreement) -> str:
     """A short text for a difference, and for the servers that lack the thing."""
-    return digest_of((*disagreement.key, *sorted(lacking_servers(disagreement.difference))))
+    one = disagreement.difference
+    return digest_of((one.kind, one.name, str(one.fact), *sorted(lacking_servers(one))))
 
 
 _Known = dict[tuple[Kind, str], Acknowledgement]

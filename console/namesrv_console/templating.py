@@ -20,7 +20,6 @@ from namesrv_client.health import subject_of
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
 from namesrv_console.style import STYLE
-from namesrv_console.views.differences import fact_key, queue_counts
 from namesrv_console.views.events import sentence
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
@@ -144,7 +143,6 @@ def _environment(words: Catalogue) -> Environment:
     environment.filters.update(
         lasting=lasting, moment=moment, what=what, sentence=sentence, subject=subject_of, utc=utc, seconds=to_the_second
     )
-    environment.filters.update(fact_key=fact_key, queue_counts=queue_counts)
     environment.globals["ui"] = environment.get_template("ui.html").module
     return environment
 

@@ -129,7 +129,7 @@ async def test_starting_server_to_which_a_slave_comes_first_lacks_no_master(tmp_
 async def test_differences_and_reasons_are_in_the_language_of_the_page(tmp_path: Path) -> None:
     """A Chinese page names facts, queues and reasons of removals in Chinese, an English page in English."""
     async with scene(tmp_path) as it:
-        await (await it.other.connect()).register(OTHER, registration(topic_config("T", read=4), HOSTILE))
+        await (await it.other.connect()).register(OTHER, registration(topic_config("T", read=4, flags=2), HOSTILE))
         peer = await it.one.connect()
         await peer.register(SLAVE, registration("T", "U"))
         observed = it.shown.console.observed
@@ -143,10 +143,11 @@ async def test_differences_and_reasons_are_in_the_language_of_the_page(tmp_path:
 
         texts = {
             "queues on broker-b": "broker-b 上的队列",
-            "8 read, 8 write, RW-": "读 8",
+            "4 read, 8 write, RW-": "读 4",
+            "flags 2": "标志 2",
             "(connection closed)": "(连接已关闭)",
         }
-        assert [(text in english, other in chinese) for text, other in texts.items()] == [(True, True)] * 3
+        assert [(text in english, other in chinese) for text, other in texts.items()] == [(True, True)] * 4
         assert [text for text in (*texts, "disconnected") if text in chinese] == []
 
 

@@ -2,21 +2,79 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from namesrv_client.health import subject_of
 from namesrv_remoting.bodies.route import ClusterInfo, TopicRouteData
-from namesrv_remoting.codes import Permission
+from namesrv_remoting.codes import PERM_READ, PERM_WRITE, Permission
 
 Kind = Literal["broker", "topic", "cluster", "order config", "setting", "answer"]
-Fact = str | int | bool | None
-# Facts of one server about one broker or topic, by name.
-Facts = Mapping[str, Fact]
-# Facts of one server about all its brokers and topics.
+# The text of each kind is part of the JSON documents.
+FactKind = Literal[
+    "present",
+    "address",
+    "zone",
+    "acting master",
+    "write removed",
+    "order",
+    # Each of these kinds has a fact for every broker group or broker.
+    "queues on",
+    "static queues on",
+    "address of",
+    "write removed on",
+    # Only `migrate check` compares the following kinds; "member" has a fact for every member of the body.
+    "groups",
+    "value",
+    "code",
+    "remark",
+    "listed",
+    "the same to clients before 4.9.4",
+    "permission on",
+    "inheritance on",
+    "flags on",
+    "addresses of",
+    "filter servers",
+    "first broker",
+    "integers as bare keys",
+    "flags as topicSynFlag",
+    "member",
+]
+
+
+class Fact(NamedTuple):
+    """The name of a fact; `str()` is its text in tables and JSON documents."""
+
+    kind: FactKind
+    # The broker group, broker or member; empty for a kind that has a single fact.
+    of: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.of}" if self.of else self.kind
+
+
+class Queues(NamedTuple):
+    """The queues of a topic on one broker group; `str()` is their text in tables and JSON documents."""
+
+    read: int
+    write: int
+    # As RocketMQ writes it; empty where the permission is a fact of its own.
+    perm: str = ""
+    flags: int = 0
+
+    def __str__(self) -> str:
+        perm = f", {self.perm}" if self.perm else ""
+        flags = f", flags {self.flags}" if self.flags else ""
+        return f"{self.read} read, {self.write} write{perm}{flags}"
+
+
+Value = str | int | bool | Queues | None
+# The values of one server for one broker or topic.
+Facts = Mapping[Fact, Value]
+# The values of one server for all its brokers and topics.
 View = Mapping[tuple[Kind, str], Facts]
 
-# Name of the fact that a broker or topic exists.
-PRESENT: Final = "present"
+# The fact that a broker or topic exists.
+PRESENT: Final = Fact("present")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +83,17 @@ class Difference:
 
     kind: Kind
     name: str
-    fact: str
-    values: Mapping[str, Fact]
+    fact: Fact
+    values: Mapping[str, Value]
+
+    def document(self) -> dict[str, Any]:
+        """The members for JSON and YAML."""
+        return {"kind": self.kind, "name": self.name, "fact": str(self.fact), "values": spelled(self.values)}
+
+
+def spelled(values: Mapping[str, Value]) -> dict[str, str | int | bool | None]:
+    """The same values for JSON and YAML, with queues as text."""
+    return {key: str(value) if isinstance(value, Queues) else value for key, value in values.items()}
 
 
 def differences(views: Mapping[str, View]) -> list[Difference]:
@@ -36,7 +103,7 @@ def differences(views: Mapping[str, View]) -> list[Difference]:
         having = {server: view[key] for server, view in views.items() if key in view}
         if len(having) < len(views):
             differing.append(Difference(*key, PRESENT, {server: server in having for server in views}))
-        differing += [Difference(*key, fact, values) for fact, values in disagreements(having).items()]
+        differing += [Difference(*key, fact, values) for fact, values in differing_facts(having).items()]
     return differing
 
 
@@ -49,20 +116,20 @@ def same_servers(boot_ids: Mapping[str, str | None]) -> list[str]:
     return [f"{' and '.join(each)} are the same server" for each in addresses.values() if len(each) > 1]
 
 
-def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
+def differing_facts(facts: Mapping[str, Facts]) -> dict[Fact, dict[str, Value]]:
     """Each fact with different values, and its value on each server."""
-    names = dict.fromkeys(name for one in facts.values() for name in one)
-    by_name = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
-    return {name: values for name, values in by_name.items() if len(set(values.values())) > 1}
+    every = dict.fromkeys(fact for one in facts.values() for fact in one)
+    by_fact = {fact: {server: one.get(fact) for server, one in facts.items()} for fact in every}
+    return {fact: values for fact, values in by_fact.items() if len(set(values.values())) > 1}
 
 
 def broker_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
     """Every instance of every group, as `cluster/name/id`."""
     return {
         ("broker", subject_of((group.cluster, group.broker_name, broker_id))): {
-            "address": address,
-            "zone": group.zone_name,
-            "acting master": group.enable_acting_master,
+            Fact("address"): address,
+            Fact("zone"): group.zone_name,
+            Fact("acting master"): group.enable_acting_master,
         }
         for group in info.broker_addr_table.values()
         for broker_id, address in group.broker_addrs.items()
@@ -79,30 +146,29 @@ def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> V
     return view
 
 
-def route_facts(data: TopicRouteData) -> dict[str, Fact]:
-    """The queues of one topic, by broker."""
-    facts: dict[str, Fact] = {}
-    for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
-        counts = f"{queues.read_queue_nums} read, {queues.write_queue_nums} write, {perm_text(queues.perm)}"
-        flags = f", flags {queues.topic_sys_flag}" if queues.topic_sys_flag else ""
-        facts[f"queues on {queues.broker_name}"] = counts + flags
-    facts["order"] = data.order_topic_conf
+def route_facts(data: TopicRouteData) -> dict[Fact, Value]:
+    """The queues of one topic, by broker, and its order configuration."""
+    facts: dict[Fact, Value] = {}
+    for each in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
+        queues = Queues(each.read_queue_nums, each.write_queue_nums, perm_text(each.perm), each.topic_sys_flag)
+        facts[Fact("queues on", each.broker_name)] = queues
+    facts[Fact("order")] = data.order_topic_conf
     return facts | static_queue_facts(data)
 
 
-def static_queue_facts(data: TopicRouteData) -> dict[str, Fact]:
+def static_queue_facts(data: TopicRouteData) -> dict[Fact, Value]:
     """The physical queues of each broker to which the logical queues of a static topic lead."""
-    facts: dict[str, Fact] = {}
+    facts: dict[Fact, Value] = {}
     for name, info in sorted((data.topic_queue_mapping_by_broker or {}).items()):
         pairs = sorted((info.curr_id_map or {}).items())
-        facts[f"static queues on {name}"] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)
+        facts[Fact("static queues on", name)] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)
     return facts
 
 
-def facts_with_addresses(data: TopicRouteData) -> dict[str, Fact]:
+def facts_with_addresses(data: TopicRouteData) -> dict[Fact, Value]:
     """The facts of a route, with the addresses of its brokers."""
     return route_facts(data) | {
-        f"address of {group.broker_name}/{broker_id}": address
+        Fact("address of", f"{group.broker_name}/{broker_id}"): address
         for group in data.broker_datas
         for broker_id, address in sorted(group.broker_addrs.items())
     }
@@ -125,5 +191,5 @@ def perm_text(perm: int) -> str:
     """A permission as RocketMQ writes it: read, write, inherit."""
     return "".join(
         letter if perm & bit else "-"
-        for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
+        for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", Permission.INHERIT.value))
     )

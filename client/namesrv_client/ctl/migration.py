@@ -14,10 +14,13 @@ from namesrv_client.ctl.comparison import (
     PRESENT,
     Difference,
     Fact,
+    FactKind,
     Facts,
     Kind,
+    Queues,
+    Value,
     broker_facts,
-    disagreements,
+    differing_facts,
     grouped,
     perm_text,
     static_queue_facts,
@@ -66,29 +69,31 @@ def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
     """The facts of every broker and every cluster."""
     by_subject = broker_facts(info)
     for cluster, names in info.cluster_addr_table.items():
-        by_subject["cluster", cluster] = {"groups": ", ".join(sorted(names))}
+        by_subject["cluster", cluster] = {Fact("groups"): ", ".join(sorted(names))}
     return by_subject
 
 
 def setting_facts(configs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[tuple[Kind, str], Facts]]:
     """For each server, the settings on which responses depend, as far as all servers report them."""
     common = [key for key in _SETTINGS if all(key in config for config in configs.values())]
-    return {server: {("setting", key): {"value": config[key]} for key in common} for server, config in configs.items()}
+    return {
+        server: {("setting", key): {Fact("value"): config[key]} for key in common} for server, config in configs.items()
+    }
 
 
-def topic_facts(responses: TopicResponses, groups: Mapping[str, BrokerData], *, is_listed: bool) -> dict[str, Fact]:
+def topic_facts(responses: TopicResponses, groups: Mapping[str, BrokerData], *, is_listed: bool) -> dict[Fact, Value]:
     """The facts of one server about one topic. Raises RemoteProtocolError for a body that is not a route.
 
     Addresses are facts of brokers: a route contributes only those that contradict the server's table of brokers.
     """
     if responses.standard is None:
         # An absent topic has a fact only if the topic list contains it.
-        return {"listed": True} if is_listed else {}
+        return {Fact("listed"): True} if is_listed else {}
     route = read_route(responses.standard)
-    facts: dict[str, Fact] = {
+    facts: dict[Fact, Value] = {
         PRESENT: True,
-        "listed": is_listed,
-        "the same to clients before 4.9.4": responses.old is not None
+        Fact("listed"): is_listed,
+        Fact("the same to clients before 4.9.4"): responses.old is not None
         and _in_order(read_route(responses.old)) == _in_order(route),
     }
     facts.update(_queue_facts(route))
@@ -96,14 +101,15 @@ def topic_facts(responses: TopicResponses, groups: Mapping[str, BrokerData], *, 
         if group != groups.get(group.broker_name):
             addresses = sorted(group.broker_addrs.items())
             where = ", ".join(f"{broker_id}={address}" for broker_id, address in addresses)
-            facts[f"addresses of {group.broker_name}"] = f"{group.cluster}: {where}"
-    facts["order"] = route.order_topic_conf
-    facts["filter servers"] = ", ".join(sorted(route.filter_server_table)) or None
+            facts[Fact("addresses of", group.broker_name)] = f"{group.cluster}: {where}"
+    facts[Fact("order")] = route.order_topic_conf
+    facts[Fact("filter servers")] = ", ".join(sorted(route.filter_server_table)) or None
     facts.update(static_queue_facts(route))
-    facts["first broker"] = route.broker_datas[0].broker_name if route.broker_datas else None
-    facts["integers as bare keys"] = bool(responses.old and _BARE_KEY.search(responses.old))
-    facts["flags as topicSynFlag"] = _OLD_FLAGS in responses.standard
-    facts.update(dict.fromkeys(_members(read_json(_anything, responses.standard, "TopicRouteData")), True))
+    facts[Fact("first broker")] = route.broker_datas[0].broker_name if route.broker_datas else None
+    facts[Fact("integers as bare keys")] = bool(responses.old and _BARE_KEY.search(responses.old))
+    facts[Fact("flags as topicSynFlag")] = _OLD_FLAGS in responses.standard
+    members = _members(read_json(_anything, responses.standard, "TopicRouteData"))
+    facts.update({Fact("member", member): True for member in members})
     return facts
 
 
@@ -115,16 +121,16 @@ def _in_order(route: TopicRouteData) -> TopicRouteData:
     )
 
 
-def _queue_facts(route: TopicRouteData) -> Iterator[tuple[str, Fact]]:
+def _queue_facts(route: TopicRouteData) -> Iterator[tuple[Fact, Value]]:
     for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
         name = queues.broker_name
-        yield f"queues on {name}", f"{queues.read_queue_nums} read, {queues.write_queue_nums} write"
-        yield f"permission on {name}", perm_text(queues.perm & (Permission.READ | Permission.WRITE))
-        yield f"inheritance on {name}", bool(queues.perm & Permission.INHERIT)
-        yield f"flags on {name}", queues.topic_sys_flag
+        yield Fact("queues on", name), Queues(queues.read_queue_nums, queues.write_queue_nums)
+        yield Fact("permission on", name), perm_text(queues.perm & (Permission.READ | Permission.WRITE))
+        yield Fact("inheritance on", name), bool(queues.perm & Permission.INHERIT)
+        yield Fact("flags on", name), queues.topic_sys_flag
 
 
-def _members(body: object, path: str = "member ") -> Iterator[str]:
+def _members(body: object, path: str = "") -> Iterator[str]:
     """The names of all members, merged over the elements of a list; names that are data, such as ids, count as one."""
     if isinstance(body, list):
         for each in body:
@@ -144,7 +150,7 @@ def topic_differences(topic: str, facts: Mapping[str, Facts]) -> list[Difference
     having = [PRESENT in one for one in facts.values()]
     if any(having) and not all(having):
         return [Difference("topic", topic, PRESENT, {server: PRESENT in one for server, one in facts.items()})]
-    return [Difference("topic", topic, fact, values) for fact, values in disagreements(facts).items()]
+    return [Difference("topic", topic, fact, values) for fact, values in differing_facts(facts).items()]
 
 
 def judged(differing: Iterable[Difference]) -> list[Judged]:
@@ -157,68 +163,44 @@ def _verdict(one: Difference) -> tuple[bool, str]:
     """Whether a difference matters, and why."""
     if one.kind == "setting":
         return True, _SETTINGS[one.name]
-    exact, by_beginning = _VERDICTS.get(one.kind, ({}, {}))
-    if one.fact in exact:
-        return exact[one.fact]
-    for beginning, verdict in by_beginning.items():
-        if one.fact.startswith(beginning):
-            return verdict
-    return True, "responses differ"
+    return _VERDICTS.get(one.kind, {}).get(one.fact.kind, (True, "responses differ"))
 
 
-_Verdicts = Mapping[str, tuple[bool, str]]
-
-# Verdicts by kind: for facts by name, and for facts by the beginning of their name.
-_VERDICTS: Final[Mapping[str, tuple[_Verdicts, _Verdicts]]] = {
-    "broker": (
-        {
-            PRESENT: (True, "it has not registered there: it does not know that server, or cannot reach it"),
-            "address": (True, "clients would connect to another place"),
-            "zone": (True, "clients of a zone would see other brokers"),
-            "acting master": (True, "whether a slave may stand in for its master depends on it"),
-        },
-        {},
-    ),
-    "cluster": (
-        {
-            PRESENT: (True, "no broker of it has registered there"),
-            "groups": (True, "a broker has not registered there, or is in another cluster"),
-        },
-        {},
-    ),
-    "topic": (
-        {
-            PRESENT: (True, "clients of the one server would not find it"),
-            "listed": (False, "only tools read the list of topics"),
-            "the same to clients before 4.9.4": (True, "old and new clients of that server see other routes"),
-            "order": (True, "producers of ordered messages take other queues"),
-            "filter servers": (True, "consumers that filter by class would not find theirs"),
-            "first broker": (False, "clients look brokers up by name; topicClusterList names the first one's cluster"),
-            "integers as bare keys": (False, "clients read them with quotes and without"),
-            "flags as topicSynFlag": (False, "only an mqadmin of 4.8 or older looks for the old name"),
-        },
-        {
-            "queues on ": (True, "clients would use other queues"),
-            "permission on ": (True, "clients would write or read elsewhere"),
-            "inheritance on ": (False, "clients only look at the bits for reading and writing"),
-            "flags on ": (True, "tools that change the topic copy its flags from the route"),
-            "addresses of ": (True, "the route contradicts that server's own table of brokers"),
-            "static queues on ": (True, "logical queues would lead to other brokers"),
-            "member ": (False, "clients take the default for a member that is missing, and skip one they do not know"),
-        },
-    ),
-    "order config": (
-        {
-            PRESENT: (True, "producers of ordered messages may take other queues"),
-            "value": (True, "producers of ordered messages may take other queues"),
-        },
-        {},
-    ),
-    "answer": (
-        {
-            "code": (True, "clients act on the code"),
-            "remark": (False, "clients act on the code and only log the text"),
-        },
-        {},
-    ),
+# Verdicts by kind of the thing and of the fact.
+_VERDICTS: Final[Mapping[Kind, Mapping[FactKind, tuple[bool, str]]]] = {
+    "broker": {
+        "present": (True, "it has not registered there: it does not know that server, or cannot reach it"),
+        "address": (True, "clients would connect to another place"),
+        "zone": (True, "clients of a zone would see other brokers"),
+        "acting master": (True, "whether a slave may stand in for its master depends on it"),
+    },
+    "cluster": {
+        "present": (True, "no broker of it has registered there"),
+        "groups": (True, "a broker has not registered there, or is in another cluster"),
+    },
+    "topic": {
+        "present": (True, "clients of the one server would not find it"),
+        "listed": (False, "only tools read the list of topics"),
+        "the same to clients before 4.9.4": (True, "old and new clients of that server see other routes"),
+        "order": (True, "producers of ordered messages take other queues"),
+        "filter servers": (True, "consumers that filter by class would not find theirs"),
+        "first broker": (False, "clients look brokers up by name; topicClusterList names the first one's cluster"),
+        "integers as bare keys": (False, "clients read them with quotes and without"),
+        "flags as topicSynFlag": (False, "only an mqadmin of 4.8 or older looks for the old name"),
+        "queues on": (True, "clients would use other queues"),
+        "permission on": (True, "clients would write or read elsewhere"),
+        "inheritance on": (False, "clients only look at the bits for reading and writing"),
+        "flags on": (True, "tools that change the topic copy its flags from the route"),
+        "addresses of": (True, "the route contradicts that server's own table of brokers"),
+        "static queues on": (True, "logical queues would lead to other brokers"),
+        "member": (False, "clients take the default for a member that is missing, and skip one they do not know"),
+    },
+    "order config": {
+        "present": (True, "producers of ordered messages may take other queues"),
+        "value": (True, "producers of ordered messages may take other queues"),
+    },
+    "answer": {
+        "code": (True, "clients act on the code"),
+        "remark": (False, "clients act on the code and only log the text"),
+    },
 }

@@ -1,12 +1,11 @@
 """Disagreements of the servers: their start, and whether they are expected."""
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from namesrv_client.ctl.comparison import PRESENT, Difference
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact
 from namesrv_client.health import REGISTERING_SECONDS, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import TopicReport, TopicTable
@@ -18,13 +17,8 @@ Reason = Literal["starting", "registering", "leaving"]
 # The time between two scans, with some reserve.
 LEAVING_SECONDS: Final = 12.0
 
-# Facts, and beginnings of facts of a broker group, by the key of their text in the catalogues.
-_FACTS: Final[Mapping[str, str]] = {"address": "address", "write removed": "write_removed", "order": "order"}
-_FACTS_OF_A_GROUP: Final[Mapping[str, str]] = {"queues on ": "queues", "static queues on ": "static_queues"}
-_QUEUE_COUNTS: Final = re.compile(r"(?P<read>\d+) read, (?P<write>\d+) write, (?P<rest>.+)")
-
 # Kind, name and fact of a difference.
-Key = tuple[str, str, str]
+Key = tuple[str, str, Fact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +55,8 @@ class Disagreement:
 
     def document(self, now: float) -> dict[str, Any]:
         """The members for JSON."""
-        one = self.difference
         return {
-            "kind": one.kind,
-            "name": one.name,
-            "fact": one.fact,
-            "values": dict(one.values),
+            **self.difference.document(),
             "seconds": None if self.since is None else round(now - self.since, 3),
             "expected": self.reason,
         }
@@ -117,7 +107,7 @@ def _is_leaving(seen: BrokerSeen, now: float) -> bool:
 
 def lacking_servers(one: Difference) -> frozenset[str]:
     """The servers that lack the thing itself, or its queues on a broker; another value does not count as lacking."""
-    if one.fact != PRESENT and not one.fact.startswith("queues on "):
+    if one.fact.kind not in ("present", "queues on"):
         return frozenset()
     return frozenset(server for server, value in one.values.items() if value in (False, None))
 
@@ -125,20 +115,6 @@ def lacking_servers(one: Difference) -> frozenset[str]:
 def awaited_brokers(found: Iterable[Disagreement]) -> dict[str, Collection[str]]:
     """Name of a broker -> the servers that lack the broker because they have just started."""
     return {one.difference.name: one.starting_on for one in found if one.is_about_a_broker and one.starting_on}
-
-
-def fact_key(fact: str) -> tuple[str, str]:
-    """Key of the text of a fact, and the name of its broker group; an empty key if the catalogues have no text."""
-    for beginning, key in _FACTS_OF_A_GROUP.items():
-        if fact.startswith(beginning):
-            return key, fact.removeprefix(beginning)
-    return _FACTS.get(fact, ""), ""
-
-
-def queue_counts(value: object) -> Mapping[str, str] | None:
-    """The numbers of queues, and the rest, of the value of a fact about queues; None for another value."""
-    found = _QUEUE_COUNTS.fullmatch(value) if isinstance(value, str) else None
-    return None if found is None else found.groupdict()
 
 
 def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:
@@ -201,10 +177,10 @@ def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
         if len(having) < len(views):
             yield Difference("broker", name, PRESENT, {server: server in having for server in views}), brokers
         for fact, values in (
-            ("address", {server: live.broker_addr for server, live in having.items()}),
+            (Fact("address"), {server: live.broker_addr for server, live in having.items()}),
             # Apache's server does not report removed write permissions.
             (
-                "write removed",
+                Fact("write removed"),
                 {server: live.write_removed for server, live in having.items() if live.write_removed is not None},
             ),
         ):
@@ -218,8 +194,7 @@ def _of_topics(reports: Mapping[str, TopicReport], table: TopicTable) -> Iterato
             present = {server: server not in row.missing_on for server in reports}
             yield Difference("topic", row.name, PRESENT, present), _brokers_of(row.name, reports)
         for one in row.differences:
-            broker = one.fact.removeprefix("queues on ")
-            yield one, () if broker == one.fact else (broker,)
+            yield one, (one.fact.of,) if one.fact.kind == "queues on" else ()
 
 
 def _brokers_of(topic: str, reports: Mapping[str, TopicReport]) -> set[str]:

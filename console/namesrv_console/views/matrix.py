@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from namesrv_client.ctl.comparison import PRESENT, perm_text
+from namesrv_client.ctl.comparison import PRESENT, Fact, perm_text
 from namesrv_client.health import subject_of
 from namesrv_console.state import BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement, awaited_brokers
@@ -116,9 +116,11 @@ def matrix(
     return sorted(rows, key=lambda row: (not row.lacks_master, not row.differs))
 
 
-def _lack(server: str, broker: str, route: TopicRouteData | None, expected: Mapping[str, Collection[str]]) -> CellState:
+def _lack(
+    server: str, broker: str, route: TopicRouteData | None, expected: Mapping[Fact, Collection[str]]
+) -> CellState:
     """The state of a cell whose server has no queues of the topic on the broker."""
-    fact = PRESENT if route is None else f"queues on {broker}"
+    fact = PRESENT if route is None else Fact("queues on", broker)
     return "awaited" if server in expected.get(fact, ()) else "absent" if route is None else "missing"
 
 

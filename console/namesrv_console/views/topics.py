@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import structs
 
-from namesrv_client.ctl.comparison import Difference, disagreements, perm_text, route_facts
+from namesrv_client.ctl.comparison import Difference, differing_facts, perm_text, route_facts
 from namesrv_console.state import Cluster
 from namesrv_console.views.paging import on_page
 from namesrv_remoting.access import is_system_topic
@@ -160,14 +160,14 @@ def _differences(name: str, routes: Mapping[str, TopicRouteData]) -> tuple[Diffe
         for broker in frozenset[str]().union(*queues)
         if any(each.get(broker) != queues[0].get(broker) for each in queues)
     }
-    # Brokers on which all servers agree are left out, since formatting a hundred of them takes time.
+    # Brokers on which all servers agree are left out: they are the most, and making facts of them takes longer.
     facts = {
         server: route_facts(
             structs.replace(route, queue_datas=[each for each in route.queue_datas if each.broker_name in odd])
         )
         for server, route in routes.items()
     }
-    return tuple(Difference("topic", name, fact, values) for fact, values in disagreements(facts).items())
+    return tuple(Difference("topic", name, fact, values) for fact, values in differing_facts(facts).items())
 
 
 # -- the page that a query selects -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from namesrv_client.ctl.commands.explain import Instance
-from namesrv_client.ctl.comparison import Difference, View, differences, view_of
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Queues, View, differences, view_of
 from namesrv_client.ctl.problems import line_of
 from namesrv_client.health import Problem
 from namesrv_remoting.bodies.extensions import LiveBroker
@@ -28,23 +28,24 @@ RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 def test_differences_contain_each_servers_value() -> None:
     """Brokers come before topics, sorted by name; a missing entry is one difference per server."""
+    address, order, static = Fact("address"), Fact("order"), Fact("static queues on", "a")
     views: dict[str, View] = {
-        "s1": {("topic", "T"): {"f": 1}, ("broker", "c/a/0"): {"address": "a:1"}, ("topic", "U"): {"f": 1}},
-        "s2": {("broker", "c/a/0"): {"address": "a:2"}, ("topic", "T"): {"f": 1}},
+        "s1": {("topic", "T"): {order: "1"}, ("broker", "c/a/0"): {address: "a:1"}, ("topic", "U"): {order: "1"}},
+        "s2": {("broker", "c/a/0"): {address: "a:2"}, ("topic", "T"): {order: "1"}},
         "s3": {
-            ("broker", "c/a/0"): {"address": "a:1"},
-            ("broker", "c/b/0"): {"address": "b:1"},
-            ("topic", "T"): {"g": 2, "f": 1},
-            ("topic", "U"): {"f": 3},
+            ("broker", "c/a/0"): {address: "a:1"},
+            ("broker", "c/b/0"): {address: "b:1"},
+            ("topic", "T"): {static: "2", order: "1"},
+            ("topic", "U"): {order: "3"},
         },
     }
 
     assert differences(views) == [
-        Difference("broker", "c/a/0", "address", {"s1": "a:1", "s2": "a:2", "s3": "a:1"}),
-        Difference("broker", "c/b/0", "present", {"s1": False, "s2": False, "s3": True}),
-        Difference("topic", "T", "g", {"s1": None, "s2": None, "s3": 2}),
-        Difference("topic", "U", "present", {"s1": True, "s2": False, "s3": True}),
-        Difference("topic", "U", "f", {"s1": 1, "s3": 3}),
+        Difference("broker", "c/a/0", address, {"s1": "a:1", "s2": "a:2", "s3": "a:1"}),
+        Difference("broker", "c/b/0", PRESENT, {"s1": False, "s2": False, "s3": True}),
+        Difference("topic", "T", static, {"s1": None, "s2": None, "s3": "2"}),
+        Difference("topic", "U", PRESENT, {"s1": True, "s2": False, "s3": True}),
+        Difference("topic", "U", order, {"s1": "1", "s3": "3"}),
     ]
     assert differences({"s1": views["s1"]}) == differences({}) == []
 
@@ -59,12 +60,33 @@ def test_view_contains_instances_and_topic_queues() -> None:
         topic_queue_mapping_by_broker={"b": TopicQueueMappingInfo("T", "b", curr_id_map={1: 0, 0: 3})},
     )
 
-    queues = {"queues on a": "1 read, 1 write, R-X, flags 2", "queues on b": "8 read, 4 write, RW-"}
+    of_group = {Fact("zone"): "z", Fact("acting master"): True}
     assert view_of(ClusterInfo({"b": group}, {"c": ["b"]}), {"T": route, "U": None}) == {
-        ("broker", "c/b/0"): {"address": "a:1", "zone": "z", "acting master": True},
-        ("broker", "c/b/1"): {"address": "a:2", "zone": "z", "acting master": True},
-        ("topic", "T"): {**queues, "order": "b:4", "static queues on b": "0=3, 1=0"},
+        ("broker", "c/b/0"): {Fact("address"): "a:1", **of_group},
+        ("broker", "c/b/1"): {Fact("address"): "a:2", **of_group},
+        ("topic", "T"): {
+            Fact("queues on", "a"): Queues(1, 1, "R-X", 2),
+            Fact("queues on", "b"): Queues(8, 4, "RW-"),
+            Fact("order"): "b:4",
+            Fact("static queues on", "b"): "0=3, 1=0",
+        },
     }
+
+
+@pytest.mark.parametrize(
+    ("queues", "text"),
+    [
+        (Queues(8, 4, "RW-"), "8 read, 4 write, RW-"),
+        (Queues(1, 1, "R-X", 2), "1 read, 1 write, R-X, flags 2"),
+        (Queues(8, 4), "8 read, 4 write"),
+    ],
+)
+def test_documents_spell_facts_and_queues(queues: Queues, text: str) -> None:
+    """Scripts compare these texts; other values stay what they are."""
+    difference = Difference("topic", "T", Fact("queues on", "broker a"), {"s1": queues, "s2": None})
+
+    document = {"kind": "topic", "name": "T", "fact": "queues on broker a", "values": {"s1": text, "s2": None}}
+    assert difference.document() == document
 
 
 @pytest.mark.parametrize(

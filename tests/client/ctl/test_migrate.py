@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.comparison import Difference
+from namesrv_client.ctl.comparison import Difference, Fact, FactKind
 from namesrv_client.ctl.migration import TopicResponses, judged, topic_differences, topic_facts
 from namesrv_remoting.bodies.route import BrokerData
 from tests.support.apache_server import ApacheFront
@@ -147,15 +147,17 @@ def test_encoding_differences_are_harmless(old: TopicResponses, found: list[tupl
     ours = topic_facts(TopicResponses(OURS, OURS), GROUPS, is_listed=True)
     verdicts = judged(topic_differences("T", {"old": topic_facts(old, GROUPS, is_listed=True), "ours": ours}))
 
-    verdict_facts = [(it.matters, it.difference.fact, *it.difference.values.values()) for it in verdicts]
+    verdict_facts = [(it.matters, str(it.difference.fact), *it.difference.values.values()) for it in verdicts]
     assert sorted(map(str, found)) == sorted(map(str, verdict_facts))
     assert all(it.why for it in verdicts)
 
 
-@pytest.mark.parametrize(("fact", "matters"), [("code", True), ("remark", False)])
-def test_remark_of_an_error_is_harmless(fact: str, matters: bool) -> None:
+@pytest.mark.parametrize(("kind", "matters"), [("code", True), ("remark", False)])
+def test_remark_of_an_error_is_harmless(kind: FactKind, matters: bool) -> None:
     """Clients act on the code of an error, not on its remark."""
-    assert judged([Difference("answer", "to an unknown topic", fact, {"a": 1, "b": 2})])[0].matters == matters
+    difference = Difference("answer", "to an unknown topic", Fact(kind), {"a": 1, "b": 2})
+
+    assert judged([difference])[0].matters == matters
 
 
 async def test_part_that_a_server_denies_is_not_equal(tmp_path: Path) -> None:

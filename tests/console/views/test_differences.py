@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.comparison import PRESENT, Difference
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Queues
 from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_console.views.differences import Disagreement, Group, among, disagreements
 from namesrv_console.views.problems import missing_among
@@ -15,6 +15,7 @@ from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
 NOW = 1000.0
+QUEUES = Fact("queues on", "a")
 
 
 def live(
@@ -71,7 +72,7 @@ def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:
         (one.difference.kind, one.difference.name, one.difference.fact, one.difference.values) for one in differing
     ] == [
         ("broker", "c1/b/0", PRESENT, {"s1": True, "s2": False, "s4": True}),
-        ("topic", "t", "queues on b", {"s1": "8 read, 8 write, RW-", "s2": None}),
+        ("topic", "t", Fact("queues on", "b"), {"s1": Queues(8, 8, "RW-"), "s2": None}),
     ]
 
 
@@ -139,21 +140,21 @@ def test_removed_write_permission_is_unexpected() -> None:
     """A write permission that was removed on one server only does not come back with a heartbeat."""
     differing = found(server("s1", live("a", write_removed=True)), server("s2", live("a")), known={})
 
-    assert [(one.difference.fact, one.reason) for one in differing] == [("write removed", None)]
+    assert [(one.difference.fact, one.reason) for one in differing] == [(Fact("write removed"), None)]
 
 
 @pytest.mark.parametrize(
     ("fact", "values", "minority"),
     [
-        ("queues on a", {"s1": "8", "s2": "4", "s3": "8"}, {"s2"}),
-        ("queues on a", {"s1": "8", "s2": "4"}, set()),
-        ("queues on a", {"s1": "8", "s2": None}, {"s2"}),
+        (QUEUES, {"s1": "8", "s2": "4", "s3": "8"}, {"s2"}),
+        (QUEUES, {"s1": "8", "s2": "4"}, set()),
+        (QUEUES, {"s1": "8", "s2": None}, {"s2"}),
         (PRESENT, {"s1": True, "s2": False}, {"s2"}),
         (PRESENT, {"s1": True, "s2": False, "s3": False}, {"s1"}),
-        ("write removed", {"s1": True, "s2": False}, set()),
-        ("address", {"s1": "a", "s2": "b", "s3": "c", "s4": "c"}, {"s1", "s2"}),
+        (Fact("write removed"), {"s1": True, "s2": False}, set()),
+        (Fact("address"), {"s1": "a", "s2": "b", "s3": "c", "s4": "c"}, {"s1", "s2"}),
     ],
 )
-def test_minority_has_the_rarer_value(fact: str, values: Mapping[str, Any], minority: set[str]) -> None:
+def test_minority_has_the_rarer_value(fact: Fact, values: Mapping[str, Any], minority: set[str]) -> None:
     """Of two servers only one without a value is in the minority."""
     assert Group(["t"], Difference("topic", "t", fact, values), None, None).minority == minority

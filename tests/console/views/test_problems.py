@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_client.ctl.comparison import PRESENT, Difference
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact
 from namesrv_client.health import Missing, Problem, ServerState
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
@@ -39,8 +39,8 @@ def test_brokers_of_a_server_without_responses_are_unknown(failure: ServerState)
 def test_unexpected_differences_are_split_into_missing_brokers_and_others() -> None:
     """Expected differences do not count, and the name of a broker may contain a slash."""
     missing = Disagreement(Difference("broker", "c1/a%2Fb/0", PRESENT, {"s1": True, "s2": False}), 1.0)
-    queues = Disagreement(Difference("topic", "t", "queues on a", {"s1": "8", "s2": "4"}), 1.0)
-    expected = Disagreement(Difference("topic", "u", "queues on a", {"s1": "8", "s2": "4"}), 1.0, "starting")
+    queues = Disagreement(Difference("topic", "t", Fact("queues on", "a"), {"s1": "8", "s2": "4"}), 1.0)
+    expected = Disagreement(Difference("topic", "u", Fact("queues on", "a"), {"s1": "8", "s2": "4"}), 1.0, "starting")
 
     assert missing_among([missing, queues, expected], Cluster(1, (view(),))) == ([Missing(KEY, ("s2",), 3)], 1)
 

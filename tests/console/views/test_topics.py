@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_client.ctl.comparison import PRESENT, Difference
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Queues
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 from namesrv_console.views.matrix import matrix
@@ -173,7 +173,7 @@ def test_the_matrix_has_a_cell_for_each_server() -> None:
 def test_expected_lack_is_awaited_and_makes_no_other_cell_odd() -> None:
     """A broker registers with one server after another: the queues of the first server are the usual ones."""
     seen = cluster(s1={"t": route(a=8, b=4)}, s2={"t": route(a=8)}, s3={"t": route(a=8)}, s4={})
-    lack = Difference("topic", "t", "queues on b", {"s1": "4/4", "s2": None, "s3": None})
+    lack = Difference("topic", "t", Fact("queues on", "b"), {"s1": Queues(4, 4, "RW-"), "s2": None, "s3": None})
     absence = Difference("topic", "t", PRESENT, {"s1": True, "s2": True, "s3": True, "s4": False})
     disagreements = [Disagreement(lack, 0.0, "registering"), Disagreement(absence, 0.0, blamed=frozenset({"s4"}))]
 

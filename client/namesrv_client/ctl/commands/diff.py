@@ -1,7 +1,6 @@
 """`diff`: a comparison of several NameServers, broker by broker and topic by topic."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final, NamedTuple
 
 import typer
@@ -78,7 +77,7 @@ async def _diff(servers: Servers) -> Report:
         {
             "same": not differing and not same_server and len(views) == len(servers.all),
             "servers": responses.documents(_counts),
-            "differences": [asdict(one) for one in differing],
+            "differences": [one.document() for one in differing],
         },
         body,
         max(responses.code(needs_all=True), ExitCode.NO if differing or same_server else ExitCode.OK),

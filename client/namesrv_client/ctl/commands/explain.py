@@ -1,7 +1,7 @@
 """`explain`: every broker of a topic's route on each server, when it was last seen and when it expires."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +10,7 @@ from rich.text import Text
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.diff import difference_table
 from namesrv_client.ctl.commands.topics import TopicArgument, joined
-from namesrv_client.ctl.comparison import Facts, View, differences, facts_with_addresses, perm_text
+from namesrv_client.ctl.comparison import Fact, Facts, View, differences, facts_with_addresses, perm_text
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, lasting
@@ -142,7 +142,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
                     }
                 ),
                 "problems": [document_of(one) for one in shown_problems],
-                "differences": [asdict(one) for one in differing],
+                "differences": [one.document() for one in differing],
             },
             [*body, Text(""), *difference_table(differing, tuple(views))] if differing else body,
             max(responses.code(needs_all=True), ExitCode.NO if absent or differing else code_of(shown_problems)),
@@ -182,7 +182,7 @@ async def _explained(server: NameServer, topic: str) -> Explained:
             instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, knows))
     # Ages always differ between servers, and are left out.
     facts = facts_with_addresses(route)
-    facts.update({f"write removed on {one.broker_name}": True for one in instances if one.entry.write_removed})
+    facts.update({Fact("write removed on", one.broker_name): True for one in instances if one.entry.write_removed})
     groups = {(one.cluster, one.broker_name) for one in route.broker_datas}
     return Explained(facts, instances, route, await report_of(server, info, brokers, groups))
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
-from namesrv_client.ctl.comparison import disagreements, facts_with_addresses
+from namesrv_client.ctl.comparison import Fact, Value, differing_facts, facts_with_addresses, spelled
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import ABSENT, Output, complain, counted, moment
@@ -295,7 +295,7 @@ class _Routes:
     def _print(self, topic: str, new: TopicRouteData | None) -> None:
         is_first, old = topic not in self.known, self.known.get(topic)
         self.known[topic] = new
-        changed = disagreements(
+        changed = differing_facts(
             {"old": facts_with_addresses(old) if old else {}, "new": facts_with_addresses(new) if new else {}}
         )
         if not is_first and (old is None) == (new is None) and not changed:
@@ -308,7 +308,7 @@ class _Routes:
             "server": self.server.address,
             "topic": topic,
             "change": change,
-            "facts": {} if is_first else changed,
+            "facts": {} if is_first else {str(fact): spelled(values) for fact, values in changed.items()},
             "route": new and route_members(new),
         }
         line = "  ".join([*(word for word in words if word), _sentence(change, new, changed)])
@@ -317,11 +317,11 @@ class _Routes:
             raise _EnoughError
 
 
-def _sentence(change: str, new: TopicRouteData | None, changed: Mapping[str, Mapping[str, Any]]) -> str:
+def _sentence(change: str, new: TopicRouteData | None, changed: Mapping[Fact, Mapping[str, Value]]) -> str:
     if new is None:
         return "absent" if change == "first" else "vanished"
     if change == "changed":
-        texts = {name: [ABSENT if it is None else it for it in values.values()] for name, values in changed.items()}
-        return "; ".join(f"{name}: {old} -> {now}" for name, (old, now) in texts.items())
+        texts = {fact: [ABSENT if it is None else it for it in values.values()] for fact, values in changed.items()}
+        return "; ".join(f"{fact}: {old} -> {now}" for fact, (old, now) in texts.items())
     names = sorted(queues.broker_name for queues in new.queue_datas)
     return f"{'' if change == 'first' else 'appeared '}on {', '.join(names)}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.commands.diff import DIFFERENCE_HEADS, difference_row
-from namesrv_client.ctl.comparison import Difference, Facts, Kind, differences
+from namesrv_client.ctl.comparison import Difference, Fact, Facts, Kind, differences, spelled
 from namesrv_client.ctl.migration import (
     Judged,
     TopicResponses,
@@ -155,8 +155,8 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
                 {
                     "kind": one.difference.kind,
                     "names": one.names,
-                    "fact": one.difference.fact,
-                    "values": one.difference.values,
+                    "fact": str(one.difference.fact),
+                    "values": spelled(one.difference.values),
                     "matters": one.matters,
                     "why": one.why,
                 }
@@ -210,7 +210,7 @@ async def _overview(server: NameServer) -> _Overview:
     for what, response in zip(("to an unknown topic", *_REFUSED), (unrouted, *refusals), strict=True):
         # The lines of a remark beyond Apache's name the server and its own reason.
         remark = "\n".join((response.remark or "").splitlines()[:APACHE_REMARK_LINES])
-        view["answer", what] = {"code": response.code, "remark": remark}
+        view["answer", what] = {Fact("code"): response.code, Fact("remark"): remark}
     return _Overview(
         clusters.broker_addr_table,
         frozenset(JSON.read_response(TopicList, listed.body).topic_list),
@@ -261,7 +261,7 @@ def _order_facts(configs: Mapping[str, Mapping[str, str] | None]) -> dict[str, _
     if len(known) < len(configs):
         return {server: {} for server in configs}
     return {
-        server: {("order config", key): {"value": value} for key, value in config.items()}
+        server: {("order config", key): {Fact("value"): value} for key, value in config.items()}
         for server, config in known.items()
     }
 
