@@ -92,7 +92,7 @@ def test_newcomer_that_waits_since_before_the_attack_counts() -> None:
     waiting = Newcomer(0.9, is_broker=False, seconds=3.0, refused="")
     served = Newcomer(0.1, is_broker=False, seconds=0.8, refused="closed")
 
-    times = Times(died_at=1.0, began=1.0, ended=7.0, is_dead_evicted=True)
+    times = Times(began=1.0, ended=7.0, is_dead_evicted=True)
     figures = peer_figures(costs(), Seen([], [served, waiting], 0, [], []), times, quiet_since=0.0)
 
     found = {figure.name: figure for figure in figures}
@@ -105,7 +105,7 @@ def test_pulls_after_the_attack_are_not_quiet() -> None:
         Pull(at, seconds, seconds, (), has_dead=False) for at, seconds in ((0.5, 0.001), (2.0, 0.01), (9.0, 0.01))
     ]
 
-    times = Times(died_at=1.0, began=1.0, ended=7.0, is_dead_evicted=True)
+    times = Times(began=1.0, ended=7.0, is_dead_evicted=True)
     figures = peer_figures(costs(), Seen(pulled, [], 0, [], []), times, quiet_since=0.0)
 
     assert [figure.name for figure in figures if figure.verdict == "missed"] == ["a.p99"]
