@@ -205,7 +205,7 @@ def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     command = [str(built("limit")), str(body_bytes), str(_LIMIT_LIFETIME_SECONDS)]
     with (
         temporary_directory("limit") as directory,
-        started(bench, Program("limit", command, printed_ports(r'{"port":(\d+)}'), directory)) as server,
+        started(bench, Program("limit", command, daemon_ports, directory)) as server,
     ):
         yield server
 
@@ -215,16 +215,15 @@ def web_console(bench: Bench, servers: Sequence[Server]) -> Iterator[Server]:
     """The web console of these servers, until the block ends."""
     named = [word for server in servers for word in ("--server", server.address)]
     command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
-    ports = printed_ports(r"http://127\.0\.0\.1:(\d+)/")
     with (
         temporary_directory("console") as directory,
-        started(bench, Program("namesrv-console", command, ports, directory)) as server,
+        started(bench, Program("namesrv-console", command, _console_ports, directory)) as server,
     ):
         yield server
 
 
 def daemon_ports(log: str) -> Sequence[int]:
-    """The remoting port and the HTTP port in the log of a daemon; empty until it listens."""
+    """The remoting port and the HTTP port in the log of a daemon or limit server; empty until it listens."""
     for line in log.splitlines():
         if '"event":"listening"' in line and line.endswith("}"):
             entry = json.loads(line)
@@ -232,9 +231,8 @@ def daemon_ports(log: str) -> Sequence[int]:
     return ()
 
 
-def printed_ports(pattern: str) -> Callable[[str], Sequence[int]]:
-    """A function that reads the ports which a pattern finds in the output of a server."""
-    return lambda output: [int(port) for port in re.findall(pattern, output)]
+def _console_ports(output: str) -> Sequence[int]:
+    return [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", output)]
 
 
 @contextmanager

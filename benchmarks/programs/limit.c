@@ -4,8 +4,8 @@
  *
  * The server responds to every request frame at once, with a body of BODY_BYTES. It looks up, checks and encodes nothing:
  * its work is that of the kernel, splitting frames and copying responses. It listens on a free port of 127.0.0.1, prints
- * the port as {"port":P}, and exits after SECONDS. Clients have to read their responses, because a full socket blocks the
- * server.
+ * the log entry of a NameServer that listens, and exits after SECONDS. Clients have to read their responses, because a
+ * full socket blocks the server.
  */
 #define _GNU_SOURCE /* memmem, accept4 */
 
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
               !getsockname(listener, (struct sockaddr *)&address, &size) &&
               !epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event),
           "cannot listen");
-    printf("{\"port\":%d}\n", ntohs(address.sin_port));
+    printf("{\"event\":\"listening\",\"addresses\":[\"127.0.0.1:%d\"]}\n", ntohs(address.sin_port));
     fflush(stdout);
     for (;;) {
         int count = epoll_wait(epoll, ready, EVENTS, -1);
