@@ -30,10 +30,10 @@ R = TypeVar("R")
 class EnteredBroker(Broker, Generic[R]):
     """A broker with one entry in the ensemble. It uses one server, and the next one when a request has no response."""
 
-    def __init__(self, dialect: Dialect[R], number: int, place: Place, servers: Sequence[str]) -> None:
+    def __init__(self, number: int, place: Place, servers: Sequence[str]) -> None:
         super().__init__(number, place, servers)
         # one session per server; the first one is in use
-        self.sessions = [Session(dialect, place, server, _PATIENCE) for server in servers]
+        self.sessions: list[Session[R]] = [Session(self.dialect, place, server, _PATIENCE) for server in servers]
         # the queues in the entry
         self._entered = 0
         self._is_paused = False
@@ -159,8 +159,7 @@ class ZooKeeper(Dialect[bytes]):
 class ZooKeeperBroker(EnteredBroker[bytes]):
     """A broker with an ephemeral node."""
 
-    def __init__(self, number: int, place: Place, servers: Sequence[str]) -> None:
-        super().__init__(ZooKeeper(), number, place, servers)
+    dialect = ZooKeeper()
 
     async def enter(self) -> bool:
         """Begin a session, and create its node."""
@@ -258,9 +257,9 @@ class Etcd(Dialect[dict[str, Any]]):
 class EtcdBroker(EnteredBroker[dict[str, Any]]):
     """A broker with a lease and its key."""
 
-    def __init__(self, number: int, place: Place, servers: Sequence[str]) -> None:
-        super().__init__(Etcd(), number, place, servers)
-        self._lease = ""
+    dialect = Etcd()
+    # number of the lease
+    _lease = ""
 
     async def enter(self) -> bool:
         """Get a lease, and put the key that belongs to it."""

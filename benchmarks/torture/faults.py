@@ -54,11 +54,11 @@ def stop(seconds: float) -> "Inflict":
     """SIGSTOP of one server for some seconds."""
 
     async def inflict(world: World) -> None:
-        world.fleet.signal(_SICK, signal.SIGSTOP)
+        world.fleet.servers[_SICK].signal(signal.SIGSTOP)
         try:
             await asyncio.gather(_upheaval(world), asyncio.sleep(seconds))
         finally:
-            world.fleet.signal(_SICK, signal.SIGCONT)
+            world.fleet.servers[_SICK].signal(signal.SIGCONT)
 
     return inflict
 
@@ -141,7 +141,7 @@ async def herd(world: World) -> None:
     """All clients lose their connections, and 2,000 more connect to one server at once."""
     server = world.fleet.host(_SICK).address
     places = [client.place for client in world.clients]
-    dialect, brokers = world.fleet.peer.dialect, world.brokers
+    dialect, brokers = world.fleet.peer.broker.dialect, world.brokers
     clients = [Client(dialect, places[n % len(places)], [server], brokers, _HERD_PATIENCE) for n in range(_HERD)]
     for client in world.clients:
         client.close()

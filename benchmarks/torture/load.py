@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from benchmarks.torture.sessions import LOST, Dialect, Place, Session, View
 
@@ -28,6 +28,9 @@ _PROBE_PATIENCE: Final = 1.0
 
 class Broker(ABC):
     """A master that all servers are to know."""
+
+    # the protocol of the servers, which clients and probes speak, too
+    dialect: ClassVar[Dialect[Any]]
 
     def __init__(self, number: int, place: Place, servers: Sequence[str]) -> None:
         self.name = f"broker-{number}"
@@ -61,10 +64,6 @@ class Broker(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close all connections."""
-
-    def is_registered_before(self, now: float) -> bool:
-        """True if the broker's last start was complete before `now`."""
-        return self.registered_at is not None and self.registered_at < now
 
     def die(self) -> None:
         """Die: all registrations end, and all connections close."""
@@ -157,7 +156,8 @@ class Client:
         if view is None:
             pulls.failed += 1
             return
-        due = {each.name for each in self._brokers if each.died_at is None and each.is_registered_before(began)}
+        living = (each for each in self._brokers if each.died_at is None)
+        due = {each.name for each in living if each.registered_at is not None and each.registered_at < began}
         pulls.wrong += not due <= view.keys()
         for each in self._brokers:
             if each.died_at is not None and each.name in view:

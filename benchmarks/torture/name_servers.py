@@ -52,6 +52,8 @@ def brokers_in(body: bytes) -> View:
 class RegisteredBroker(Broker):
     """A master with TOPIC and a topic of its own, registered with each server."""
 
+    dialect = RocketMQ()
+
     def __init__(self, number: int, place: Place, servers: Sequence[str]) -> None:
         super().__init__(number, place, servers)
         self._sessions = self._new_sessions()
@@ -60,7 +62,7 @@ class RegisteredBroker(Broker):
         self._is_paused = False
 
     def _new_sessions(self) -> Mapping[str, Session[RemotingCommand]]:
-        return {server: Session(RocketMQ(), self.place, server, _PATIENCE) for server in self.servers}
+        return {server: Session(self.dialect, self.place, server, _PATIENCE) for server in self.servers}
 
     async def start(self) -> None:
         """Register with all servers, and from then on periodically."""

@@ -1,20 +1,20 @@
 """The servers that are tortured: the commands that start them, and the brokers and clients that use them."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.harness.rounds import Bench
 from benchmarks.peers import etcd, rocketmq, zookeeper
 from benchmarks.peers.fetching import jars
 from benchmarks.peers.peers import rust_program
-from benchmarks.torture.coordination import Etcd, EtcdBroker, ZooKeeper, ZooKeeperBroker
+from benchmarks.torture.coordination import EtcdBroker, ZooKeeperBroker
 from benchmarks.torture.load import EXPIRY_SECONDS, Broker
-from benchmarks.torture.name_servers import RegisteredBroker, RocketMQ
-from benchmarks.torture.sessions import PORT, Dialect, Place
+from benchmarks.torture.name_servers import RegisteredBroker
+from benchmarks.torture.sessions import PORT
 
 # name and address of each server
 SERVERS: Final = {"ns1": "10.0.0.1", "ns2": "10.0.0.2", "ns3": "10.0.0.3"}
@@ -34,8 +34,8 @@ class Peer:
     fetch: Callable[[Bench], Path]
     # program, home directory and address of a server -> the command that starts the server
     command: Callable[[Path, Path, str], list[str]]
-    dialect: Dialect[Any]
-    broker: Callable[[int, Place, Sequence[str]], Broker]
+    # the brokers that it knows, and their protocol
+    broker: type[Broker]
 
 
 def _ours(python: Path, home: Path, address: str) -> list[str]:
@@ -78,21 +78,19 @@ def _etcd(program: Path, home: Path, address: str) -> list[str]:
 _NEWEST: Final = rocketmq.APACHE_VERSIONS[-1]
 # by the name that --peer has
 PEERS: Final[Mapping[str, Peer]] = {
-    "ours": Peer("ours", lambda _: Path(sys.executable), _ours, RocketMQ(), RegisteredBroker),
+    "ours": Peer("ours", lambda _: Path(sys.executable), _ours, RegisteredBroker),
     "apache": Peer(
         f"Apache's {_NEWEST}",
         partial(jars, name="apache", version=_NEWEST),
         _apache,
-        RocketMQ(),
         RegisteredBroker,
     ),
-    "rust": Peer(f"rocketmq-rust {rocketmq.RUST_VERSION}", rust_program, _rust, RocketMQ(), RegisteredBroker),
+    "rust": Peer(f"rocketmq-rust {rocketmq.RUST_VERSION}", rust_program, _rust, RegisteredBroker),
     "zookeeper": Peer(
         f"ZooKeeper {zookeeper.VERSION}, 3 servers",
         partial(jars, name="zookeeper", version=zookeeper.VERSION),
         _zookeeper,
-        ZooKeeper(),
         ZooKeeperBroker,
     ),
-    "etcd": Peer(f"etcd {etcd.VERSION}, 3 servers", etcd.program, _etcd, Etcd(), EtcdBroker),
+    "etcd": Peer(f"etcd {etcd.VERSION}, 3 servers", etcd.program, _etcd, EtcdBroker),
 }

@@ -5,8 +5,8 @@ import contextlib
 import signal
 import struct
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,8 +44,6 @@ class Fleet:
         self._network = network
         # for each server a stack whose end ends the server
         self._ends = [ExitStack() for _ in SERVERS]
-        # a stack whose end unmounts the small disks
-        self._disks = ExitStack()
         self._clock = str(built("clock.so"))
 
     def host(self, number: int) -> Host:
@@ -55,7 +53,6 @@ class Fleet:
     def start(self, number: int) -> None:
         """Start a server that does not run, and return when the server responds. Raises BenchError."""
         host, home = self.host(number), self._root / str(number)
-        home.mkdir(exist_ok=True)
         clock = home / "clock"
         clock.write_bytes(bytes(8))
         environ = {"LD_PRELOAD": self._clock, "MOVED_CLOCK": str(clock), "HOME": str(home)}
@@ -65,45 +62,29 @@ class Fleet:
 
     def _ports(self, host: Host) -> Sequence[int]:
         """The port of the server on a host, when the server responds to a pull; empty before."""
-        dialect = self.peer.dialect
+        dialect = self.peer.broker.dialect
         try:
             asyncio.run(Session(dialect, (host, host.address), host.address, _RESPONSE_SECONDS).request(dialect.look))
         except LOST:
             return ()
         return [PORT]
 
-    def signal(self, number: int, signal_number: signal.Signals) -> None:
-        """Send a signal to a server."""
-        self.servers[number].signal(signal_number)
-
     def is_running(self, number: int) -> bool:
         """True if the server was started and has not ended by itself."""
         return number in self.servers and self.servers[number].is_running
 
     def kill(self, number: int) -> None:
-        """Kill a server, and wait for its end."""
-        self.note_memory(number)
-        self.signal(number, signal.SIGKILL)
-        self._ends[number].close()
-        del self.servers[number]
-
-    def note_memory(self, number: int) -> None:
-        """Note the largest resident memory that the server ever had."""
+        """Kill a server, and wait for its end; note the largest resident memory that the server ever had."""
         with contextlib.suppress(OSError, BenchError):
             self.peak_bytes = max(self.peak_bytes, self.servers[number].status_bytes("VmHWM"))
+        self.servers[number].signal(signal.SIGKILL)
+        self._ends[number].close()
+        del self.servers[number]
 
     def move_clock(self, number: int, seconds: int) -> None:
         """Set the wall clock of a server to this many seconds after (or before) the clock of the machine."""
         with (self._root / str(number) / "clock").open("r+b") as file:
             file.write(struct.pack("q", seconds))
-
-    def limit_disks(self) -> None:
-        """Give each server a small disk of its own; to be called before the servers start."""
-        for number in range(len(SERVERS)):
-            home = self._root / str(number)
-            home.mkdir(exist_ok=True)
-            run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "torture", str(home))
-            self._disks.callback(run, "umount", "-l", str(home))
 
     def fill_disk(self, number: int) -> Path:
         """Fill a server's disk to the last byte; return the file to be removed."""
@@ -115,9 +96,8 @@ class Fleet:
 
     def end(self) -> None:
         """End all servers."""
-        with self._disks:
-            for number in list(self.servers):
-                self.kill(number)
+        for number in list(self.servers):
+            self.kill(number)
 
 
 class World:
@@ -128,7 +108,7 @@ class World:
         self.network = network
         self.pulls = Pulls()
         addresses = list(SERVERS.values())
-        hosts, dialect = network.hosts, fleet.peer.dialect
+        hosts, dialect = network.hosts, fleet.peer.broker.dialect
         self.brokers = [
             fleet.peer.broker(n, (hosts["brokers"], f"10.0.0.{20 + n}"), addresses) for n in range(_BROKERS)
         ]
@@ -145,21 +125,15 @@ class World:
         self.probes = [Probe(dialect, (host, host.address), self.brokers) for host in looked_at]
         self._tasks: list[asyncio.Task[Any]] = []
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in the background until the world ends."""
-        self._tasks.append(asyncio.create_task(work))
-
     async def begin(self) -> None:
         """Start everything; return when the tables have settled. Results count from then on."""
         await asyncio.gather(*(asyncio.to_thread(self.fleet.start, number) for number in range(len(SERVERS))))
         await asyncio.gather(*(broker.start() for broker in self.brokers))
-        for probe in self.probes:
-            self.spawn(probe.run())
+        self._tasks += [asyncio.create_task(probe.run()) for probe in self.probes]
         await asyncio.sleep(_SETTLING_SECONDS)
         if await self.become_true(REGISTRATION_SECONDS + _SETTLING_SECONDS) is None:
             raise BenchError(f"the tables are not complete before the fault: {self.probes}")
-        for client in self.clients:
-            self.spawn(client.run(self.pulls))
+        self._tasks += [asyncio.create_task(client.run(self.pulls)) for client in self.clients]
         await asyncio.sleep(1.0)
         if self.pulls.failed or self.pulls.wrong:
             raise BenchError(f"pulls fail before the fault: {self.pulls}")
@@ -191,8 +165,6 @@ class World:
 
     async def end(self) -> None:
         """End all background tasks. Raises the error of a task that failed."""
-        for number in self.fleet.servers:
-            self.fleet.note_memory(number)
         broken = [task.exception() for task in self._tasks if task.done()]
         for broker in self.brokers:
             broker.die()
@@ -206,20 +178,21 @@ class World:
 @asynccontextmanager
 async def world(bench: Bench, peer: Peer, program: Path, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
-    with temporary_directory("torture") as root, Network() as network:
+    async with AsyncExitStack() as stack:
+        root, network = stack.enter_context(temporary_directory("torture")), stack.enter_context(Network())
         network.add({**SERVERS, **_OTHERS})
         for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
             for last in range(first, first + count):
                 ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
-        fleet = Fleet(bench, peer, program, root, network)
-        made = World(fleet, network)
-        try:
+        for number in range(len(SERVERS)):
+            home = root / str(number)
+            home.mkdir()
             if has_small_disks:
-                fleet.limit_disks()
-            await made.begin()
-            yield made
-        finally:
-            try:
-                await made.end()
-            finally:
-                fleet.end()
+                run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "torture", str(home))
+                stack.callback(run, "umount", "-l", str(home))
+        fleet = Fleet(bench, peer, program, root, network)
+        stack.callback(fleet.end)
+        made = World(fleet, network)
+        stack.push_async_callback(made.end)
+        await made.begin()
+        yield made
