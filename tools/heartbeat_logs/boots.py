@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from random import Random
 
-from tools.heartbeat_logs.settings import SECOND, Settings
+from tools.heartbeat_logs.settings import BEGIN, SECOND, Settings
 
 # After a stall the server first reads what has arrived, and then measures its lateness.
 LATE_LINE_AFTER = 500
@@ -73,9 +73,9 @@ class Boot:
 def boots(settings: Settings, nameserver: int) -> list[Boot]:
     """The boots of one server, in order."""
     random = Random(f"boots of {settings.seed}/{nameserver}")
-    restarts = sorted(random.randrange(settings.begin, settings.end) for _ in range(settings.restarts))
+    restarts = sorted(random.randrange(BEGIN, settings.end) for _ in range(settings.restarts))
     found: list[Boot] = []
-    start = settings.begin + random.randrange(SECOND)
+    start = BEGIN + random.randrange(SECOND)
     for end in (*restarts, settings.end):
         if start < end:
             found.append(_boot(settings, random, nameserver, start, end))

@@ -9,6 +9,7 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 # 2026-03-01 00:00:00 UTC
 BEGIN: Final = 1_772_323_200 * SECOND
+HEARTBEAT: Final = 30 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +17,10 @@ class Settings:
     """The settings; times are in microseconds, and counts are totals unless the comment names another unit."""
 
     seed: int = 1
-    begin: int = BEGIN
     duration: int = HOUR
     nameservers: int = 2
     brokers: int = 100
-    # Brokers per group; id 0 is the master.
-    members: int = 2
-    clusters: int = 2
     clients: int = 50
-    heartbeat: int = 30 * SECOND
     expiry: int = 120 * SECOND
     scan: int = 5 * SECOND
     poll: int = 30 * SECOND
@@ -36,11 +32,9 @@ class Settings:
     missed: float = 0.0
     # Share of the brokers with an agent id.
     native: float = 0.5
-    # Deaths per broker and day, and the weights of their kinds.
+    # Deaths per broker and day.
     deaths: float = 2.0
-    crash: float = 4.0
-    silence: float = 3.0
-    unregister: float = 2.0
+    # Weight of false silences among deaths; the other kinds have 9 together.
     false_silence: float = 1.0
     # Average duration of a client's connection; 0: until the end.
     session: int = 0
@@ -60,23 +54,23 @@ class Settings:
         for name in ("skew", "missed"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be a share from 0 to less than 1: {getattr(self, name)}")
-        if min(self.heartbeat, self.scan, self.poll, self.expiry) < SECOND // 100:
+        if min(self.scan, self.poll, self.expiry) < SECOND // 100:
             raise ValueError("no period is shorter than 0.01 s")
 
     @property
     def end(self) -> int:
         """End of the log."""
-        return self.begin + self.duration
+        return BEGIN + self.duration
 
     @property
     def chatty_heartbeat(self) -> int:
         """The interval of the first broker, which `skew` makes shorter than that of the other brokers."""
         if not self.skew or self.brokers < 2:  # noqa: PLR2004 - a single broker sends all heartbeats
-            return self.heartbeat
-        return max(1000, round(self.heartbeat * (1 - self.skew) / self.skew / (self.brokers - 1)))
+            return HEARTBEAT
+        return max(1000, round(HEARTBEAT * (1 - self.skew) / self.skew / (self.brokers - 1)))
 
     @property
     def lines_per_second(self) -> float:
         """Lines per second of all servers together: heartbeats and scans."""
-        heartbeats = (self.brokers - 1) / self.heartbeat + 1 / self.chatty_heartbeat
+        heartbeats = (self.brokers - 1) / HEARTBEAT + 1 / self.chatty_heartbeat
         return self.nameservers * (heartbeats * (1 - self.missed) + 1 / self.scan) * SECOND

@@ -7,8 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
+from typing import Final
 
-from tools.heartbeat_logs.settings import DAY, SECOND, Settings
+from tools.heartbeat_logs.settings import BEGIN, DAY, HEARTBEAT, SECOND, Settings
+
+# Brokers per group; id 0 is the master.
+_MEMBERS: Final = 2
+_CLUSTERS: Final = 2
+# Weights of crashes, silences and unregistrations.
+_WEIGHTS: Final = (4.0, 3.0, 2.0)
 
 
 class Kind(StrEnum):
@@ -91,7 +98,7 @@ class World:
 def drawn(settings: Settings) -> World:
     """The world of a seed."""
     random = Random(f"world of {settings.seed}")
-    groups = -(-settings.brokers // settings.members)
+    groups = -(-settings.brokers // _MEMBERS)
     brokers = []
     first_death = 0
     for index in range(settings.brokers):
@@ -102,16 +109,16 @@ def drawn(settings: Settings) -> World:
 
 
 def _broker(settings: Settings, random: Random, index: int, groups: int, first_death: int) -> Broker:
-    group, broker_id = divmod(index, settings.members)
+    group, broker_id = divmod(index, _MEMBERS)
     is_native = random.random() < settings.native
     processes, partitions = _history(settings, random, index, is_native=is_native, first_death=first_death)
     return Broker(
         index=index,
-        cluster=f"cluster-{group % settings.clusters}",
+        cluster=f"cluster-{group % _CLUSTERS}",
         name=f"broker-{group:04d}",
         broker_id=broker_id,
         addr=f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}:10911",
-        period=settings.chatty_heartbeat if index == 0 else settings.heartbeat,
+        period=settings.chatty_heartbeat if index == 0 else HEARTBEAT,
         expiry=settings.expiry,
         # Each topic is on two groups, so that one death does not remove it.
         topics=tuple(sorted({group, (group + 1) % groups})),
@@ -126,9 +133,9 @@ def _history(
     """The processes of a broker, one after the other until the end of the log."""
     processes: list[Process] = []
     partitions: list[Death] = []
-    period = settings.chatty_heartbeat if index == 0 else settings.heartbeat
+    period = settings.chatty_heartbeat if index == 0 else HEARTBEAT
     # The first process started before the log, at a random phase.
-    start = settings.begin - random.randrange(period)
+    start = BEGIN - random.randrange(period)
     for kind, at, back in _ends(settings, random, start):
         agent_id = f"agent-{index}-{len(processes)}" if is_native else None
         number = first_death + len(partitions) + sum(process.death is not None for process in processes)
@@ -147,10 +154,10 @@ def _history(
 def _ends(settings: Settings, random: Random, now: int) -> Iterator[tuple[Kind, int, int]]:
     """The deaths of one broker: kind, time, and time of its return."""
     kinds = list(Kind)
-    weights = (settings.crash, settings.silence, settings.unregister, settings.false_silence)
+    weights = (*_WEIGHTS, settings.false_silence)
     while True:
         life = random.expovariate(settings.deaths) * DAY if settings.deaths else settings.duration
-        at = max(now, settings.begin) + settings.heartbeat + round(life)
+        at = max(now, BEGIN) + HEARTBEAT + round(life)
         if at >= settings.end:
             return
         kind = random.choices(kinds, weights)[0]
