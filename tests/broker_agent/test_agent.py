@@ -18,7 +18,6 @@ from tests.support.agents import (
     agent_settings,
     brokers,
     everywhere,
-    finished,
     name_servers,
     played,
     queues,
@@ -28,7 +27,7 @@ from tests.support.agents import (
     sockets,
     versions,
 )
-from tests.support.fake_clock import FakeClock, passing, settle, until
+from tests.support.fake_clock import FakeClock, completed, passing, settle, until
 from tests.support.hanging_list import opened_by_reader
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.tcp_proxy import TcpProxy
@@ -199,7 +198,8 @@ async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
             await it.agent.__aenter__()
         await it.agent.delete_topic("bills")
         await it.agent.registered()
-        await finished(it.clock, it.agent.drain())
+        draining = asyncio.ensure_future(it.agent.drain())
+        await passing(it.clock, draining.done)
         assert brokers(it.server) == {}
         await it.server.forget()
         async with it.agent:
@@ -299,7 +299,7 @@ async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> No
             await until(lambda: not brokers(servers[0]))
             assert (clock.monotonic(), stopping.done()) == (1_000.0, False)
 
-            assert await finished(clock, stopping) <= 3.0 + 0.1
+            assert await completed(clock, stopping) <= 3.0 + 0.1
         assert (sockets(agent), brokers(servers[1])) == ([], {NAME: {0: ADDR}})
         await proxy.heal()
         await until(lambda: not brokers(servers[1]))
@@ -314,7 +314,7 @@ async def test_stop_unregisters_over_a_new_connection(tmp_path: Path) -> None:
         stopping = asyncio.ensure_future(it.agent.stop())
         await settle()
         await it.proxy.heal()
-        await finished(it.clock, stopping)
+        await completed(it.clock, stopping)
         await until(lambda: not brokers(it.server) and it.proxy.connections == 0)
 
 

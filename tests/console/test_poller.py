@@ -19,10 +19,9 @@ from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.ctl import address_of
-from tests.support.fake_clock import FakeClock, passing, until
+from tests.support.fake_clock import FakeClock, completed, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, Broker, native_registration, registration
-from tests.support.route_clients import finished
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -185,7 +184,7 @@ async def test_page_of_apaches_server_names_what_is_missing(tmp_path: Path) -> N
     ):
         await (await server.connect()).register(MASTER)
         # Requests have timeouts by this clock, and real sockets need real time.
-        await finished(server.clock, until(lambda: view(shown).brokers and view(shown).routes))
+        await completed(server.clock, until(lambda: view(shown).brokers and view(shown).routes))
 
         assert (view(shown).state, view(shown).is_native, view(shown).connections) == ("answers", False, None)
         overview, brokers = await shown.text("/"), await shown.text("/brokers")

@@ -15,7 +15,7 @@ from namesrv_broker_agent import AgentSettings, BrokerAgent, ServerState, TopicC
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support import peer as native_peer
 from tests.support.daemon import Daemon
-from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, passing, settle, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, completed, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
@@ -59,7 +59,7 @@ async def running(
         try:
             yield agent
         finally:
-            await finished(clock, agent.stop())
+            await completed(clock, agent.stop())
 
 
 class Real(NamedTuple):
@@ -133,17 +133,6 @@ async def played(topics: Iterable[TopicConfig] = TOPICS, **how: Any) -> AsyncIte
     clock = FakeClock()
     async with ScriptedServer() as server, running(clock, server.address, topics, **how) as agent:
         yield Played(clock, server, agent)
-
-
-async def finished(clock: FakeClock, work: Any) -> float:
-    """Advance the clock until the work is done; return the seconds that passed."""
-    began = clock.monotonic()
-    task = asyncio.ensure_future(work)
-    await settle()
-    while not task.done():
-        await clock.advance(STEP_SECONDS)
-    await task
-    return clock.monotonic() - began
 
 
 def unregistration(server: InProcess) -> dict[str, str]:
@@ -222,15 +211,6 @@ async def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
         state_version, timestamp, counter = map(int, line["data_version"].split("/"))
         found.append((line["kind"], counter, state_version, timestamp))
     return found
-
-
-async def accepted(server: ScriptedServer) -> Peer:
-    """The agent's next connection, after its full registration was accepted."""
-    peer = await server.accept()
-    request = await peer.receive()
-    assert (request.code, ext_of(request)["kind"]) == (103, "full")
-    peer.send(native_response(request))
-    return peer
 
 
 def wait_until_routed(namesrv: Daemon, broker_name: str, **perms: int | None) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 NANOSECONDS = 1_000_000_000
 
@@ -21,6 +21,8 @@ GUARD_SECONDS: Final = 300.0
 STEP_SECONDS: Final = 0.1
 # Real time that passes with each step.
 _REAL_STEP_SECONDS: Final = 0.001
+# Real time for threads and sockets before the clock of `completed` advances.
+_PATIENCE_SECONDS: Final = 0.02
 
 
 class FakeClock:
@@ -138,6 +140,16 @@ async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most:
         await clock.advance(STEP_SECONDS)
         # The kernel of a busy machine takes milliseconds for data on a socket, and timeouts on the clock are short.
         await asyncio.sleep(_REAL_STEP_SECONDS)
+    return clock.monotonic() - began
+
+
+async def completed(clock: FakeClock, work: Awaitable[Any]) -> float:
+    """Advance the clock until the work is done, with real time for threads and sockets; return the seconds."""
+    began = clock.monotonic()
+    task = asyncio.ensure_future(work)
+    while not (await asyncio.wait([task], timeout=_PATIENCE_SECONDS))[0]:
+        await clock.advance(STEP_SECONDS)
+    await task
     return clock.monotonic() - began
 
 

@@ -12,7 +12,7 @@ from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_runtime.server_events import ServerEvents
-from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, completed, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.tcp_proxy import TcpProxy
@@ -27,9 +27,6 @@ BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
 
 # events without callbacks
 NO_CALLBACKS = ServerEvents(logging.getLogger("tests"))
-
-# real time for threads and sockets before the fake clock advances
-PATIENCE_SECONDS = 0.02
 
 
 async def registered(
@@ -87,17 +84,7 @@ async def route_client(
         try:
             yield client
         finally:
-            await finished(clock, client.__aexit__(None, None, None))
-
-
-async def finished(clock: FakeClock, work: Any) -> float:
-    """Advance the clock until the work is done, with real time for threads and sockets; return the seconds."""
-    began = clock.monotonic()
-    task = asyncio.ensure_future(work)
-    while not (await asyncio.wait([task], timeout=PATIENCE_SECONDS))[0]:
-        await clock.advance(STEP_SECONDS)
-    await task
-    return clock.monotonic() - began
+            await completed(clock, client.__aexit__(None, None, None))
 
 
 def broker_names(client: RouteClient, topic: str = "orders") -> list[str] | None:

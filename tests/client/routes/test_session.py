@@ -17,7 +17,7 @@ from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, completed, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
@@ -27,7 +27,6 @@ from tests.support.route_clients import (
     NO_CALLBACKS,
     PULL,
     client_settings,
-    finished,
     registered,
     request_count,
 )
@@ -94,7 +93,7 @@ async def session_of(
         try:
             yield scene
         finally:
-            await finished(scene.clock, scene.session.close())
+            await completed(scene.clock, scene.session.close())
 
 
 @asynccontextmanager
