@@ -220,7 +220,6 @@ async def test_unknown_topic_uses_the_default_topics_brokers(tmp_path: Path) -> 
         ((0,), 1, None, 0),
         # a slave replaces a missing master for readers only
         ((1, 2), 0, None, 1),
-        ((2,), 0, None, 2),
     ],
 )
 async def test_find_broker_by_id(

@@ -266,11 +266,11 @@ class Faults:
     ("table", "latency_ms", "pause_ms"),
     [
         # from 5.1.4 on: the entry of the largest threshold below the latency
-        *(("5", latency, 0) for latency in (0, 49, 50, 100, 549)),
+        *(("5", latency, 0) for latency in (0, 549)),
         *(("5", 550, 2_000), ("5", 1_799, 2_000), ("5", 1_800, 5_000), ("5", 2_999, 5_000), ("5", 3_000, 6_000)),
         *(("5", 4_999, 6_000), ("5", 5_000, 10_000), ("5", 14_999, 10_000), ("5", 15_000, 30_000)),
         # 4.9 and up to 5.1.3
-        *(("4", latency, 0) for latency in (0, 49, 50, 100, 549)),
+        *(("4", latency, 0) for latency in (0, 549)),
         *(("4", 550, 30_000), ("4", 999, 30_000), ("4", 1_000, 60_000), ("4", 1_999, 60_000), ("4", 2_000, 120_000)),
         *(("4", 2_999, 120_000), ("4", 3_000, 180_000), ("4", 14_999, 180_000), ("4", 15_000, 600_000)),
         # a failure of any duration: as 10,000 ms in the newer table, as 30,000 ms in the older one
@@ -291,8 +291,6 @@ def test_isolations_are_rocketmqs(table: str, latency_ms: int | None, pause_ms: 
     [
         # LatencyFaultToleranceImplTest.testUpdateFaultItem and testIsAvailable
         ([3.0], 6.0),
-        ([0.55], 2.0),
-        ([0.02], 0.0),
         # a slow success does not shorten an isolation, and a second failure extends it
         ([None, 0.6], 9.0),
         ([None, None], 10.0),
