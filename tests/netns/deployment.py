@@ -34,6 +34,15 @@ export HOST="$host"
 exec ip netns exec "$PREFIX-$host" sh -c "$*"
 """
 _SUDO: Final = '#!/bin/sh\nexec "$@"\n'
+# systemd-run OPTION... COMMAND...: runs the command with the variables of the EnvironmentFile
+_SYSTEMD_RUN: Final = """#!/bin/sh
+set -aeu
+while [ "${1#--}" != "$1" ]; do
+    case $1 in --property=EnvironmentFile=*) . "${1##*=}" ;; esac
+    shift
+done
+exec "$@"
+"""
 # `python3 -m venv DIRECTORY`: an environment with the version under test, and a pip that records its arguments
 _PYTHON3: Final = f"""#!/bin/sh
 set -eu
@@ -183,7 +192,7 @@ class Deployment:
     def _make_commands(self) -> None:
         self._bin = self._directory / "bin"
         self._bin.mkdir()
-        for name, text in (("ssh", _SSH), ("sudo", _SUDO), ("python3", _PYTHON3)):
+        for name, text in (("ssh", _SSH), ("sudo", _SUDO), ("systemd-run", _SYSTEMD_RUN), ("python3", _PYTHON3)):
             (self._bin / name).write_text(text)
             (self._bin / name).chmod(0o755)
         (self._bin / "systemctl").symlink_to(_SCRIPTS / "service.sh")
