@@ -1,4 +1,4 @@
-# The web console.
+# The web console, with the report's reader of logs for the pages about the past.
 # From the top of the repository: docker build --file docker/console.Dockerfile --tag namesrv-console .
 # The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` writes the digest of today.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e578941b84abc79e4ab38a0305cd12803a5c4247979ac7655f4d641
@@ -6,14 +6,15 @@ ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e5
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src
 RUN python3 -m venv /build
-COPY locks/run.txt locks/
+COPY locks/run.txt locks/report.txt locks/
 # everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
-RUN /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/run.txt --wheel-dir /wheels
+RUN /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/run.txt --wheel-dir /wheels \
+    && /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/report.txt --wheel-dir /wheels
 COPY . .
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
-    && /build/bin/python -m tools.dist /wheels namesrv-console \
+    && /build/bin/python -m tools.dist /wheels namesrv-console namesrv-report \
     && python3 -m venv --without-pip /opt/namesrv \
-    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels namesrv-console
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels namesrv-console namesrv-report
 
 FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0
@@ -44,6 +45,6 @@ EXPOSE 9878
 STOPSIGNAL SIGTERM
 # its pages are for the host that --public-url names, which is not known here
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
-    CMD ["/opt/namesrv/bin/python", "-I", "-c", "import socket; socket.create_connection(('127.0.0.1', 9878), 3)"]
+    CMD ["/opt/namesrv/bin/python", "-I", "-c", "import socket; socket.create_connection(('localhost', 9878), 3)"]
 ENTRYPOINT ["/opt/namesrv/bin/namesrv-console"]
 CMD ["--help"]

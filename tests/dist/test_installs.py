@@ -151,6 +151,19 @@ def test_console_serves_its_page(installed: Install, daemon: Daemon) -> None:
 
 
 @pytest.mark.usefixtures("agent")
+def test_console_image_shows_the_past(installed: Install, daemon: Daemon) -> None:
+    """The image has every wheel that the console needs for `--logs`, which the chart sets."""
+    lines = (ROOT / "docker/console.Dockerfile").read_text().splitlines()
+    (wheels,) = [line.rstrip("\\").split()[5:] for line in lines if "tools.dist /wheels" in line]
+    program = str(installed(*wheels).bin / "namesrv-console")
+    logs = f"--logs={daemon.data_dir / 'heartbeats'}"
+    with PrintingProcess(program, "--listen=127.0.0.1:0", "--server", daemon.where, logs) as console:
+        url = console.wait_for(r"^namesrv-console: http://\S+/$").removeprefix("namesrv-console: ")
+
+        assert "broker-a" in httpx2.get(f"{url}timeline?wait=1", timeout=60).text
+
+
+@pytest.mark.usefixtures("agent")
 def test_report_is_made_without_java(installed: Install, daemon: Daemon, tmp_path: Path) -> None:
     """The report of the server's log is written."""
     logs = daemon.data_dir / "heartbeats"
