@@ -52,6 +52,7 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "plain": (),
     "secured": _SECURED,
     "console": (*_CONSOLE, "console.actions=true"),
+    "ipv6": ("ipv6Only=true", *_CONSOLE),
     "outside": ("views.configMap=namesrv-views", "outside.type=NodePort", "outside.nodePort=30876"),
     "report": (*_LOGS, "report.enabled=true", "report.outputClaim=namesrv-report"),
     "all": (

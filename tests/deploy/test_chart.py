@@ -1,6 +1,7 @@
 """The Helm chart: valid for Kubernetes' schemas and a policy checker, with pods that start."""
 
 import http.client
+import re
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,8 @@ from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.printing_process import PrintingProcess
 from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
+
+UNIT = Path(__file__).parents[2] / "docker/systemd/namesrv-console.service"
 
 # helm is built from source first, which takes minutes: by one worker
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chart")]
@@ -65,7 +68,7 @@ def test_wrong_value_is_refused(helm: Path, value: str, problem: str) -> None:
     assert problem in str(raised.value).replace("/", ".")
 
 
-@pytest.mark.parametrize("variant", ["plain", "all"])
+@pytest.mark.parametrize("variant", ["plain", "ipv6", "all"])
 def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -> None:
     """The daemon validates the pod's settings, with certificate, revocation list and access file of the secrets."""
     text = by_kind(rendered(helm, VARIANTS[variant]))["ConfigMap"]["data"]["namesrv.toml"]
@@ -89,6 +92,7 @@ def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -
     assert done.returncode == 0, done.stderr
     settings = tomllib.loads(text)
     assert settings["listen_host"] == "0.0.0.0,::"
+    assert settings["http_listen"] == ("[::]:9877" if variant == "ipv6" else "0.0.0.0:9877")
     assert settings.get("tls_crl_file") == ("/etc/namesrv/crl/crl.pem" if variant == "all" else None)
 
 
@@ -115,31 +119,52 @@ def test_memory_limit_exceeds_the_budget_of_the_server(helm: Path) -> None:
     assert limit_mib - Settings(data_dir=Path()).max_memory_bytes / 2**20 >= 256
 
 
-@pytest.mark.parametrize("variant", ["console", "all"])
+def test_console_may_take_the_memory_of_its_unit(helm: Path) -> None:
+    """Reading logs takes the memory that the systemd unit allows."""
+    (pod,) = by_kind(rendered(helm, VARIANTS["all"]))["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (unit,) = re.findall(r"^MemoryMax=(\d+G)$", UNIT.read_text(), re.MULTILINE)
+
+    assert "--logs=/var/log/namesrv" in pod["args"]
+    assert pod["resources"]["limits"]["memory"] == f"{unit}i"
+
+
+def test_changed_secrets_reach_running_pods(helm: Path) -> None:
+    """Kubernetes never updates a file mounted by `subPath`; a checksum of the settings replaces their pods."""
+    manifests = by_kind(rendered(helm, VARIANTS["all"]))
+    pods = [manifests[kind]["spec"]["template"]["spec"] for kind in ("StatefulSet", "Deployment")]
+
+    assert [mount["name"] for pod in pods for mount in pod["containers"][0]["volumeMounts"] if "subPath" in mount] == [
+        "settings"
+    ]
+
+
+@pytest.mark.parametrize("variant", ["console", "ipv6", "all"])
 def test_console_accepts_its_arguments(helm: Path, tmp_path: Path, variant: str) -> None:
     """The console starts with the pod's arguments beyond loopback and answers the probe; it uses TLS if servers do."""
     manifests = by_kind(rendered(helm, VARIANTS[variant]))
     (pod,) = manifests["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert ("--tls" in pod["args"]) == ("tls_mode" in manifests["ConfigMap"]["data"]["namesrv.toml"])
-    (tmp_path / "tls").mkdir()
+    for name in ("tls", "users"):
+        (tmp_path / name).mkdir()
     authority = Authority(tmp_path)
     issued = authority.issue("console")
     for file, name in ((issued.cert_file, "tls.crt"), (issued.key_file, "tls.key"), (authority.ca_file, "ca.crt")):
         file.rename(tmp_path / "tls" / name)
     port = free_port()
     places = {name: str(tmp_path) for name in ("/etc/namesrv", "/var/lib/namesrv", "/var/log")}
-    places["0.0.0.0:9878"] = f"0.0.0.0:{port}"
+    anywhere, loopback = ("[::]", "::1") if variant == "ipv6" else ("0.0.0.0", "127.0.0.1")
+    places[f"{anywhere}:9878"] = f"{anywhere}:{port}"
     words = [word for word in pod["args"] if not word.startswith("--server")]
     for place, here in places.items():
         words = [word.replace(place, here) for word in words]
-    passwd = [sys.executable, "-m", "namesrv_console", "passwd", str(tmp_path / "users.toml"), "olga"]
+    passwd = [sys.executable, "-m", "namesrv_console", "passwd", str(tmp_path / "users/users.toml"), "olga"]
     subprocess.run(passwd, input="correct horse battery\n", text=True, check=True, capture_output=True)
     probe = pod["readinessProbe"]["httpGet"]
     headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
 
     with PrintingProcess(sys.executable, "-m", "namesrv_console", *words, "--server=127.0.0.1:1") as console:
         console.wait_for("https://console.example")
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection(loopback, port, timeout=60)
         connection.request("GET", probe["path"], headers=headers)
 
         assert connection.getresponse().status == 200
