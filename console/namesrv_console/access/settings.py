@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from namesrv_console.access.https import https_context
 from namesrv_console.access.users import Role, UsersFile
 from namesrv_remoting.addresses import address_of, is_loopback
-from namesrv_remoting.aio.tls import TlsError, TlsFiles, server_context
+from namesrv_remoting.aio.tls import TlsError, TlsFiles
 from namesrv_runtime.settings import CheckedSettings
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -155,7 +156,7 @@ class AccessSettings(CheckedSettings):
             return None
         files = TlsFiles(self.http_tls_cert_file, self.http_tls_key_file, self.http_tls_key_password)
         try:
-            return server_context(files, "none")
+            return https_context(files)
         except TlsError as error:
             raise ValueError(str(error)) from error
 

@@ -71,8 +71,17 @@ def test_command_refuses_to_start(flags: list[str], message: str, capsys: pytest
     assert message in line
 
 
+def served_certificate(url: str) -> str:
+    """The certificate of a new connection, as PEM."""
+    at = httpx2.URL(url)
+    return ssl.get_server_certificate((at.host, at.port or 443))
+
+
 def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user that `passwd` added signs in over HTTPS, and the sign-in is a line of the audit trail."""
+    """A user that `passwd` added signs in over HTTPS, and the sign-in is a line of the audit trail.
+
+    A renewed certificate is used once its key is there.
+    """
     authority, users, trail = Authority(tmp_path), tmp_path / "users", tmp_path / "trail"
     issued = authority.issue("console")
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PASSWORD}\n"))
@@ -88,6 +97,16 @@ def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.
             done = client.post("/login", data={**form, "name": "olga", "password": PASSWORD})
             assert (done.status_code, done.headers["location"]) == (303, "/")
             assert "<bdi>olga</bdi> (operator)" in client.get("/").text
+
+        before = served_certificate(url)
+        key = issued.key_file.read_bytes()
+        authority.issue("console")
+        renewed = issued.key_file.read_bytes()
+        issued.key_file.write_bytes(key)
+        assert served_certificate(url) == before
+        process.wait_for("certificate_refused")
+        issued.key_file.write_bytes(renewed)
+        assert served_certificate(url) in issued.cert_file.read_text()
         process.stop()
     [path] = trail.glob("dt=*/hour=*/console-*")
     # The file is closed by then; its compression may still be under way.
