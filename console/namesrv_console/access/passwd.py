@@ -1,5 +1,6 @@
 """`namesrv-console passwd`: adds users to the file, changes their passwords and roles, removes them."""
 
+import os
 import sys
 from collections.abc import Callable
 from getpass import getpass
@@ -9,7 +10,7 @@ from typing import Final
 from argon2 import PasswordHasher
 
 from namesrv_console.access.users import MAX_PASSWORD, Entry, Role, check_name, read_users
-from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.durable_file import sync_directory, write_atomically
 
 _MIN_PASSWORD: Final = 12
 
@@ -32,11 +33,30 @@ def passwd(path: Path, name: str, *, role: Role | None = None, delete: bool = Fa
         role = role or (before.role if before else "viewer")
         users[name] = Entry(role, PasswordHasher().hash(_password()))
         done = f"set the password of {role} {name!r}"
-    # The mode stays, since an administrator may have given the console's group read permission.
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     lines = (f"{name}:{it.role}:{it.password_hash}\n" for name, it in sorted(users.items()))
-    write_atomically(path, "".join(lines).encode(), mode=mode)
+    _write(path, "".join(lines).encode())
     return done
+
+
+def _write(path: Path, text: bytes) -> None:
+    """Write the file. Owner, group and mode stay, since the console may run as another user than the administrator.
+
+    Raises OSError.
+    """
+    if not path.exists():
+        write_atomically(path, text)
+        return
+    before = path.stat()
+    # The console reads the file once after each change, so nothing may be missing when the new one is in its place.
+    aside = path.with_name(f".{path.name}.new")
+    try:
+        write_atomically(aside, text)
+        os.chown(aside, before.st_uid, before.st_gid)
+        aside.chmod(before.st_mode & 0o777)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
 def _password() -> str:

@@ -42,6 +42,20 @@ def test_wrong_file_is_refused(text: str, message: str) -> None:
     assert HASH not in str(raised.value)
 
 
+def test_passwd_keeps_owner_and_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user of the console's unit can still read the file after the administrator has changed it."""
+    path, group = tmp_path / "users", 65_534 if os.geteuid() == 0 else os.getgroups()[-1]
+    for name in ("olga", "vera"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PASSWORD}\n"))
+        passwd(path, name)
+        if name == "olga":
+            os.chown(path, -1, group)
+            path.chmod(0o640)
+
+    assert (path.stat().st_gid, path.stat().st_mode & 0o777) == (group, 0o640)
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`passwd` adds a user, changes a password, keeps the role unless another one is given, and removes a user."""
     path = tmp_path / "users"
