@@ -272,7 +272,11 @@ def missing_brokers(servers: Iterable[Server]) -> list[Missing]:
         for one in servers
         if one.brokers is not None and one.state in ("ready", "answers")
     }
-    topics = {key: count for brokers in reports.values() for key, count in brokers.items()}
+    topics: dict[InstanceKey, int] = {}
+    for brokers in reports.values():
+        for key, count in brokers.items():
+            # Apache's server reports no number of topics.
+            topics[key] = max(count, topics.get(key, 0))
     return [
         Missing(key, lacking, topics[key])
         for key in sorted(topics)

@@ -162,6 +162,14 @@ def test_differences_between_servers_are_problems() -> None:
     ]
 
 
+def test_a_missing_broker_has_the_topics_of_the_server_that_knows_most() -> None:
+    """Apache's server reports no topics of its brokers."""
+    ours, lacking = server(broker()), server(address="s2")
+    apache = Server("s3", "answers", brokers=[Broker(MASTER)])
+
+    assert missing_brokers([ours, lacking, apache]) == [Missing(MASTER, ("s2",), 3)]
+
+
 @pytest.mark.parametrize(
     ("ready", "uptime", "other", "without_master_on"),
     [

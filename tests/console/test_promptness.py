@@ -187,7 +187,7 @@ FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], Look]] = {
         brokers="missing missing missing missing", agrees=True,
     ),
     hang_master: Look(
-        "critical", "1 silent master", f"Critical {GROUP}: the master has missed two heartbeats",
+        "critical", "1 silent master", f"Critical {GROUP}: the master has sent no heartbeat",
         brokers="late late in_time in_time", agrees=True,
     ),
     kill_server: Look(

@@ -72,9 +72,10 @@ def line_of(problem: Problem, *, shown_by: str = "") -> str:
 def words_of(problem: Problem) -> tuple[str, str]:
     """The problem and its consequence, without names."""
     lasts = "" if problem.seconds is None else f" for {lasting(problem.seconds)}"
-    topics = counted(problem.count, "topic")
     what, consequence = _TEXTS[problem.kind]
-    affected = f"its {topics}" if problem.count else "its topics"
+    # Apache's server reports no number of topics.
+    topics = counted(problem.count, "topic") if problem.count else "its topics"
+    affected = f"its {topics}" if problem.count else topics
     if problem.affected is not None:
         affected = affected_text(problem.affected)
     differences = counted(problem.count, "difference")

@@ -299,6 +299,14 @@ def test_a_problem_of_several_servers_is_one_line() -> None:
     assert line_of(problem) == f"s1, s3: {what}; see `namesrvctl brokers --name b`"
 
 
+def test_an_unknown_number_of_topics_is_not_zero() -> None:
+    """Apache's server reports no number of topics."""
+    problem = Problem("missing_broker", "c/b/0", ("s2",), group=("c", "b"))
+    missing = "missing; clients of this server cannot reach it for its topics"
+
+    assert line_of(problem) == f"s2: warning: c/b/0: {missing}; see `namesrvctl diff`"
+
+
 async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
     """Servers disagree about brokers and permissions; different last seen times are no disagreement."""
     async with one_server(tmp_path / "1") as (first, one), one_server(tmp_path / "2") as (second, two):
