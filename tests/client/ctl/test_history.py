@@ -20,6 +20,7 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
         await peer.call(104, MASTER.ext)
         await peer.register(OTHER, native_registration("T"), spelling="native")
         await peer.call(205, {"brokerName": OTHER.name})
+        await peer.call(327, {"brokerName": OTHER.name})
         await peer.call(216, {"topic": "T"})
 
         shown = await ctl(*at(where), "history", "T")
@@ -31,15 +32,21 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
     first, second = (["2023-11-14 22:13:20.000", "1", "2"], ["2023-11-14 22:13:30.000", "2", "2"])
     first.append("broker-a/0 registered")
     second.append("broker-a/0 removed (unregistered)")
-    changed = [("3", "broker-b/0 registered"), ("4", "broker-b"), ("5", "-")]
+    changed = [
+        ("3", "broker-b/0 registered"),
+        ("4", "broker-b write permission removed"),
+        ("5", "broker-b write permission added"),
+        ("6", "-"),
+    ]
     later = [[second[0], revision, "1", broker] for revision, broker in changed]
     assert shown.cells == [["TIME (UTC)", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later]
     causes = [change["causes"] for change in document["servers"][0]["changes"]]
-    assert [[cause["broker_addr"] for cause in found] for found in causes] == [
-        [MASTER.addr],
-        [MASTER.addr],
-        [OTHER.addr],
-        [],
+    assert [[cause["event"] for cause in found] for found in causes] == [
+        ["register"],
+        ["evict"],
+        ["register"],
+        ["write_permission"],
+        ["write_permission"],
         [],
     ]
     assert at_first.cells[1:] == [first]

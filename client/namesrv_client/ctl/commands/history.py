@@ -23,13 +23,14 @@ from namesrv_spark_jobs.history.topic import topic_past
 _MOST_EVENTS: Final = 1000
 _OLDER: Final = "older ones are in the heartbeat logs: --logs DIR"
 _CAUSES: Final = {"register": "registered", "evict": "removed"}
+_PERMISSION: Final = "write_permission"
 
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One route change, and the broker event that caused it; no event for a changed permission or a deleted topic."""
+    """One route change, and the event that caused it; no event for a deleted topic."""
 
     event: Event
     causes: Sequence[Event]
@@ -39,12 +40,15 @@ class Change:
         return {**self.event.members(), "causes": [cause.members() for cause in self.causes]}
 
     def brokers(self) -> object:
-        """The broker that caused the change, and whether it registered or was removed."""
+        """The broker of the change, and whether it registered, was removed, or its write permission changed."""
         return ", ".join(map(_cause_text, self.causes)) or self.event.fields.get("broker_name")
 
 
 def _cause_text(cause: Event) -> str:
     fields = cause.fields
+    if cause.event == _PERMISSION:
+        # The event is about a whole group.
+        return f"{fields.get('broker_name')} write permission {'removed' if fields.get('removed') else 'added'}"
     why = f" ({fields['reason']})" if "reason" in fields else ""
     return f"{fields.get('broker_name')}/{fields.get('broker_id')} {_CAUSES[cause.event]}{why}"
 
@@ -114,9 +118,10 @@ def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list
 
 
 def _causes_of(route: Event, following: Sequence[Event]) -> list[Event]:
-    """The broker event that follows a route change, if both name the same broker."""
+    """The event that follows a route change, if both name the same broker."""
     name = route.fields.get("broker_name")
-    return [event for event in following if event.event in _CAUSES and event.fields.get("broker_name") == name]
+    kinds = (*_CAUSES, _PERMISSION)
+    return [event for event in following if event.event in kinds and event.fields.get("broker_name") == name]
 
 
 def _moment_ms(text: str) -> int:
