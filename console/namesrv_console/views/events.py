@@ -103,19 +103,27 @@ class TopicEvent:
 def topic_history(
     cluster: Cluster, topic: str, brokers: Collection[str], moment_ms: Callable[[float], int], most: int = 100
 ) -> list[TopicEvent]:
-    """Route changes of a topic, and events of its brokers, on the console's clock; the last one first."""
+    """Route changes of a topic, and events of its brokers, on the console's clock; the last one first.
+
+    `brokers` are those that have the topic now; brokers that changed its route before count, too.
+    """
+    events = [(view.name, event) for view in cluster.servers for event in view.events_on_console_clock(moment_ms)]
+    names = {*brokers, *(event.fields.get("broker_name") for _, event in events if _changes(event, topic))} - {None}
     found = []
-    for view in cluster.servers:
-        for event in view.events_on_console_clock(moment_ms):
-            if event.event != "route":
-                if event.fields.get("broker_name") in brokers:
-                    found.append(TopicEvent(view.name, event))
-                continue
-            touches = event.touches(topic)
-            if touches is not False:
-                found.append(TopicEvent(view.name, event, is_uncertain=touches is None))
+    for server, event in events:
+        if event.event != "route":
+            if event.fields.get("broker_name") in names:
+                found.append(TopicEvent(server, event))
+            continue
+        touches = event.touches(topic)
+        if touches is not False:
+            found.append(TopicEvent(server, event, is_uncertain=touches is None))
     found.sort(key=lambda one: (-(one.event.ts_ms or 0), one.server, -one.event.seq))
     return found[:most]
+
+
+def _changes(event: Event, topic: str) -> bool:
+    return event.event == "route" and event.touches(topic) is True
 
 
 def sentence(event: Event) -> tuple[str, Mapping[str, Any]] | None:

@@ -114,6 +114,23 @@ def test_topic_history_has_certain_and_possible_changes() -> None:
     assert [(one.event.seq, one.is_uncertain) for one in found] == [(5, True), (4, True), (2, False), (1, False)]
 
 
+def test_topic_history_has_the_brokers_that_have_left() -> None:
+    """A broker that changed the route on any server counts, also once no server has it."""
+    left = (
+        Event(1, "route", 10, {"topics": ["t"], "count": 1, "broker_name": "gone"}),
+        Event(2, "evict", 20, {"broker_name": "gone"}),
+        Event(3, "route", 30, {"topics": ["u"], "count": 9, "broker_name": "perhaps"}),
+        Event(4, "evict", 40, {"broker_name": "perhaps"}),
+    )
+    other = (Event(1, "evict", 15, {"broker_name": "gone"}),)
+
+    found = topic_history(
+        Cluster(1, (ServerView("s1", events=left), ServerView("s2", events=other))), "t", set(), round
+    )
+
+    assert [(one.server, one.event.seq) for one in found] == [("s1", 3), ("s1", 2), ("s2", 1), ("s1", 1)]
+
+
 def line(ts_ms: int, nameserver: str, **fields: Any) -> dict[str, Any]:
     """A line about a KV value."""
     change = {"what": "kv", "namespace": "n", "key": "k", "before": None, "after": "v"}
