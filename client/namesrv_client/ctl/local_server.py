@@ -13,24 +13,24 @@ from namesrv_runtime import loops
 _LOCK = "lock"
 
 
-def running_data_dir(options: Options) -> Path | None:
-    """The data directory of the first server on this machine whose open files this user may see.
+def running_data_dir(options: Options) -> tuple[str, Path] | None:
+    """The first server on this machine whose open files this user may see, and its data directory.
 
     A server does not send its directory, since every peer may send it a request; Linux shows the open files of a
     process to its owner.
     """
 
-    async def ask() -> Path | None:
+    async def ask() -> tuple[str, Path] | None:
         async with connected(options) as servers:
             return await _first(servers)
 
     return loops.run(ask)
 
 
-async def _first(servers: Servers) -> Path | None:
+async def _first(servers: Servers) -> tuple[str, Path] | None:
     responses = await servers.ask(NameServer.info)
-    directories = (_data_dir(info) for info in responses.given.values() if info is not None)
-    return next((directory for directory in directories if directory is not None), None)
+    found = ((server, _data_dir(info)) for server, info in responses.given.items() if info is not None)
+    return next(((server, directory) for server, directory in found if directory is not None), None)
 
 
 def _data_dir(info: ServerInfo) -> Path | None:

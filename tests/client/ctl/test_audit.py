@@ -272,7 +272,7 @@ def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> No
 
 
 def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
-    """The directory of a running server is preferred to the default one; without one the message names both."""
+    """The directory of a running server is preferred to the default one; a message names it unless it is certain."""
     usual = tmp_path / "state" / "namesrv"
     write(usual / "audit", "08", "ns-0a-1.jsonl.gz", KV)
     with Daemon(tmp_path / "elsewhere") as daemon, Peer(daemon.listening().address) as peer:
@@ -282,11 +282,16 @@ def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
         until(lambda: any(b"\n" in file.read_bytes() for file in files("audit/dt=*/hour=*/*.open")))
         servers = ["-s", "127.0.0.1:1", "-s", daemon.where]
         found = run("audit", *servers, "--event=start", "-o", "json", env={"XDG_STATE_HOME": str(usual.parent)})
+        alone = run("audit", *servers[2:], "--event=start", env={"XDG_STATE_HOME": str(usual.parent)})
 
     assert found.json["directory"] == str(tmp_path / "elsewhere" / "audit")
     assert [each["event"] for each in found.json["lines"]] == ["start"]
+    assert found.problems == [f"the lines of {daemon.where} only, from {tmp_path / 'elsewhere'}"]
+    assert alone.problems == []
     ended = run("audit", *servers, "-o", "json", env={"XDG_STATE_HOME": str(usual.parent)})
     assert ended.json["directory"] == str(usual / "audit")
+    unseen = f"no open files of a server at 127.0.0.1:1, {daemon.where} can be seen from here"
+    assert ended.problems == [f"{unseen}; the lines are from {usual}"]
     nowhere = run("audit", *servers, env={"XDG_STATE_HOME": str(tmp_path), "COLUMNS": "500"})
     assert f"no such directory: {tmp_path / 'namesrv'}, and no open files of a server at 127.0.0.1:1" in nowhere.err
 

@@ -125,8 +125,15 @@ def _place(options: Options, directory: Path | None) -> Path:
     if named := os.environ.get("NAMESRV_DATA_DIR"):
         return _existing(Path(named), "")
     servers = ", ".join(options.addresses)
-    unseen = f", and no open files of a server at {servers} can be seen from here"
-    return running_data_dir(options) or _existing(state_dir(os.environ, "namesrv"), unseen)
+    unseen = f"no open files of a server at {servers} can be seen from here"
+    if found := running_data_dir(options):
+        server, running = found
+        if len(options.addresses) > 1:
+            complain([f"the lines of {server} only, from {running}"])
+        return running
+    usual = _existing(state_dir(os.environ, "namesrv"), f", and {unseen}")
+    complain([f"{unseen}; the lines are from {usual}"])
+    return usual
 
 
 def _existing(default: Path, more: str) -> Path:
