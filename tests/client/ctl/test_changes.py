@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.routeinfo.rows import queues_of
+from tests.support.agents import real
 from tests.support.ctl import at, ctl, one_server, run, two_servers
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess
@@ -75,6 +76,19 @@ async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> Non
         done = await ctl(*at(one, two), "delete-topic", "T", "-y")
 
         assert (0, "", [[one, "nothing changed", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
+
+
+async def test_an_agent_registers_a_deleted_topic_again_when_it_connects_again(tmp_path: Path) -> None:
+    """Its heartbeats have no topics, unlike those of RocketMQ's brokers."""
+    async with real(tmp_path) as it:
+        deleted = await ctl(*at(it.server), "delete-topic", "orders", "-y")
+        assert deleted.code == 0
+        await it.passing(lambda: it.state.heartbeats > 2, at_most=120.0)
+        assert perms(it.server, "orders") == {}
+
+        it.proxy.cut()
+        await it.proxy.heal()
+        await it.passing(lambda: perms(it.server, "orders") == {"broker-a": 6})
 
 
 async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path: Path) -> None:
