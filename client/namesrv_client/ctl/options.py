@@ -110,7 +110,7 @@ _NoTlsVerifyHost = Annotated[
     bool,
     _option(
         "--no-tls-verify-host",
-        help="Accept certificates of these CAs for any host; or NAMESRV_TLS_VERIFY_HOST=false.",
+        help="Accept certificates of these CAs for any host; or false in NAMESRV_TLS_VERIFY_HOST.",
     ),
 ]
 

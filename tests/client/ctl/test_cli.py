@@ -43,6 +43,11 @@ def test_help_imports_only_what_it_needs(args: list[str], spared: set[str]) -> N
     assert spared & set(done.stdout.splitlines()[-1].split()) == set()
 
 
+def test_help_is_not_cut_off_in_a_terminal_of_80_columns() -> None:
+    """A word that is longer than its column, such as the name of a variable, would end in dots."""
+    assert "…" not in run("--help", env={"COLUMNS": "80"}).out
+
+
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
 def test_wrong_usage_exits_with_2(args: tuple[str, ...]) -> None:
     """Wrong usage exits with 2."""
