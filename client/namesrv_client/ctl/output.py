@@ -181,6 +181,11 @@ class _Rows:
             if number:
                 yield Text("")
             for head, value in zip(self._heads, row, strict=True):
+                if console.is_alt_screen and width + _GAP + value.cell_len > options.max_width:
+                    # This screen cuts longer lines off; elsewhere the terminal breaks them.
+                    yield head
+                    yield Text.assemble(value, overflow="fold")
+                    continue
                 yield Text.assemble((head.plain.ljust(width), "bold"), gap, value, overflow="ignore", no_wrap=True)
 
 

@@ -34,9 +34,9 @@ def seen(server: str, *brokers: LiveBroker, info: ServerInfo | None = READY, at:
 
 def lines(*servers: Seen, now: float = 100.0, width: int = 200, height: int = 50) -> list[str]:
     """The page as a terminal of this size shows it."""
-    console = Console(width=width, color_system=None)
+    console = Console(width=width, height=height, color_system=None)
     with console.capture() as captured:
-        for part in page(servers, now, width, height):
+        for part in page(servers, now, console):
             console.print(part, crop=False)
     return [line.rstrip() for line in captured.get().splitlines()]
 
@@ -112,6 +112,31 @@ def test_problems_are_below_the_servers() -> None:
     assert {line.partition("; see `")[0] for line in own[3:5]} == {disk, denied}
 
 
+@pytest.mark.parametrize(
+    ("width", "height", "shown", "left_out"),
+    [
+        # Two servers and the heads leave room for this many lines.
+        (200, 9, 3, "... 2 more brokers"),
+        (200, 10, 5, None),
+        # A broker is a block of six lines and an empty one.
+        (55, 24, 2, "... 3 more brokers"),
+        (55, 38, 5, None),
+        # The servers alone are longer: the first broker stays.
+        (55, 3, 1, "... 4 more brokers"),
+    ],
+)
+def test_brokers_without_room_are_counted(width: int, height: int, shown: int, left_out: str | None) -> None:
+    """Where a line is too long for the terminal, each broker takes several lines."""
+    brokers = [broker(name, 1) for name in "abcde"]
+    one, two = seen("s1", *brokers), seen("s2", *brokers)
+
+    page = lines(one, two, width=width, height=height)
+
+    assert sum(":1" in line for line in page) == shown
+    assert (page[-1] if "more" in page[-1] else None) == left_out
+    assert len(page) <= height or shown == 1
+
+
 async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     """`--once` exits with 1 when a server lacks a broker or is unreachable."""
     async with two_servers(tmp_path) as (first, _, one, two):
@@ -175,6 +200,16 @@ def test_top_without_a_terminal_needs_once() -> None:
 
     assert (refused.code, refused.out) == (2, "")
     assert "--once" in refused.err
+
+
+def test_narrow_terminal_shows_whole_values(tmp_path: Path) -> None:
+    """The screen breaks a value that is longer than the terminal is wide, since it would cut the rest off."""
+    with Daemon(tmp_path).listening() as daemon, Peer(daemon.address) as peer:
+        Broker().register(peer)
+        with Terminal([*COMMAND, *at(daemon.where), "top"], columns=20, lines=60) as shown:
+            shown.wait_for(Broker().addr)
+            shown.interrupt()
+            assert shown.wait() == 0
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
@@ -229,7 +229,7 @@ async def _paint(servers: Servers, output: Output, ask: Ask) -> NoReturn:
             tasks.create_task(keep_asking(server))
         with output.live() as live:
             while True:
-                live.update(Group(*page([*seen.values()], clock.monotonic(), *live.console.size)), refresh=True)
+                live.update(Group(*page([*seen.values()], clock.monotonic(), live.console)), refresh=True)
                 await clock.sleep(_PAINT_SECONDS)
 
 
@@ -240,25 +240,44 @@ def broker_rows(seen: Sequence[Seen], now: float) -> list[BrokerRow]:
     return sorted(rows, key=lambda row: row.order)
 
 
-def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int = sys.maxsize) -> list[RenderableType]:
-    """The servers, and below them as many brokers as there is room for."""
+def page(seen: Sequence[Seen], now: float, console: Console | None = None) -> list[RenderableType]:
+    """The servers, and below them the brokers: on a console as many as there is room for, but at least one."""
     silent = {one.server for one in seen if one.is_silent(now)}
     rows = broker_rows(seen, now)
     remarks = [*(Text(line, style="yellow") for line in _same_servers(seen)), *_problem_lines(seen, now)]
-    # Two lines of heads, one between the tables, one for the number of brokers left out.
-    room = max(1, height - len(seen) - len(remarks) - 4)
-    shown = rows[: room if len(rows) > room + 1 else room + 1]
+    above = [*table(_SERVER, [_server_cells(one, now) for one in seen]), *remarks, Text("")]
     heads = ("cluster", "broker", "id", "address", *(one.server for one in seen))
-    cells = [_broker_cells(row, silent, _sentence) for row in shown]
+    if not rows:
+        is_known = not silent and all(one.state is not None and not one.refusal for one in seen)
+        return [*above, Text("no brokers" if is_known else "brokers unknown", style="dim")]
+    if console is None:
+        return [*above, *_broker_table(heads, rows, silent, sys.maxsize)]
+    room = console.height - _height(above, console)
+    count = max(1, min(len(rows), room))
+    while True:
+        more = len(rows) - count
+        left_out = [Text(f"... {counted(more, 'more broker')}", style="dim")] if more else []
+        below = [*_broker_table(heads, rows[:count], silent, console.width), *left_out]
+        excess = _height(below, console) - room
+        if excess <= 0 or count == 1:
+            return [*above, *below]
+        # A broker takes a line, or on a narrow console a block of lines.
+        count = max(1, count - max(1, excess * count // (room + excess)))
+
+
+def _height(parts: Sequence[RenderableType], console: Console) -> int:
+    return len(console.render_lines(Group(*parts), pad=False))
+
+
+def _broker_table(
+    heads: Sequence[str], rows: Sequence[BrokerRow], silent: Container[str], width: int
+) -> list[RenderableType]:
+    """The brokers with their ages and expiries, or where these do not fit into the width, with their ages."""
+    cells = [_broker_cells(row, silent, _sentence) for row in rows]
     widths = (max(cell(it).cell_len for it in column) for column in zip(heads, *cells, strict=True))
     if sum(widths) + 2 * (len(heads) - 1) > width:
-        cells = [_broker_cells(row, silent, _age) for row in shown]
-    is_known = not silent and all(one.state is not None and not one.refusal for one in seen)
-    brokers = table(heads, cells) if cells else [Text("no brokers" if is_known else "brokers unknown", style="dim")]
-    more = len(rows) - len(shown)
-    left_out = [Text(f"... {counted(more, 'more broker')}", style="dim")] if more else []
-    servers = table(_SERVER, [_server_cells(one, now) for one in seen])
-    return [*servers, *remarks, Text(""), *brokers, *left_out]
+        cells = [_broker_cells(row, silent, _age) for row in rows]
+    return table(heads, cells)
 
 
 def _same_servers(seen: Sequence[Seen]) -> list[str]:
