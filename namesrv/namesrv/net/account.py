@@ -1,4 +1,4 @@
-"""Memory account of one connection: the bytes that it holds of its address's share of the memory budget."""
+"""Memory account of one connection: the part of its peer address's share of the budget that the connection holds."""
 
 from namesrv.net.budget import MemoryBudget
 

@@ -1,4 +1,7 @@
-"""Memory budget of all peers together, with a share for each peer address."""
+"""Memory budget of all peers together, with a share for each peer address.
+
+A peer address is `Peer.network` here: an IPv4 address, or the /64 of an IPv6 address.
+"""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,11 +1,11 @@
 """Costs of received input: every read and every frame costs, with or without a response.
 
-One-way requests, ignored frames, bytes behind garbage and TLS records without data count like all other input. A cost
+One-way requests, ignored frames, bytes after garbage and TLS records without data count like all other input. A cost
 is a number of bytes and not a time, so that the same input is always split in the same places. Costs are in proportion
 to processor time.
 
-The receiver charges the reads and events that pass through it. The connection charges the reads that the fast path
-answers uncut, and the further cost of dispatching. The TLS transport charges records.
+The receiver charges the reads and events that pass through it. The connection charges the reads that are one frame each
+and that the fast path answers, and the further cost of dispatching. The TLS transport charges records.
 """
 
 from typing import Final, Protocol

@@ -1,4 +1,4 @@
-"""Deadlines of one connection: to complete a frame, read responses, complete a TLS handshake, and send anything."""
+"""Deadlines of one connection: for a frame, a TLS handshake, reading the responses, silence, and age."""
 
 import random
 from typing import Final
@@ -38,8 +38,8 @@ class Deadlines:
         self._opened = now
         # the age at which the connection is closed if its peer is a client, as a multiple of the limit
         self._age_factor = random.uniform(*_AGE_FACTORS)
-        # time of the last read that received data, or later the time until which the server itself delayed the peer: by
-        # a step of the TLS handshake, or by a lack of memory for a frame
+        # Time of the last read that received data. The end of a delay by the server itself counts like a read: a step
+        # of the TLS handshake, or a wait for the memory of a large frame.
         self.quiet_since = now
         # time at which the current frame or handshake has to be complete
         self.frame_ends = NEVER
@@ -126,7 +126,7 @@ class Deadlines:
         return self._opened + most * self._age_factor - now if most else NEVER
 
     def may_close_for_age(self, now: float) -> bool:
-        """True if a connection that is due may be closed: its peer is quiet, or it is overdue by one more limit."""
+        """True if a connection that is due may be closed: its peer is quiet, or it is overdue by the limit again."""
         return self.quiet_since + _QUIET_SECONDS <= now or self.age_left(now) <= -self._limits.client_max_age_seconds
 
     # -- responses ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: in
     """Admit a frame by its header; True if memory has to be reserved for it first, since it is large.
 
     `largest_frame_bytes` is the limit for this request code; it counts if it is larger than that of a small frame.
-    `is_for_brokers` is False for a request that no broker sends before its registration over a reserved slot.
+    `is_for_brokers` is False if the slot is reserved for brokers, no broker has registered over the connection, and
+    brokers do not send this request before they register.
 
     Raises:
         RemoteProtocolError: the frame is not received, and its peer is to be refused.

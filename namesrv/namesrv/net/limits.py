@@ -1,4 +1,4 @@
-"""Limits of one peer: amounts and timeouts.
+"""Limits of connections and peers: amounts and timeouts.
 
 Fields without a default come from the daemon's settings; the other fields are constants that operators need not change.
 """
@@ -36,8 +36,8 @@ class ServerLimits:
     # a large frame; also the longest silence of a connection in a reserved slot without a registration.
     first_frame_seconds: float = 10.0
     # The same for other frames, and the time for which a peer may leave its responses unread. A registration of 10,000
-    # topics, about 2 MB, needs half a megabit per second; a peer that trickles bytes holds memory no longer. Time in
-    # which the server is late to read a frame extends the deadline, at most to twice its length.
+    # topics, about 2 MB, needs half a megabit per second; a peer that trickles bytes holds memory for this time at
+    # most. Time in which the server is late to read a frame extends the deadline, at most to twice its length.
     whole_frame_seconds: float = 30.0
     # A connection without a registered broker is closed when nothing was received for this time. Clients request routes
     # every 30 s, but RocketMQ's clients keep connections to other servers in reserve, and close them after 120 s.

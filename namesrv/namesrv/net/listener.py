@@ -25,9 +25,10 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 
 BACKLOG: Final = 4096
-# Connections that a listening socket accepts in one iteration of the loop. libuv accepts one for each of its handles,
-# so the socket has this many. An iteration may take 10 ms under attack: with a single handle, a broker that connects
-# behind a thousand peers would be accepted after 10 s. A handle that finds no connection takes 2 microseconds.
+# Connections that a listening socket accepts in one iteration of the loop. libuv accepts one connection for each handle
+# of the socket, so the socket has this many handles. An iteration may take 10 ms under attack: with a single handle, a
+# broker that connects after a thousand peers would be accepted after 10 s. A handle that finds no connection takes 2
+# microseconds.
 _ACCEPTED_AT_ONCE: Final = 8
 _TRIES_OF_FREE_PORTS: Final = 16
 _SWEEP_SECONDS: Final = 1.0
@@ -56,7 +57,7 @@ class ConnectionListener(Protocol):
 
 @dataclass(eq=False, repr=False)
 class RemotingServer:
-    """Listens, and owns all accepted connections; its tasks run in `tasks`, and a bug in one ends that TaskGroup."""
+    """Listens, and owns all accepted connections; its tasks run in `tasks`, and a bug in a task ends that TaskGroup."""
 
     dispatcher: Dispatcher
     listener: ConnectionListener

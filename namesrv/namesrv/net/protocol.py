@@ -142,7 +142,7 @@ class ConnectionOwner(Protocol):
 
     @property
     def limits(self) -> ServerLimits:
-        """The limits of one peer."""
+        """The limits of connections and peers."""
         ...
 
     @property
@@ -195,8 +195,8 @@ class ServerConnection(asyncio.Protocol):
     _queue: RequestQueue[Request] = field(init=False)
     # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
-    # True while received input waits to be processed: complete frames, or the beginning of one. It waits until the peer
-    # has read its responses, until earlier requests have begun or ended, or for the share of its address.
+    # True while received input (complete frames, or the beginning of one) waits to be processed: until the peer has
+    # read its responses, until earlier requests have begun or ended, or until its address has a share left.
     _is_behind: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -612,7 +612,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             command = decode_frame(event.header)
             code = command.code
-            # A request in flight may be the registration of a broker, so frames behind it are not refused.
+            # A request in flight may be the registration of a broker, so frames after it are not refused.
             is_for_brokers = not self.must_register or code in handler.before_registration or self.in_flight > 0
             largest = handler.large_frames.get(code, 0)
             needs_memory = admit(
@@ -744,7 +744,7 @@ class ServerConnection(asyncio.Protocol):
                 await self.until_responses_read()
             await owner.scheduler.begin(self)
             if self._is_behind:
-                # Frames behind this request waited for it to begin.
+                # Frames after this request waited for it to begin.
                 self._throttle()
             response = await owner.handler.answer(request)
         finally:

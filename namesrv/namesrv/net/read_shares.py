@@ -1,9 +1,9 @@
 """Fair scheduling of reads: how much input of each peer address is processed in one iteration of the event loop.
 
 Input of a peer address that has used up its share of an iteration waits for a later iteration; in between, the loop
-serves all other sockets. In each iteration the addresses that wait continue in turn, until the cost for all waiting
-input is used up: the number of busy addresses changes how long they wait, and not how long others wait for them.
-costs.py has the costs of input.
+serves all other sockets. In each iteration the waiting addresses continue in turn, up to a limit for the cost of their
+input together: the more addresses wait, the longer each of them waits, while the delay of all other addresses stays the
+same. A peer address is `Peer.network`; costs.py has the costs of input.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class ReadShares:
     """The shares of all peer addresses of a process, renewed in each iteration of the loop that reads anything."""
 
     def __init__(self, count_requests: "Callable[[AddressShare], None] | None" = None) -> None:
-        # called once the fast path has answered `count_at` requests of an address
+        # called once the fast path has answered `count_at` requests of an address, and when its last connection closes
         self.count_requests = count_requests
         # address -> share; only addresses with an open connection have one
         self._shares: dict[str, AddressShare] = {}
@@ -39,7 +39,7 @@ class ReadShares:
         self._active: list[AddressShare] = []
         # shares with connections that wait for a later iteration, in the order in which they continue
         self._waiting: OrderedDict[AddressShare, None] = OrderedDict()
-        # number of waiting addresses that have not continued yet in this round; the others wait for the next round
+        # number of waiting addresses that continue in this round; addresses that wait later continue in the next round
         self.turns_left = 0
         # number of addresses that were active, or waited, in the last iteration
         self._expected = 0
@@ -61,7 +61,7 @@ class ReadShares:
         share.connections -= 1
         if not share.connections:
             if share.uncounted:
-                # The next connection of the address begins with a new share, and a quota must not forget these.
+                # The next connection of the address begins with a new share; these requests count for the quota, too.
                 share.count_requests()
             del self._shares[share.address]
 
@@ -128,7 +128,7 @@ class AddressShare:
         self.count_at = 1
         # False once a quota is used up: the next request goes to the dispatcher, which counts it before the response.
         self.may_use_fast_path = True
-        # True if only one request goes to the dispatcher then, because quotas are observed and not enforced
+        # True if quotas are observed and not enforced: once a quota is used up, only one request goes to the dispatcher
         self.is_only_observed = False
         self._shares = shares
         # callbacks that continue the waiting connections
@@ -155,7 +155,7 @@ class AddressShare:
             self._shares.count_requests(self)
 
     def stop_at(self) -> int:
-        """The value of `left` at which the current connection has to wait, so that others of its address are read."""
+        """The value of `left` at which the current connection waits, since other connections of the address are due."""
         if not self._waiting:
             return 0
         return max(0, self.left - max(_LEAST_READ, self.left // (len(self._waiting) + 1)))

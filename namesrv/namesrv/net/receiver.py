@@ -139,7 +139,7 @@ class Receiver:
         self.checks_every_header = False
         # True while the current frame is small, and was accepted by its header
         self._is_accepted = False
-        # True if nothing is buffered, and a small frame needs no decision: the fast path may answer a read uncut
+        # True if nothing is buffered, and a small frame needs no decision: the fast path may answer a read as one frame
         self.is_idle = False
         # received bytes of an incomplete PROXY header
         self._preamble = b""
@@ -166,7 +166,7 @@ class Receiver:
 
     def receive_data(self, data: bytes) -> None:
         """Buffer received data; `next_event` returns the events."""
-        # A read that the fast path could not be offered whole is charged for one frame more.
+        # A read that begins inside a frame was not offered to the fast path as one frame, and costs one frame more.
         self._share.spend(READ_COST + copy_cost(len(data)) + (0 if self.is_idle else FRAME_COST))
         self.is_idle = False
         # A reload of the settings may change the limits.

@@ -24,7 +24,7 @@ class ConnectionSlots:
         self.connections = connections
         # network of the peers -> number of its connections
         self._per_network: Counter[str] = Counter()
-        # connection id -> connection that was admitted to a reserved slot, oldest first; a broker may have registered
+        # connection id -> connection that was admitted to a reserved slot, oldest first, with or without a registration
         self._in_reserved: dict[int, ServerConnection] = {}
         self._ids = count(1)
 

@@ -10,9 +10,9 @@ from namesrv_remoting.bodies.base import Steps, parts
 
 T = TypeVar("T")
 
-# The most tasks that continue in one iteration of the event loop, and the number before any was measured. The longest
-# first step of a task is that of a registration with ten topics: 32 of these take about 5 ms, so the next batch is
-# smaller.
+# The most tasks that continue in one iteration of the event loop, and the number before the first measurement. The
+# longest first step of a task is that of a registration with ten topics: 32 of these take about 5 ms, so the next batch
+# is smaller.
 _AT_ONCE: Final = 32
 # Processor time that the tasks of one iteration may take before the event loop polls the sockets again. Wall time would
 # include the time of other processes, which does not predict the cost of the next tasks.
@@ -78,8 +78,8 @@ class FairScheduler:
         # the number of tasks that may still begin in this iteration, and whether `_renew` is scheduled
         self._left = self._batch_size.count
         self._is_due = False
-        # Peers and the futures of their waiting tasks, in order of arrival. No list is empty, and each list of the peer
-        # None has one future.
+        # Peers and the futures of their waiting tasks, in order of arrival. A list is never empty; each task without a
+        # peer (None) has a list of its own.
         self._queues: deque[tuple[object, list[asyncio.Future[None]]]] = deque()
         # peer -> its list in `_queues`
         self._queue_of: dict[object, list[asyncio.Future[None]]] = {}

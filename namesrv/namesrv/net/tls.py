@@ -60,7 +60,7 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
         self._connection.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Detect TLS or plain text by the first byte behind the PROXY header, if there is one."""
+        """Detect TLS or plain text by the first byte of the connection, or of the bytes after its PROXY header."""
         if self._may_be_proxied:
             data = self._past_proxy_header(data)
         if not data or self._transport is None:
@@ -75,7 +75,7 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
             self._refuse(data)
 
     def _past_proxy_header(self, data: bytes) -> bytes:
-        """The bytes behind the PROXY header, empty until the header is complete; the connection receives the header."""
+        """The bytes after the PROXY header, empty until the header is complete; the connection receives the header."""
         self._received += data
         try:
             header = read_proxy_header(self._received)

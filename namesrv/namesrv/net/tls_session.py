@@ -1,4 +1,4 @@
-"""TLS session of one accepted connection, without its socket: received records in, data and records to send out."""
+"""TLS session of one accepted connection, without its socket: decrypts received records, encrypts data to send."""
 
 import ssl
 from typing import Any, Final
@@ -12,7 +12,7 @@ RECORD_BYTES: Final = 16 * 1024
 # Bytes before the payload of a record: the type, two bytes of version, two bytes of length.
 _RECORD_HEAD_BYTES: Final = 5
 _TLS_MAJOR_VERSION: Final = 3
-# The type of records with handshake messages; TLS 1.3 gives its encrypted ones the type of data.
+# The type of records with handshake messages; in TLS 1.3, records of encrypted messages have the type of data.
 _HANDSHAKE_RECORD: Final = 22
 # The most records of one step of a handshake; a peer may put each byte into a record of its own.
 _RECORDS_A_STEP: Final = 32
@@ -107,7 +107,7 @@ class TlsSession:
 
     def opened(self) -> str:
         """Note the peer's certificate after the last step, and return the version of TLS."""
-        # Records that arrived behind the handshake are moved back, so that each is counted like a later record.
+        # Records that arrived after the handshake are moved back, so that each is counted like a later record.
         self._received[:0] = self._incoming.read()
         if certificate := self._tls.getpeercert():
             self.names = certificate_names(certificate)

@@ -37,9 +37,9 @@ class HandshakeThreads:
     """Threads that compute steps of TLS handshakes, on other cores if there are any, at a lower priority than the loop.
 
     A handshake takes about a millisecond, and very many peers may reconnect at once: in the event loop, all other
-    connections would wait for the handshakes. Handshakes to which the server has responded go first: queued behind the
-    first steps of all other handshakes, their peers would give up before the second step, and the first one would be
-    wasted.
+    connections would wait for the handshakes. Handshakes to which the server has responded go first: if their second
+    step waited for the first steps of all other handshakes, their peers would give up, and the first step would have
+    been computed for nothing.
     """
 
     def __init__(self, threads: int = _THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -178,8 +178,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _HANDSHAKE
         # True once the server has responded to the peer's ClientHello
         self._is_answered = False
-        # the socket's transport, and the share of the peer's address in each iteration of the loop; None before the
-        # connection is made
+        # the socket's transport, the shares of all addresses in each iteration of the loop, and the share of the peer's
+        # address; transport and share are None before the connection is made
         self._below: asyncio.Transport | None = None
         self._shares = shares
         self._share: AddressShare | None = None
