@@ -91,8 +91,8 @@ class HeartbeatLines(Encoder):
     """Encodes the lines of one boot.
 
     A heartbeat is a light item: its two times, the broker's key, the live entry, and the seconds since the previous
-    heartbeat. The first response with a route is one as well: its two times, the connection's name, the topic and the
-    revision.
+    heartbeat. A client's first response with a route is also a light item: its two times, the connection's name, the
+    topic and the revision.
     """
 
     nameserver: str

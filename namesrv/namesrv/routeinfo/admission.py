@@ -3,7 +3,7 @@
 Any peer may register under any broker's name and address, and the newest registration counts, as in Java: a broker that
 restarts elsewhere takes its place at once. Three rules protect a live broker from a takeover:
 
-- Its state version, if its group elects a master: a broker of an earlier term is refused.
+- Its state version, if its group elects a master: a broker of an earlier term, with a lower state version, is refused.
 - The takeover policy (`warn` or `refuse`), if the broker was lately seen over an open connection that is or was its
   own.
 - Its access rules: a broker that the guard found in a place reserved for another account, a squatter, is removed.
@@ -91,9 +91,10 @@ def check_sequence(tables: RouteTables, registration: Registration, _: Rules) ->
 
 
 def check_first_topics(tables: RouteTables, registration: Registration, _: Rules) -> None:
-    """Refuse a first registration with exactly one topic: it could be a part taken for the whole. Raises SystemError_.
+    """Refuse a first registration with exactly one topic, as Java does. Raises SystemError_.
 
-    Native registrations say which they are.
+    A Java broker registers a changed topic alone, in the form of a full registration, which would make the broker known
+    by this topic only. Native registrations have a kind.
     """
     configs = registration.body.topic_configs
     is_new = registration.broker_id not in tables.addrs_of(registration.broker_name)
@@ -103,7 +104,7 @@ def check_first_topics(tables: RouteTables, registration: Registration, _: Rules
 
 
 def check_state_version(tables: RouteTables, registration: Registration, rules: Rules) -> None:
-    """Refuse a broker of an earlier term when another broker has the requested id. Raises BadRequestError."""
+    """Refuse a broker with a lower state version than the current holder of the requested id. Raises BadRequestError."""
     holder = tables.addrs_of(registration.broker_name).get(registration.broker_id)
     if holder is None or holder == registration.broker_addr:
         return
@@ -139,7 +140,10 @@ def _state_version_of(tables: RouteTables, registration: Registration, holder: s
 
 
 def check_brokers(tables: RouteTables, registration: Registration, rules: Rules) -> None:
-    """Refuse one broker, member of a group, cluster, or cluster of a group too many. Raises LimitExceededError."""
+    """Refuse a registration beyond the limits of brokers, brokers per group, clusters, and clusters per group.
+
+    Raises LimitExceededError.
+    """
     limits, name, addrs = rules.limits, registration.broker_name, tables.addrs_of(registration.broker_name)
     if is_new_broker(tables, registration):
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")

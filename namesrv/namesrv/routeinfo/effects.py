@@ -2,8 +2,9 @@
 
 An effect is a change of the tables, a refusal, an attempt that was only observed, a scan, or a stop of this process.
 Each effect knows how it is shown: its names, level and fields. Log, recent events, heartbeat log, audit trail and
-metrics use these, so that a new effect is a new class here; only the heartbeat log counts pulls when it meets a
-`Scanned`. The consequences of an effect (closed connections, woken watches, notices) belong to the sink.
+metrics show an effect by these, so that a new effect is a new class here; as the one exception, the heartbeat log
+writes the counted pulls at each `Scanned`. The consequences of an effect (closed connections, woken watches, notices)
+belong to the sink.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -250,7 +251,7 @@ class Unregistered(BrokerEffect):
 
 @dataclass(frozen=True, slots=True)
 class Evicted(BrokerEffect):
-    """A broker left the tables. After `silent` its connection is closed, unless it has other live brokers."""
+    """A broker left the tables. The sink closes the connection of a silent broker, unless live brokers share it."""
 
     log_name = "broker_evicted"
     event_name = "evict"

@@ -1,6 +1,6 @@
-"""Keys and values of the route tables, and their changes.
+"""Keys and values of the route tables, registrations, and the options by which routes are made.
 
-All values here are frozen: a table's entry is replaced, never edited.
+All values but the options are frozen: a table's entry is replaced, never edited.
 """
 
 from collections.abc import Mapping

@@ -190,8 +190,8 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         removal, is_first = tables.write_removed[name], name not in tables.broker_addr_table
         tables.write_removed[name] = removal.after_registration(registration.broker_id, is_first=is_first)
     if prepared.topics.row_changes.rows:
-        # Two brokers of a group may register topics, a master and a broker with an id below 0: the other one's next
-        # registration is applied again, even if unchanged.
+        # Two brokers of a group may make routes, a master and a broker with an id below 0: after a registration of one
+        # of them, the next registration of the other is applied even if it is unchanged.
         tables.forget_digests((name,))
     section.apply(prepared, name)
     if before is not None:
@@ -208,7 +208,7 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
 
 
 def _note_former_connection(section: WriteSection, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
-    """Remember the former connection of a broker that moved to another one: it may yet prove to be the right one."""
+    """Remember the former connection of a broker that moved to another one: the newer one may be another process's."""
     if before.connection_id != on and section.rules.is_connected(before.connection_id):
         other = OtherConnection(registered=True, last_seen=before.last_update)
         section.tables.connections.note_other(key, before.connection_id, other)

@@ -22,7 +22,7 @@ from namesrv_remoting.bodies.route import TopicRouteData
 T = TypeVar("T")
 
 # A row; or a row, the zone (casefolded; "" for a request without a zone, None for every zone without a broker of the
-# row), the order configuration, and whether slaves are shown as such where others act as masters.
+# row), the order configuration, and whether the route shows groups unchanged while other routes show acting masters.
 ResponseKey = TopicRow | tuple[TopicRow, str | None, str | None, bool]
 
 # Bytes of responses held per dialect before the oldest are dropped: that happens only when most topics have queues of
@@ -103,8 +103,8 @@ class ResponseMemory:
 class RouteCache(Generic[T]):
     """Encoded responses in one dialect to peers with one address view, complete but for the opaque.
 
-    `responses` has the response for every topic of a row by the row, if the response is not large and depends on
-    nothing else; `find(topic)` makes the responses that are missing.
+    `responses` has all responses that are not large by their keys; the key of a response that depends on nothing but a
+    row is the row itself. `find(topic)` makes the responses that are missing.
     """
 
     inputs: RouteInputs

@@ -188,12 +188,12 @@ class RouteTables:
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
         if self.broker_addr_table.get(broker_name) != group:
-            # A change of the group may give more weight to registrations of its other instances, such as a slave's
-            # topics without its master.
+            # After a change of the group, registrations of its other brokers may make routes: those of the prime slave,
+            # for example, when the master has left.
             self.forget_digests((broker_name,))
         if group is None:
             self.broker_addr_table.pop(broker_name, None)
-            # The name leaves all clusters in which it was registered: a name without a group would be a ghost.
+            # The name leaves all clusters in which it was registered: clusters only have names of existing groups.
             for cluster, names in list(self.cluster_addr_table.items()):
                 names.discard(broker_name)
                 if not names:

@@ -126,8 +126,9 @@ class TopicTable:
     ) -> Steps[None]:
         """Enter the rows of topics that a broker registers: the registered queues count, with any DataVersion.
 
-        Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost registration of
-        changed topics, the next one brings the newest version, and then every full registration would look unchanged.
+        Java keeps a known topic unchanged while the DataVersion equals the stored one. If the registration of a changed
+        topic is lost there, the next changed topic brings the newest DataVersion, and every full registration that
+        follows looks unchanged.
         """
         steps = steps_to_queues(broker_name, without_perm=without_perm)
         for part in parts(configs, CHUNK_TOPICS):

@@ -23,7 +23,7 @@ class WriteSection:
     rules: Rules
     # Rows by owner, kept from section to section.
     held_rows: HeldRows
-    # Receives new rows and their revision before the rows get the revision; the callee must only take notes.
+    # Receives new rows and their revision before the rows get the revision; the callee may only record them.
     on_publish: Callable[[int, RowChanges], None] | None
     # The changes and refusals so far.
     effects: list[Effect] = field(default_factory=list)

@@ -84,7 +84,7 @@ _HASTY_FLUSH_SECONDS: Final = 0.5
 # Limit for writing the last snapshot, enough for a slow disk.
 _SAVE_SECONDS: Final = 3.0
 # The event loop waits this long for the interpreter lock while another thread (a TLS handshake, a write of a file)
-# computes. Python's default is 5 ms, which other peers see as their p99 beside TLS handshakes.
+# computes. With Python's default of 5 ms, TLS handshakes raise the p99 latency of all other peers to 5 ms.
 _SWITCH_SECONDS: Final = 0.0005
 # Time for all other steps of the stop; after it the process ends at once.
 _SPARE_SECONDS: Final = 10.0
@@ -115,7 +115,7 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
 
 
 def tune_garbage_collector() -> None:
-    """Keep garbage collections short, as the process is ours alone; objects loaded so far are never collected."""
+    """Keep garbage collections short, in a process that only runs a server; objects made so far are never collected."""
     gc.collect()
     gc.freeze()
     # One collection visits at most twelve thousand objects that may survive. A limit of 400,000 would allow collections

@@ -53,7 +53,7 @@ class EffectSink:
     events: EventRing
     spawn: Spawn
     observers: Sequence[Callable[[Effect], None]]
-    # notices for which a broker is being dialled
+    # number of notices for which the server is dialling a broker
     _dialling: int = field(default=0, init=False)
 
     def __call__(self, effect: Effect) -> None:

@@ -1,4 +1,4 @@
-"""Brokers that have lost their connection a moment ago, and are expected back."""
+"""Brokers whose connection was closed in the last 35 s, and that are expected back."""
 
 from collections.abc import Sized
 from typing import Final
@@ -19,12 +19,12 @@ class DisconnectedBrokers:
     """Brokers that were evicted because their connection closed, as an observer of effects; each for 35 s.
 
     They stay in the snapshot: a server that is killed right after a network failure would otherwise expect no brokers
-    at its next boot, and answer route requests before they are back. They are at most as many as the tables may have;
-    of more, the one that was disconnected first is forgotten.
+    at its next boot, and answer route requests before they are back. The limit for registered brokers holds for them,
+    too: beyond the limit, the broker that was disconnected first is forgotten.
 
-    A server that loses half of its brokers or more within 35 s may be cut off itself, and so may one whose last broker
-    became silent: a network that drops packets closes no connection. When the network is back, clients may reach the
-    server before the brokers do.
+    A server that loses half of its brokers or more within 35 s may be cut off itself, and so may a server whose last
+    broker became silent: a network that drops packets closes no connection. When the network is back, clients may reach
+    the server before the brokers do.
     """
 
     def __init__(self, clock: Clock, limits: TableLimits, live: Sized) -> None:
@@ -32,9 +32,9 @@ class DisconnectedBrokers:
         self._limits = limits
         # the brokers that are registered now
         self._live = live
-        # monotonic time at which brokers have had time to come back after half of them or more were disconnected
+        # after half of the brokers or more were disconnected: monotonic time until which they are expected back
         self._disconnected_back_at = 0.0
-        # the same after the last broker became silent; NEVER until a broker registers, and then 35 s later
+        # the same after the last broker became silent: NEVER until a broker registers, then 35 s after its registration
         self._silent_back_at = 0.0
         # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
         # the order of these times
@@ -65,7 +65,7 @@ class DisconnectedBrokers:
 
     def _add(self, broker: ExpectedBroker) -> None:
         until, may_lack_disconnected = self._clock.monotonic() + RECONNECTION_SECONDS, self._may_lack_disconnected
-        # A broker that is there already moves to the end.
+        # A broker that was disconnected before moves to the end.
         self._expected.pop(broker.identity, None)
         self._expected[broker.identity] = broker, until
         if len(self._expected) > self._limits.max_brokers:
@@ -95,7 +95,7 @@ class DisconnectedBrokers:
         return bool(self._expected) and self._clock.monotonic() < self._disconnected_back_at
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
-        """The brokers that are still expected back; the others are forgotten."""
+        """The brokers that are still expected back; brokers whose 35 s are over are dropped."""
         now = self._clock.monotonic()
         self._expected = {identity: entry for identity, entry in self._expected.items() if entry[1] > now}
         return tuple(broker for broker, _ in self._expected.values())

@@ -14,7 +14,7 @@ class LostRoute(NamedTuple):
 
     # Monotonic time.
     at: float
-    # The group whose registration or eviction removed topics; None if an operator did.
+    # The group whose registration or eviction removed topics; None if an operator removed them.
     broker_name: str | None = None
     # The eviction that removed the topics; None if the broker stayed.
     eviction: Evicted | None = None
