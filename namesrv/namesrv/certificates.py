@@ -40,7 +40,8 @@ class Certificates:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         """Load the files. Raises TlsError for a file that cannot be used."""
         self._clock = clock
-        # TLS for new connections. The HTTP port has its own, so that its connections do not wait behind many others.
+        # TLS for new connections. The HTTP port has threads of its own, so that its handshakes do not wait for those of
+        # many brokers and clients.
         self.tls = ServerTls(threads=HandshakeThreads(now=clock.monotonic))
         self.https = ServerTls("enforcing")
         self._settings = settings
@@ -66,7 +67,7 @@ class Certificates:
             event(logger, level, name, days=round(days, 1), file=settings.tls_cert_file)
 
     def check(self, settings: Settings, certificate: Certificate) -> None:
-        """Raises TlsError for an expired certificate that would replace a valid one."""
+        """Refuse an expired certificate that would replace a valid one. Raises TlsError."""
         now, current, new = self._clock.wall(), self.current.expires_at, certificate.expires_at
         if current is not None and new is not None and new <= now < current:
             when = f"{datetime.fromtimestamp(new, UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -87,7 +88,7 @@ class Certificates:
         ]
 
     def most_urgent_crl(self) -> CrlSeconds | None:
-        """Return the seconds of the list that expires first, of the late ones if there are any; None without a list."""
+        """Return the seconds of the list that expires first, among late lists if there are any; None without lists."""
         return min(self.crl_seconds(), key=lambda crl: (crl.until_renewal >= 0, crl.until_expiry), default=None)
 
     async def run(self) -> None:
@@ -95,7 +96,7 @@ class Certificates:
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             if self._settings.needs_certificate:
-                # Without a thread the files are looked at the next time.
+                # If no thread can start, the next check reads the files.
                 with suppress(NoThreadError):
                     await self.look()
 

@@ -51,7 +51,8 @@ class Counters:
         self.is_reload_refused = False
         # Peers that broke a rule, by (serialize type, reason).
         self.refusals: Counter[tuple[int, str]] = Counter()
-        # Response times by class, for responses that take more than a look-up.
+        # Response times of the dispatcher, by sender of the request (broker, client, admin), `watch` or `unknown`; the
+        # fast path is too short to be timed.
         self.requests: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(REQUEST_BOUNDS))
         # Lag of the event loop.
         self.lag = Histogram(WAIT_BOUNDS)
@@ -107,5 +108,5 @@ class Counters:
         return histogram
 
     def request_answered(self, kind: str, seconds: float) -> None:
-        """Count a response of the dispatcher."""
+        """Count a response of the dispatcher; `kind` is the key in `requests`."""
         self.requests[kind].observe(seconds)

@@ -158,7 +158,7 @@ _NEGATIVE: Final = 0x80
 def _split(frame: bytes) -> tuple[bytes, bytes, bytes]:
     """Return the bytes before, of and after a request's opaque; all empty unless the opaque is a number from 1 on.
 
-    In JSON, the name of the opaque and the comma behind its number belong to no part.
+    In JSON, the name of the opaque and the comma after its number belong to no part.
     """
     if frame[4] == _JSON:
         # The search starts at the end, where Java clients put the opaque.
@@ -248,7 +248,7 @@ class FastPath:
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
         # The bytes of a request before and after its opaque, without the first eight -> the meaning of the request; in
-        # the order in which they were learned. A dict would look for its first entry behind all that were deleted.
+        # the order in which they were learned. To find its first entry, a plain dict would skip all deleted entries.
         self._remembered: OrderedDict[tuple[bytes, bytes], _Request] = OrderedDict()
 
     def start_to_answer(self) -> None:

@@ -103,7 +103,7 @@ class KVConfig:
         return self._tables.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> bool:
-        """Set a value, once that is on disk; True if the key had another value, or none.
+        """Write a value to the file, then set it; True if the key had another value, or none.
 
         A cancelled change is made only if its write had begun.
 
@@ -129,7 +129,7 @@ class KVConfig:
             return True
 
     async def delete(self, namespace: str, key: str) -> bool:
-        """Remove a key, once that is on disk; True if it existed. The namespace stays. Raises KVWriteError."""
+        """Remove a key from the file, then here; True if it existed. The namespace stays. Raises KVWriteError."""
         async with self._writing:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is None:

@@ -1,4 +1,4 @@
-"""The address view of each peer: how a NameServer shows the addresses of brokers to it."""
+"""The address view of each peer: how a NameServer shows the addresses of brokers to the peer."""
 
 from collections.abc import Mapping
 

@@ -22,6 +22,7 @@ SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "broker
 class Change(NamedTuple):
     """The effects of one request, or of the server itself with a cause."""
 
+    # name of the request, or the cause (SIGHUP); None for the silence, the closed connection or the expiry of a broker
     request: str | None
     sender: Mapping[str, Any]
     changes: Sequence[Effect]

@@ -47,9 +47,9 @@ class Revoked(BrokerEffect):
 async def revoke_registrations(
     file: AccessFile, manager: RouteInfoManager, connections: Mapping[int, ServerConnection], now: float
 ) -> list[Revoked]:
-    """Remove all brokers that the file no longer allows, and close their connections; `now` is seconds since 1970.
+    """Remove all brokers that the file no longer allows, and close their connections; return these brokers.
 
-    The returned brokers are for the audit trail.
+    `now` is seconds since 1970.
     """
     revoked, tables = list[Revoked](), manager.tables
     async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):

@@ -35,7 +35,8 @@ TARGETS_PAGE: Final = "/sd/prometheus"
 RESOLVE_EVERY_SECONDS: Final = 10.0
 # The page waits for the resolver no longer than this, since Java's clients give up after three seconds.
 _RESOLVE_SECONDS: Final = 2.0
-# Requests of one address per second, and after a pause. A host with hundreds of clients that start together is served.
+# Requests that one address may send per second, and at once after a pause: hundreds of clients of one host may start
+# together.
 REQUESTS_PER_SECOND: Final = 20.0
 BURST_REQUESTS: Final = 400.0
 # Addresses whose requests are counted. A forgotten address starts anew, as after a pause.

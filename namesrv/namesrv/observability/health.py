@@ -11,7 +11,7 @@ from namesrv.net.steps import in_parts
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import GroupHealth, group_health
 
-# A budget with less room refuses large registrations soon.
+# Share of the memory from which on a problem is reported: large registrations will soon be refused.
 FULL_SHARE: Final = 0.8
 # Brokers or groups counted between two yields to the event loop: a tenth to a fifth of a millisecond.
 _CHUNK: Final = 500
@@ -27,7 +27,7 @@ Groups = Mapping[GroupHealth, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The values by which a server judges itself."""
+    """The values from which a server derives its own problems."""
 
     # The reason that the server gets no route requests; empty if it is ready.
     not_ready: str = ""

@@ -1,4 +1,4 @@
-"""Checks of Host headers: a name that is not this server's may be a web page's own, resolved to this address."""
+"""Checks of Host headers, against DNS rebinding: a web page may resolve a name of its own to this server's address."""
 
 import socket
 from collections.abc import Iterable

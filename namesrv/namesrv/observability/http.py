@@ -35,7 +35,7 @@ LIMITS: Final = HttpLimits(max_connections=32, request_seconds=5.0, idle_seconds
 _MAX_HEAD_BYTES: Final = 8 * 1024
 
 
-# Brokers and clients ask for the NameServers every two minutes, each over a new connection.
+# Brokers and clients request the list of NameServers every two minutes, each over a new connection.
 NAME_SERVERS_LIMITS: Final = HttpLimits(
     NAME_SERVERS_CONNECTIONS, request_seconds=5.0, idle_seconds=5.0, write_seconds=5.0
 )
@@ -116,7 +116,7 @@ def pages_listener(namesrv: Namesrv, server: RemotingServer, discovery: Discover
 
 
 def name_servers_listener(namesrv: Namesrv, discovery: Discovery) -> HttpListener:
-    """The listener with the list of NameServers alone, in plain HTTP: RocketMQ's clients ask for it so."""
+    """The listener with the list of NameServers alone, in plain HTTP, as RocketMQ's clients request the list."""
     counts = namesrv.counters.http
     app = _counting(discovery.name_servers_application(), (NAME_SERVERS_PAGE,), counts)
     return HttpListener(app, counts, NAME_SERVERS_LIMITS)

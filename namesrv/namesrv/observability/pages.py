@@ -42,7 +42,7 @@ class Check(NamedTuple):
 
 def application(namesrv: Namesrv, server: RemotingServer, discovery: Discovery) -> ASGIApp:
     """The application with all pages."""
-    # Metrics are rendered once at a time; the last page is kept until it is too old.
+    # Metrics are rendered for one request at a time; the last page is kept until it is too old.
     scraping = asyncio.Lock()
     page, fresh_until = b"", -math.inf
 
@@ -72,7 +72,7 @@ def application(namesrv: Namesrv, server: RemotingServer, discovery: Discovery) 
 
 
 def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
-    """The application for requests that name this server; others get 421."""
+    """The application for requests that name this server; all other requests get 421."""
 
     async def for_own_hosts(scope: Scope, receive: Receive, send: Send) -> None:
         # Probes with HTTP/1.0 may send no host; browsers always send one.
@@ -109,7 +109,7 @@ def readiness(namesrv: Namesrv) -> list[Check]:
     return [
         Check("listening", boot.is_listening, "yes" if boot.is_listening else "not yet"),
         Check("brokers", boot.is_ready(), boot.readiness_text()),
-        Check("registered", True, registered),  # noqa: FBT003 - for people: other servers may have no more
+        Check("registered", True, registered),  # noqa: FBT003 - never fails: other servers may have no more brokers
         Check("staying", not boot.is_draining, "draining" if boot.is_draining else "yes"),
         *_certificate(namesrv),
         _housekeeping(namesrv),

@@ -75,7 +75,7 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         namesrv.settings.change_by_request(each.name, each.after)
         event(logger, logging.WARNING, "setting_changed", setting=each.name, value=each.after)
     if changed:
-        # All cached routes are dropped: this happens once a year, and tracking which option shapes which route is not
+        # All cached routes are dropped: settings change so rarely that tracking which option shapes which route is not
         # worth it.
         namesrv.manager.routes_may_differ()
     return changed

@@ -104,7 +104,7 @@ def check_first_topics(tables: RouteTables, registration: Registration, _: Rules
 
 
 def check_state_version(tables: RouteTables, registration: Registration, rules: Rules) -> None:
-    """Refuse a broker with a lower state version than the current holder of the requested id. Raises BadRequestError."""
+    """Refuse a broker with a lower state version than the holder of the requested id. Raises BadRequestError."""
     holder = tables.addrs_of(registration.broker_name).get(registration.broker_id)
     if holder is None or holder == registration.broker_addr:
         return

@@ -53,7 +53,8 @@ class Limits:
                 max_frame_bytes=settings.max_frame_bytes,
                 max_connections=settings.max_connections,
                 reserved_connections=settings.max_connections // 10,
-                # With 100 percent, an address has no limit of its own: it is refused, or makes room, like all others.
+                # With 100 percent, an address has no limit of its own: its connections are refused, or closed to make
+                # room, like those of all other addresses.
                 max_connections_per_ip=(
                     0 if settings.share_per_ip_percent == _EVERYTHING else _share(settings.max_connections, settings)
                 ),

@@ -31,7 +31,7 @@ from namesrv_runtime.suggestions import did_you_mean
 # unknown flag ends the process before any other problem is reported; its --help lacks ranges and environment variables,
 # and offers a flag for the passphrase. Its import takes 0.2 s of processor time, half as much as a whole start takes.
 
-# Brokers send every 30 s.
+# The interval at which RocketMQ's brokers send registrations and heartbeats.
 HEARTBEAT_SECONDS = 30
 
 # Other programs set these variables: RocketMQ's clients read NAMESRV_ADDR, our clients sign with a key and use TLS, and
