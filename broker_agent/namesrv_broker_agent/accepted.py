@@ -28,7 +28,7 @@ class Accepted:
     def add(self, change: TopicChange, version: DataVersion, role: Role) -> None:
         """Note that the server has accepted changed topics.
 
-        The table may have changed since they were sent, so that the server lacks a part of the table's topics.
+        The table may have changed again since this change was sent, so the accepted topics are not those of the table.
         """
         self._topics.update((topic.topic_name, topic) for topic in change.changed)
         for name in change.deleted:
@@ -40,10 +40,10 @@ class Accepted:
         return (tuple(snapshot[0]), role) == (tuple(self._topics.values()), self._role)
 
     def in_place_of(self, refused: TopicSnapshot) -> TopicSnapshot | None:
-        """The topics to register in place of refused ones, under the accepted version; None if there are no others.
+        """The topics to register in place of refused ones, under the accepted version; None if they are the same.
 
-        They are the accepted topics that the broker still has, as they are now. If these are what the server has
-        refused, they are the accepted topics as they were.
+        These are the broker's current topics without those that the server has never accepted. If nothing is left out,
+        a change of a topic was refused: then the result is the topics as the server accepted them.
         """
         wanted = tuple(refused[0])
         current = {topic.topic_name: topic for topic in wanted}

@@ -35,7 +35,7 @@ class BrokerAgent:
     """Keeps one broker registered with every NameServer, as an async context manager.
 
     Entering the context starts the agent without waiting for any server; `registered()` waits. Each server has a
-    connection and heartbeats of its own: a server that is dead, slow or unreachable delays no other one. Leaving the
+    connection and heartbeats of its own: a server that is dead, slow or unreachable delays no other server. Leaving the
     context unregisters the broker.
 
     With a state file, a change of topics or of the role raises OSError if the file cannot be written; then nothing has
@@ -95,7 +95,7 @@ class BrokerAgent:
             protocols=protocols,
             random_unit=random_unit,
         )
-        # the master of a slave that most servers report; a server that knows no master does not clear this field
+        # for a slave: the master that most servers report; a server that knows no master does not clear this field
         self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(

@@ -38,7 +38,7 @@ COMPRESS_BYTES: Final = 1024 * 1024
 _OFF_LOOP_TOPICS: Final = 1000
 # Further time per byte of a registration before its request times out.
 SECONDS_PER_BYTE: Final = 1 / (2 * 1024 * 1024)
-# The shortest time between two heartbeats that ask for the DataVersion (322); heartbeats in between are a 904.
+# The shortest time between two requests for the DataVersion (322); heartbeats in between are a 904.
 QUERY_SECONDS: Final = 25.0
 _CRC_MASK: Final = 0x7FFFFFFF
 # a system topic of every RocketMQ broker, added where the only topic has the name of the broker

@@ -124,7 +124,7 @@ class ServerLink:
         self._unsettle()
 
     def _unsettle(self) -> None:
-        """Note that the server lacks something, and let the task act at once."""
+        """Note that the server lacks topics or settings of the broker, and let the task act at once."""
         # Cleared here and not later in the task, so that callers of `registered` wait for a new registration.
         self.settled.clear()
         self._wake.set()
@@ -221,10 +221,10 @@ class ServerLink:
     async def _register_accepted(
         self, client: RemotingClient, dialect: Dialect, refused: TopicSnapshot, role: Role
     ) -> None:
-        """Register topics that the server accepted earlier, because it refuses newer ones.
+        """Register topics that the server accepted earlier, because the server refuses newer ones.
 
-        Otherwise a topic that the server refuses would cost the broker all others, from the next reconnect on, and no
-        deletion or change of the broker's role would reach the server.
+        Otherwise, from the next reconnect on, one refused topic would keep all topics of the broker out of the server's
+        table, and no deletion or change of the broker's role would reach the server.
         """
         accepted, refusal = self._accepted, self._refusal
         snapshot = None if accepted is None else accepted.in_place_of(refused)

@@ -107,13 +107,14 @@ class ServerLinks:
         """Leave a server, unless another link is registered with the same server by another address."""
         settings = self._identity.settings
         await link.end_task()
-        # A server may have got another name in the list, or have returned to it: its new link has to register first.
+        # The server may have got another name in the list, or have returned to the list: its new link has to register
+        # before this link leaves.
         with suppress(TimeoutError):
             async with timeout_on(self._clock, settings.connect_timeout_seconds + settings.response_timeout_seconds):
                 while any((other.state.status, other.state.last_error) == ("connecting", None) for other in self):
                     self._link_changed.clear()
                     await self._link_changed.wait()
-        # If the list had two addresses of one server, as with IPv4 and IPv6, the broker stays there.
+        # If the list had two addresses of this server (IPv4 and IPv6, for example), the broker stays registered there.
         boot_ids = {other.state.boot_id for other in self.registered()} - {None}
         await link.close(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
         if link.state.boot_id is None:

@@ -73,7 +73,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     # NameServers -> address
     advertised: Advertised = Field(default_factory=dict)
     advertised_ha: Advertised = Field(default_factory=dict)
-    # the broker's zone, for clients that ask only for the brokers of their own zone
+    # the broker's zone, for clients that request only the brokers of their own zone
     zone_name: Name | None = None
     # True: the prime slave acts as master while the master is gone
     enable_acting_master: bool = False
@@ -83,7 +83,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
     # The agent sends a heartbeat every 0.9 to 1 times this, so that four always fit into the servers' 120 s.
     heartbeat_seconds: Seconds = 30.0
-    # the time without a heartbeat after which a server evicts the broker; None leaves that to the server
+    # the time without a heartbeat after which a server evicts the broker; None: the server's setting
     expiry_seconds: Seconds | None = None
     # the connection counts as dead when a response takes longer
     response_timeout_seconds: Seconds = 5.0

@@ -32,7 +32,7 @@ class UnsentChanges:
     def add(self, change: TopicChange) -> None:
         """Add changed topics, unless the full registration that is due contains them anyway.
 
-        So changes do not pile up while the server is unreachable.
+        For that reason, changes do not pile up while the server is unreachable.
         """
         if not self.needs_full:
             self._topics.update((topic.topic_name, topic) for topic in change.changed)
