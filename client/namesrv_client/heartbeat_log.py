@@ -17,7 +17,7 @@ from namesrv_runtime.line_queue import Item
 logger: Final = logging.getLogger("namesrv_client.heartbeat_log")
 
 SCHEMA_VERSION: Final = 2
-# Limits with which an application need not care about the log.
+# Limits that keep the log small in every application, without settings.
 KEEP_DAYS: Final = 7.0
 MAX_BYTES: Final = 256 * 1024 * 1024
 CLOSE_SECONDS: Final = 2.0

@@ -49,9 +49,9 @@ class _ThreadClient(RouteClient):
 
 
 class SyncRouteChanges(Iterator[RouteChange]):
-    """An iterator that threads may share: each thread's loop over it ends by itself.
+    """An iterator that threads may share: the loop of each thread over the changes ends by itself.
 
-    `iter(take, None)` ends for all threads at once, and drops the change that another thread is just taking.
+    A plain `iter(take, None)` would end for all threads at once, and drop a change that another thread is just taking.
     """
 
     def __init__(self, take: Callable[[], RouteChange | None]) -> None:

@@ -23,7 +23,7 @@ _TABLES: Final = {
     "5": ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000)),
     "4": ((15_000, 600_000), (3_000, 180_000), (2_000, 120_000), (1_000, 60_000), (550, 30_000)),
 }
-# the latency that a failure counts as
+# the latency in milliseconds as which a failed send counts
 _ISOLATION_MS: Final = {"5": 10_000, "4": 30_000}
 _PROBE_SECONDS: Final = 3.0
 _PROBE_TIMEOUT_SECONDS: Final = 0.2

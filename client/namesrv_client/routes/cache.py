@@ -149,8 +149,8 @@ class RouteCache:
 
     A failing server drops no route. A server that is not complete, because it has just started or may have been cut off
     from its brokers, can add brokers to a known route. Such a server removes a broker only from a route that the server
-    itself has sent in the same boot, and only if no cut can have come between: the route arrived over the same
-    connection, or the server has been complete on the connection of the response. Otherwise the cut that ended the
+    itself has sent in the same boot, and only if no network failure can lie between: the route arrived over the same
+    connection, or the server has been complete on the connection of the response. Otherwise the failure that ended the
     former connection may also have ended the connections of live brokers, which are about to register again.
     """
 

@@ -88,13 +88,13 @@ class ServerIdentity:
         return connection, boot_id == self.complete_boot_id
 
     def note_end(self) -> None:
-        """Note the end of the connection: another process may answer at this address next."""
+        """Note the end of the connection: the next one at this address may be to another process."""
         self.is_native = None
         self.connection = next(_connection_numbers)
         self.complete_boot_id = None
 
     def restart_warm_up(self) -> None:
-        """Count the warm-up of a RocketMQ server from now: called with the protocol, and with the first response."""
+        """Count the warm-up of a RocketMQ server from now: its protocol is noted, or its first response has arrived."""
         now = self._clock.monotonic()
         self._complete_at = now + self._settings.warm_up_seconds
         self._knows_topics_at = now if self._rocketmq_connections == 1 else self._complete_at

@@ -53,7 +53,8 @@ SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError, TlsRequired
 BATCH: Final = 500
 # The names of topics in one request, whose frame has at most `PullRoutesRequest.max_bytes`, header included.
 _MAX_NAMES_BYTES: Final = PullRoutesRequest.max_bytes - MAX_HEADER_BYTES
-# Refused batches after which the server counts as failed, and two more for each batch of the first division.
+# After this number of refused batches, and two more for each batch of the first division, the whole request counts as
+# refused.
 _REFUSALS: Final = 20
 # concurrent GET_ROUTEINFO_BY_TOPIC requests
 _BY_TOPIC: Final = 16

@@ -30,9 +30,10 @@ class ServerOrder:
         self._events = events
         self._servers: list[Server] = []
         self._closing: set[asyncio.Task[None]] = set()
-        # address of the chosen server that failed or was silent, until another one answers, or the same one as chosen
+        # address of the chosen server that failed or was silent; None once another server has answered in its place, or
+        # this server has answered as the chosen one again
         self._failed: str | None = None
-        # number of times that another server answered after that
+        # number of times that another server answered in place of a failed or silent one
         self.failovers = 0
 
     def __repr__(self) -> str:
@@ -85,7 +86,7 @@ class ServerOrder:
             await asyncio.wait(self._closing)
 
     def disconnect(self, server: Server) -> None:
-        """Close the connection to a server, without waiting for that."""
+        """Begin to close the connection to a server."""
         self._finish(server.disconnect())
 
     def _finish(self, closing: Coroutine[Any, Any, None]) -> None:

@@ -24,8 +24,8 @@ class ServerRecord:
         self.answered_at = float("-inf")
         # the reason of the last failure of the server or of a request to it
         self.error: str | None = None
-        # number of connections with a response; True while there is such a connection; wall-clock time since which this
-        # has been so
+        # number of connections that had a response; True while the current connection has had one; wall-clock time of
+        # the last change of that, or of the start
         self._connections = 0
         self.is_connected = False
         self.since = clock.wall()

@@ -85,7 +85,7 @@ class _SessionLog:
         self._unanswered_topics: set[str] = set()
 
     def answered(self, server: str, chosen: str | None) -> None:
-        """A server answered, the chosen one or another one; a new chosen server is logged with its first answer."""
+        """A server answered, the chosen one or another one; a new chosen server is logged with its first response."""
         self._outage_logged_at = None
         if server == chosen:
             if self._chosen not in {None, chosen}:
@@ -282,7 +282,7 @@ class ServerSession:
         return not refused
 
     async def choose_anew(self, topics: Sequence[str], receive: Receive) -> bool:
-        """Choose a server at random, and use it once it has answered for the topics; True if it is another one.
+        """Choose a server at random, and use it once it has answered for the topics; True if the chosen server changed.
 
         Requests under way stay with the former server, whose connection stays open until `leave_others`.
         """
