@@ -13,9 +13,9 @@ _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _COMMON_NAME, _ALTERNATIVE_NAMES = b"\x55\x04\x03", b"\x55\x1d\x11"
 # tags of textual alternative names: mail address, DNS name, URI
 _TEXT_NAMES: Final = (0x81, 0x82, 0x86)
-# positions of fields in a certificate behind its version: serial number, algorithm, issuer, validity, subject, key
+# positions of fields in a certificate after its version: serial number, algorithm, issuer, validity, subject, key
 _VALIDITY, _SUBJECT, _CERTIFICATE_FIELDS = 3, 4, 6
-# positions of fields in a revocation list behind its version: algorithm, issuer, this update, next update
+# positions of fields in a revocation list after its version: algorithm, issuer, this update, next update
 _THIS_UPDATE: Final = 2
 _LIST_FIELDS: Final = 3
 

@@ -65,7 +65,7 @@ def _note(  # noqa: PLR0913, PLR0917 - the arguments of OpenSSL's callback
 
 def leaf_in(message: bytes) -> bytes:
     """The first certificate in a Certificate message of TLS 1.2 or 1.3; empty if missing or too large."""
-    # Behind type and length of the message, TLS 1.3 has a context, which is empty during handshakes. The length of the
+    # After type and length of the message, TLS 1.3 has a context, which is empty during handshakes. The length of the
     # list of certificates follows.
     at = 4 if int.from_bytes(message[4:7]) + 7 == len(message) else 5
     begin = at + 6

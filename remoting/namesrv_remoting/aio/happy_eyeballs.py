@@ -21,12 +21,12 @@ _DELAY_SECONDS: Final = 0.25
 
 
 async def reachable_address(host: str, port: int, clock: Clock) -> str:
-    """The address of a host name that accepts a connection first; an IP address, or a name's only one, is not tried.
+    """The address of a host name that accepts a connection first; an only address is returned without an attempt.
 
     A host name with several addresses costs one connection more, which is closed at once. Only the connect is raced:
-    the handshake of TLS follows on the caller's own connection, so that a busy server gets one from each client. The
-    socket of the race is not passed on to `create_connection`: when that is cancelled, uvloop closes the descriptor,
-    and the socket object would later close another file with the same number.
+    the TLS handshake follows on the caller's own connection, so that a busy server gets one handshake from each client.
+    The socket of the race is not passed on to `create_connection`: when that is cancelled, uvloop closes the
+    descriptor, and the socket object would later close another file with the same number.
 
     Raises:
         OSError: the name cannot be resolved, or no address accepts a connection; the error of the last one.

@@ -35,7 +35,7 @@ MAX_MAPPING_BYTES: Final = 64 * 1024
 # RocketMQ 4 have a few; later ones have none.
 MAX_FILTER_SERVERS_BYTES: Final = 4 * 1024
 _MAX_FILTER_SERVERS: Final = 64
-# The most different line endings that are cached, see `_topics`; a broker has a few dozen.
+# The most different rests of lines, after the topic's name, that are cached in `_topics`; a broker has a few dozen.
 _MAX_RESTS: Final = 1024
 _WHAT: Final = "REGISTER_BROKER"
 _version_decoder: Final = msgspec.json.Decoder(java(DataVersion))

@@ -197,7 +197,7 @@ class ServerProblem(msgspec.Struct, frozen=True):
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What a server has done since its start, and its memory."""
+    """Counts of a server's work since its start, and its memory."""
 
     # all responses, those of the fast path included
     requests: int

@@ -39,7 +39,8 @@ _WHOLE_BYTES: Final = 16 * 1024
 # Bytes of a slice, which is parsed in one step of at most 1.5 ms: a topic has at least 20 bytes, a mapping 7.
 _TOPICS_SLICE_BYTES: Final = 16 * 1024
 _MAPPINGS_SLICE_BYTES: Final = 8 * 1024
-# A compressed body may have this many topics, or this many per byte if that is more: real bodies have at most one.
+# A compressed body may have `_FREE_TOPICS` topics, or `_TOPICS_PER_BYTE` for each of its bytes if these are more: real
+# bodies have at most one topic for each byte.
 _FREE_TOPICS: Final = 1000
 _TOPICS_PER_BYTE: Final = 4
 
