@@ -12,8 +12,8 @@ from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError, wit
 # 16 MiB, as in NettyDecoder; counts the four length bytes too. An HTTP or TLS client that dials this port decodes as a
 # length far beyond it and is refused after four bytes.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
-# A header has names, addresses and a few numbers; Java's largest is under 2 KiB. 64 KiB leaves room for 255 ext fields,
-# and bounds the size of the decoded header.
+# A header has names, addresses and a few numbers; Java's largest is under 2 KiB. 64 KiB leaves room for MAX_EXT_FIELDS
+# of 200 bytes each, and bounds the size of the decoded header.
 MAX_HEADER_BYTES: Final = 64 * 1024
 # The header length has three bytes; a larger one would overwrite the serialize type.
 MAX_ENCODED_HEADER_BYTES: Final = (1 << 24) - 1

@@ -1,6 +1,6 @@
 """The path of a registration, from its decoded body to the changed tables; `register` is the whole of it.
 
-    processors/broker.py    decodes a request, asks the access guard, and calls the manager
+    processors/broker.py    decodes a request, calls the access guard, then the manager
             |               an unchanged registration (equal digest) only refreshes its live entry: `refresh`
             v
     manager.register        takes the write lock, runs `register` in steps of a millisecond, performs the effects
