@@ -171,26 +171,35 @@ upgrades() {
     next_version "$package" 99.1
     sed -i 's/^#drain_seconds = .*/drain_seconds = 2/' "$top/etc/namesrv/namesrv.toml"
     cp "$top/etc/namesrv/namesrv.toml" "$work/changed.toml"
+    # to a shell, the first line is a command, and the second one runs another
+    # shellcheck disable=SC2016
+    printf 'NAMESRV_HTTP_HOSTS=a.example, b.example\nNAMESRV_TLS_KEY_PASSWORD="$(touch /srv/ran)"\n' >"$top/etc/namesrv/namesrv.env"
     inside systemctl reload namesrv.service
     old=$(pid)
     dpkg_ --force-confdef --install /deb/next-99.1.deb
     cmp "$work/changed.toml" "$top/etc/namesrv/namesrv.toml" || fail "the upgrade changed the administrator's settings"
     [ -f "$top/etc/namesrv/namesrv.toml.dpkg-dist" ] || fail "the new settings file is not beside the old one"
-    [ "$(pid)" != "$old" ] || fail "the upgrade did not restart the server"
+    [ "$(pid)" != "$old" ] || fail "the upgrade did not restart the server: $(cat "$work/dpkg.log")"
     inside journalctl --output cat "_PID=$old" | grep -q '"event":"stopped"' || fail "the old server did not stop gracefully"
     inside systemctl --quiet is-active namesrv-broker-agent.service || fail "the upgrade ended the agent"
+    [ ! -e "$top/srv/ran" ] || fail "the upgrade ran a line of the settings as a command"
     until_ok "the route after the upgrade" has_route
     echo "upgraded: settings kept, restarted gracefully, the route is there"
 
     next_version "$package" 99.2
-    echo 'broker_expiry_seconds = "never"' >>"$top/etc/namesrv/namesrv.toml"
+    # to a shell, the value would end before the comment
+    echo 'NAMESRV_BROKER_EXPIRY_SECONDS=60 # short' >>"$top/etc/namesrv/namesrv.env"
+    sed -i '/^cluster_name/s/=.*/= 1/' "$top/etc/namesrv/agent.toml"
     old=$(pid)
     dpkg_ --force-confdef --install /deb/next-99.2.deb
     [ "$(pid)" = "$old" ] || fail "refused settings ended the running server"
-    grep -q 'refuses the settings' "$work/dpkg.log" || fail "the upgrade does not say that settings are refused"
-    cp "$work/changed.toml" "$top/etc/namesrv/namesrv.toml"
+    for reason in '^namesrv: this version refuses' '60 # short' '^namesrv-broker-agent: this version refuses'; do
+        grep -q "$reason" "$work/dpkg.log" || fail "the upgrade does not report '$reason': $(cat "$work/dpkg.log")"
+    done
+    has_route || fail "refused settings ended the agent"
+    rm "$top/etc/namesrv/namesrv.env"
     inside systemctl restart namesrv.service || fail "the server does not start with corrected settings"
-    echo "upgraded with settings that are refused: the old server went on running"
+    echo "upgraded with settings that are refused: the old server and the old agent went on running"
 }
 
 leaves() {
