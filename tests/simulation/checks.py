@@ -214,7 +214,7 @@ class Checks:
                 has_read = silent > _UNREAD_SECONDS and server.machine.iterations > sign.counts_after
                 if end.is_open and end.loop is server.machine.loop and has_read:
                     self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
-        elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
+        elif effect.reason == "unregistered" and broker.has_registered(effect.live.agent_id) and not broker.is_leaving:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by an earlier life")
 
     def _was_busy(self, machine: Machine) -> bool:

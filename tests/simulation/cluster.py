@@ -194,10 +194,9 @@ class BrokerNode(Node):
         if self.machine.loop is not None:
             self.machine.loop.call_soon(self._leaves.set)
 
-    @property
-    def agent_id(self) -> str | None:
-        """The id of this life's agent."""
-        return None if self.agent is None else self.agent._identity.agent_id
+    def has_registered(self, agent_id: str | None) -> bool:
+        """Return true if a registration with this agent id is of this life; in RocketMQ's protocol it has no id."""
+        return self.agent is not None and agent_id == self.agent._identity.agent_id
 
     @property
     def is_slow(self) -> bool:
