@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
-from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.nameserver import ROUTES_PER_PULL, NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_client.health import failure_state
 from namesrv_console.state import Cluster, ServerView, seen_brokers
@@ -49,8 +49,6 @@ _FEW_TOPICS: Final = 5_000
 # Number of topics whose routes are requested before brokers are requested again: at first, and over a fast link.
 _FIRST_TOPICS: Final = 10
 _MOST_TOPICS: Final = 1_000
-# Topics in one request of a NameServer object, which divides longer lists: each request has a timeout of its own.
-_ROUTES_PER_PULL: Final = 100
 # Responses within this time leave room for four times as many routes.
 _QUICK_SECONDS: Final = ANSWER_SECONDS / 8
 
@@ -152,18 +150,22 @@ class Poller:
 
 @dataclass(slots=True)
 class _Portion:
-    """The number of topics whose routes one server is asked for at once; over a slow link many would take too long."""
+    """The number of topics whose routes are requested from a server before its brokers are requested again.
+
+    Over a slow link, many routes would take too long. More than ROUTES_PER_PULL are pulled by several requests, each of
+    which has a timeout of its own.
+    """
 
     topics: int = _FIRST_TOPICS
 
     def answered(self, count: int, seconds: float) -> None:
         """Adapt to a response with the routes of so many topics."""
         if count == self.topics and seconds < _QUICK_SECONDS:
-            self.topics = 4 * count if 4 * count < _ROUTES_PER_PULL else _MOST_TOPICS
+            self.topics = 4 * count if 4 * count < ROUTES_PER_PULL else _MOST_TOPICS
 
     def timed_out(self) -> None:
         """Adapt to a timeout."""
-        self.topics = max(1, min(self.topics, _ROUTES_PER_PULL) // 4)
+        self.topics = max(1, min(self.topics, ROUTES_PER_PULL) // 4)
 
 
 @dataclass(frozen=True, slots=True)

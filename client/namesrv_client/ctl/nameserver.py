@@ -54,7 +54,7 @@ from namesrv_runtime.clock import Clock
 
 # Topics in a pull of routes. On a hundred brokers, their routes are a megabyte or two: even a busy server sends them
 # well within the timeout, and reading them does not delay other work for long.
-_ROUTES_PER_PULL: Final = 100
+ROUTES_PER_PULL: Final = 100
 # Number of concurrent requests to a server that answers for one topic at a time.
 _ROUTES_AT_ONCE: Final = 32
 # Lines of Apache's remark about a topic without a route: the topic, and a web page. Ours has further ones.
@@ -80,7 +80,7 @@ class NameServer:
         self._tls = tls
         self._client = self.new_client()
         # The number is halved when a server refuses that many.
-        self._routes_per_pull = _ROUTES_PER_PULL
+        self._routes_per_pull = ROUTES_PER_PULL
 
     def new_client(self) -> RemotingClient:
         """A client with another connection to the same server."""
