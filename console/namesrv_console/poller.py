@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
-from namesrv_client.ctl.nameserver import ROUTES_PER_PULL, NameServer
+from namesrv_client.ctl.nameserver import MAX_EVENTS, ROUTES_PER_PULL, NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_client.health import failure_state
 from namesrv_console.state import Cluster, ServerView, seen_brokers
@@ -43,7 +43,6 @@ _SHOW_FAILURES: Final = frozenset({"events", "brokers"})
 MOST_REST_SECONDS: Final = 1.0
 # A refused request is sent again after this time.
 _REFUSED_SECONDS: Final = 5.0
-_MAX_EVENTS: Final = 1000
 # If more topics than this have changed, the whole topic list is requested.
 _FEW_TOPICS: Final = 5_000
 # Number of topics whose routes are requested before brokers are requested again: at first, and over a fast link.
@@ -200,7 +199,7 @@ class _Asking:
             put(await self._connections(view))
 
     async def _events(self, view: ServerView) -> ServerView:
-        view, found = await self._response(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
+        view, found = await self._response(view, "events", lambda: self.server.events(view.last_seq, MAX_EVENTS))
         if found is None or found.boot_id != view.boot_id:
             return view
         return view.with_events(found.events)

@@ -55,6 +55,8 @@ from namesrv_runtime.clock import Clock
 # Topics in a pull of routes. On a hundred brokers, their routes are a megabyte or two: even a busy server sends them
 # well within the timeout, and reading them does not delay other work for long.
 ROUTES_PER_PULL: Final = 100
+# Number of events that a server remembers.
+MAX_EVENTS: Final = 1000
 # Number of concurrent requests to a server that answers for one topic at a time.
 _ROUTES_AT_ONCE: Final = 32
 # Lines of Apache's remark about a topic without a route: the topic, and a web page. Ours has further ones.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.nameserver import MAX_EVENTS, NameServer
 from namesrv_client.ctl.output import counted, lasting
 from namesrv_client.ctl.servers import Responses, Servers, reason
 from namesrv_client.health import (
@@ -27,9 +27,6 @@ from namesrv_client.health import (
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_remoting.health import Kind
-
-# Number of events that a server remembers.
-_MOST_EVENTS: Final = 1000
 
 # The problem, and its consequence. `lasts` is empty or " for" and the duration.
 _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
@@ -125,7 +122,7 @@ async def report_of(
         return report
     # The events say since when a master is missing.
     with suppress(ResponseError):
-        events = (await server.events(0, _MOST_EVENTS)).events
+        events = (await server.events(0, MAX_EVENTS)).events
         return replace(report, removals=removals(events, info))
     return report
 

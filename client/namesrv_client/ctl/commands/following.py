@@ -12,7 +12,7 @@ from rich.text import Text
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
 from namesrv_client.ctl.comparison import Fact, Value, differing_facts, facts_with_addresses, spelled
-from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.nameserver import MAX_EVENTS, NameServer
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import ABSENT, Output, complain, counted, moment
 from namesrv_client.ctl.running import Columns, Request, run, show_list
@@ -23,8 +23,6 @@ from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import printable
 
-# Number of events that a server remembers.
-_MAX_EVENTS: Final = 1000
 # Intervals of requests for events, and for the routes of Apache's server, which has no watches.
 _EVENTS_SECONDS: Final = 1.0
 _ROUTES_SECONDS: Final = 2.0
@@ -111,7 +109,7 @@ def events(
     options: Options,
     *,
     follows: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing events until Ctrl-C.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_EVENTS, help="How many of the last events.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_EVENTS, help="How many of the last events.")] = 50,
     since: Annotated[int, typer.Option("--since", min=0, help="Only events with a larger number.")] = 0,
     kind: Annotated[
         list[str] | None,
@@ -131,7 +129,7 @@ def events(
     async def ask(server: NameServer) -> Events:
         # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with
         # a start all are, since the first event shows how many the server has forgotten.
-        received = await server.events(since, _MAX_EVENTS if kinds or since else limit)
+        received = await server.events(since, MAX_EVENTS if kinds or since else limit)
         restarted.discard(server.address)
         if await _is_renumbered(server, since, received):
             restarted.add(server.address)
@@ -203,13 +201,13 @@ class _Events:
             if await _is_renumbered(self.server, self.last, received):
                 complain([f"{self.server.address}: restarted"])
                 self.last = 0
-                received = await self.server.events(0, _MAX_EVENTS)
+                received = await self.server.events(0, MAX_EVENTS)
         else:
             await self.servers.clock.sleep(_EVENTS_SECONDS)
-            received = await self.server.events(self.last, _MAX_EVENTS)
+            received = await self.server.events(self.last, MAX_EVENTS)
             if received.boot_id != self.boot_id:
                 # All events of another boot are new.
-                received = await self.server.events(0, _MAX_EVENTS)
+                received = await self.server.events(0, MAX_EVENTS)
         return lambda: self._print(received)
 
     def _print(self, received: Events) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.topics import TopicArgument
-from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.nameserver import MAX_EVENTS, NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import ABSENT, Report, moment, table
 from namesrv_client.ctl.running import Columns, print_once, show_list
@@ -19,8 +19,6 @@ from namesrv_runtime.program import not_installed
 from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.history.topic import topic_past
 
-# Number of events that a server remembers.
-_MOST_EVENTS: Final = 1000
 _OLDER: Final = "older ones are in the heartbeat logs: --logs DIR"
 _CAUSES: Final = {"register": "registered", "evict": "removed"}
 _PERMISSION: Final = "write_permission"
@@ -91,7 +89,7 @@ def history(
     until = "" if until_ms is None else f" until {moment(until_ms)}"
 
     async def ask(server: NameServer) -> list[Change]:
-        return _touching((await server.events(0, _MOST_EVENTS)).events, topic, until_ms)
+        return _touching((await server.events(0, MAX_EVENTS)).events, topic, until_ms)
 
     show_list(
         options,
@@ -102,7 +100,7 @@ def history(
         lambda changes: changes if at is None else changes[-1:],
         document=lambda changes: [change.members() for change in (changes if at is None else changes[-1:])],
         absent=lambda changes: (
-            [] if changes else [f"change of {topic}{until} among the last {_MOST_EVENTS} events; {_OLDER}"]
+            [] if changes else [f"change of {topic}{until} among the last {MAX_EVENTS} events; {_OLDER}"]
         ),
     )
 
