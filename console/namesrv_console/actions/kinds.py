@@ -1,4 +1,4 @@
-"""The actions: the fields, the differences on a server, the request and the equal command of each."""
+"""The actions: the fields, the changes on a server, the request and the equal command of each."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ _BACKSLASHED: Final = frozenset("\\'")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Change:
     """A change of one thing on one server, before and after; None: the thing does not exist."""
 
     what: str
@@ -47,7 +47,7 @@ class Action:
     # Name of the changed thing in an audit line.
     what: str
     # Returns the changes that the action would make on a server. Raises RemotingError.
-    differences: Callable[[NameServer, Fields], Awaitable[list[Difference]]]
+    changes: Callable[[NameServer, Fields], Awaitable[list[Change]]]
     header: Callable[[Fields], dict[str, str]]
     body: Callable[[Fields], bytes] = lambda _: b""
     may_be_empty: frozenset[str] = frozenset()
@@ -62,49 +62,49 @@ class Action:
         await server.ask(self.request, {**self.header(fields), "operator": operator}, self.body(fields))
 
 
-async def _permissions(server: NameServer, broker: str, after: str) -> list[Difference]:
+async def _permissions(server: NameServer, broker: str, after: str) -> list[Change]:
     found = []
     for live in await server.brokers(broker_name=broker):
         before = None if live.write_removed is None else _READ if live.write_removed else _WRITE
         name = f"{live.cluster}/{live.broker_name}/{live.broker_id}"
         # Apache's server does not report removed write permissions.
-        found.append(Difference(name, before, after, live.topics, knows_before=before is not None))
+        found.append(Change(name, before, after, live.topics, knows_before=before is not None))
     return found
 
 
-async def _write_permission_removal(server: NameServer, fields: Fields) -> list[Difference]:
+async def _write_permission_removal(server: NameServer, fields: Fields) -> list[Change]:
     return await _permissions(server, fields["broker"], _READ)
 
 
-async def _writable(server: NameServer, fields: Fields) -> list[Difference]:
+async def _writable(server: NameServer, fields: Fields) -> list[Change]:
     return await _permissions(server, fields["broker"], _WRITE)
 
 
-async def _without_topic(server: NameServer, fields: Fields) -> list[Difference]:
+async def _without_topic(server: NameServer, fields: Fields) -> list[Change]:
     topic = fields["topic"]
     route = (await server.routes([topic]))[topic]
     return [
-        Difference(it.broker_name, f"{it.read_queue_nums}/{it.write_queue_nums} {perm_text(it.perm)}", None)
+        Change(it.broker_name, f"{it.read_queue_nums}/{it.write_queue_nums} {perm_text(it.perm)}", None)
         for it in sorted(() if route is None else route.queue_datas, key=lambda it: it.broker_name)
     ]
 
 
-async def _put(server: NameServer, fields: Fields) -> list[Difference]:
+async def _put(server: NameServer, fields: Fields) -> list[Change]:
     before = await server.kv_get(fields["namespace"], fields["key"])
-    return [Difference(fields["key"], before, fields["value"])]
+    return [Change(fields["key"], before, fields["value"])]
 
 
-async def _without_key(server: NameServer, fields: Fields) -> list[Difference]:
+async def _without_key(server: NameServer, fields: Fields) -> list[Change]:
     before = await server.kv_get(fields["namespace"], fields["key"])
-    return [] if before is None else [Difference(fields["key"], before, None)]
+    return [] if before is None else [Change(fields["key"], before, None)]
 
 
-async def _set(server: NameServer, fields: Fields) -> list[Difference]:
+async def _set(server: NameServer, fields: Fields) -> list[Change]:
     values, key = await server.config(), fields["key"]
     if key not in values:
         # A server ignores such a key, and reports success.
         raise LocalProtocolError(f"no setting {key}")
-    return [Difference(key, values[key], fields["value"])]
+    return [Change(key, values[key], fields["value"])]
 
 
 ACTIONS: Final[Mapping[str, Action]] = {

@@ -16,7 +16,7 @@ from namesrv_console.access.guard import for_operators, form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import Trail, cut
 from namesrv_console.access.users import User
-from namesrv_console.actions.kinds import ACTIONS, Action, Difference, Fields, command
+from namesrv_console.actions.kinds import ACTIONS, Action, Change, Fields, command
 from namesrv_console.console import MAX_CHARACTERS, Content, Page, Visit
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, ResponseError
@@ -48,7 +48,7 @@ PAGE: Final = Page(
 class Done:
     """The result of an action on a server: its changes; None if the server denied reading them beforehand."""
 
-    differences: list[Difference] | None
+    changes: list[Change] | None
 
 
 class UnansweredError(RemotingError):
@@ -122,7 +122,7 @@ class ActionPages:
         outcomes = None
         if fields is not None:
             wanted = fields
-            outcomes = await responses_of(self._servers.values(), lambda server: action.differences(server, wanted))
+            outcomes = await responses_of(self._servers.values(), lambda server: action.changes(server, wanted))
         values = self._values(action, shown) | {"outcomes": outcomes, "error": error}
         return self._render(request, "action", values, status)
 
@@ -155,24 +155,24 @@ class ActionPages:
         changes: list[Mapping[str, Any]] = [
             {"what": action.what, **_about(action, fields), "server": server, "before": before, "after": after}
             for server, done in outcomes.given.items()
-            for before, after in _changes(done)
+            for before, after in _audited_changes(done)
         ]
-        changes += [{"what": "not_done", "server": server, "error": _audited(error)} for server, error in errors]
+        changes += [{"what": "not_done", "server": server, "error": _audited_error(error)} for server, error in errors]
         self._trail.changed(user, address, action.request.name, line, changes)
 
 
 async def _perform(action: Action, server: NameServer, fields: Fields, operator: str) -> Done:
-    before: list[Difference] | None
+    changes: list[Change] | None
     try:
-        before = await action.differences(server, fields)
+        changes = await action.changes(server, fields)
     except ResponseError:
         # The server denies reading the value, and may still accept the change.
-        before = None
+        changes = None
     try:
         await action.perform(server, fields, operator)
     except (ConnectionClosedError, RequestTimeoutError) as error:
         raise UnansweredError(reason(error)) from error
-    return Done(before)
+    return Done(changes)
 
 
 # Field names in an audit line, as in a NameServer's audit trail.
@@ -184,10 +184,10 @@ def _about(action: Action, fields: Fields) -> dict[str, str]:
     return {names.get(name, name): cut(value) for name, value in fields.items() if name != "value"}
 
 
-def _changes(done: Done) -> list[tuple[str | None, str | None]]:
-    if done.differences is None:
+def _audited_changes(done: Done) -> list[tuple[str | None, str | None]]:
+    if done.changes is None:
         return [(None, None)]
-    return [(it.before and cut(it.before), it.after and cut(it.after)) for it in done.differences]
+    return [(it.before and cut(it.before), it.after and cut(it.after)) for it in done.changes]
 
 
 def _errors(outcomes: Responses[T]) -> list[tuple[str, RemotingError]]:
@@ -202,7 +202,7 @@ def _is_unanswered(outcome: object) -> bool:
     return isinstance(outcome, UnansweredError)
 
 
-def _audited(error: RemotingError) -> str:
+def _audited_error(error: RemotingError) -> str:
     why = reason(error)
     return f"{why}; the server may have done it all the same" if _is_unanswered(error) else why
 
