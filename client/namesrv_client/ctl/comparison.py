@@ -86,6 +86,13 @@ class Difference:
     fact: Fact
     values: Mapping[str, Value]
 
+    @property
+    def line_key(self) -> tuple[object, ...]:
+        """The same for differences that one line shows, such as those of all topics of a broker that a server lacks."""
+        # Brokers are few, and each matters, so each has a line of its own.
+        own = self.name if self.kind == "broker" else ""
+        return self.kind, own, self.fact, *self.values.items()
+
     def document(self) -> dict[str, Any]:
         """The members for JSON and YAML."""
         return {"kind": self.kind, "name": self.name, "fact": str(self.fact), "values": spelled(self.values)}
@@ -175,15 +182,10 @@ def facts_with_addresses(data: TopicRouteData) -> dict[Fact, Value]:
 
 
 def grouped(differing: Iterable[Difference]) -> list[tuple[list[str], Difference]]:
-    """Groups of equal differences, in the order of their first.
-
-    A broker that a server lacks is missing in all its topics, which are then one group.
-    """
+    """Groups of equal differences, each as its names and its first difference."""
     groups: dict[tuple[object, ...], list[Difference]] = {}
     for one in differing:
-        # Brokers are few, and each matters, so each is a group of its own.
-        own = one.name if one.kind == "broker" else ""
-        groups.setdefault((one.kind, own, one.fact, *one.values.items()), []).append(one)
+        groups.setdefault(one.line_key, []).append(one)
     return [([one.name for one in group], group[0]) for group in groups.values()]
 
 

@@ -131,7 +131,7 @@ def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disag
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Equal differences: a broker that a server lacks is missing in all its topics."""
+    """Equal disagreements, which a page shows in one line."""
 
     names: list[str]
     one: Difference
@@ -159,9 +159,7 @@ def grouped(found: Iterable[Disagreement]) -> list[Group]:
     groups: dict[tuple[object, ...], Group] = {}
     for each in found:
         one = each.difference
-        # Brokers are few, and each matters, so each is a group of its own.
-        own = one.name if one.kind == "broker" else ""
-        key = (one.kind, own, one.fact, each.reason, each.blamed, *one.values.items())
+        key = (*one.line_key, each.reason, each.blamed)
         groups.setdefault(key, Group([], one, each.since, each.reason, each.expected_on)).names.append(one.name)
     return list(groups.values())
 
