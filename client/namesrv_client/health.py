@@ -251,18 +251,24 @@ def instance_of(event: Event) -> InstanceKey | None:
     return (str(cluster), str(name), number) if isinstance(number, int) else None
 
 
+def removal_events(events: Iterable[Event]) -> dict[InstanceKey, Event]:
+    """The event of the last removal of each broker by a server, whose events are in order."""
+    return {key: one for one in events if one.event == "evict" and (key := instance_of(one)) is not None}
+
+
+def removal_reason(event: Event) -> str:
+    """The reason of a removal, for example `disconnected`; empty if the event has none."""
+    return str(event.fields.get("reason") or "")
+
+
 def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:
-    """The last removal of each broker in a server's events, which are in order."""
-    latest: dict[InstanceKey, Removal] = {}
+    """The last removal of each broker by a server, whose events are in order."""
     now_ms = info.wall_ms
-    if now_ms is None:
-        return latest
-    for event in events:
-        key = instance_of(event)
-        if event.event == "evict" and event.ts_ms is not None and key is not None:
-            seconds_ago = max(0.0, (now_ms - event.ts_ms) / 1000)
-            latest[key] = Removal(str(event.fields.get("reason") or ""), seconds_ago)
-    return latest
+    return {
+        key: Removal(removal_reason(event), max(0.0, (now_ms - event.ts_ms) / 1000))
+        for key, event in removal_events(events).items()
+        if now_ms is not None and event.ts_ms is not None
+    }
 
 
 def missing_brokers(servers: Iterable[Server]) -> list[Missing]:

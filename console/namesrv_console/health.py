@@ -10,9 +10,10 @@ from namesrv_client.health import (
     Gone,
     InstanceKey,
     Problem,
-    instance_of,
     names_to_weigh,
     problems,
+    removal_events,
+    removal_reason,
     weighed,
     write_shares,
 )
@@ -218,7 +219,7 @@ class Health:
             if (before := self._reported.get(view.address)) is not None:
                 for key in sorted(before.brokers.keys() - view.brokers.keys()):
                     self._left[key] = self._removed(key, before, now)
-        removed = {view.address: _removals(view) for view in reporting if self._left}
+        removed = {view.address: removal_events(view.events) for view in reporting if self._left}
         self._forget([key for key, one in self._left.items() if now - one.gone.left_at >= _GONE_SECONDS])
         self._left = {
             key: _with_reason(one, views, removed)
@@ -255,11 +256,6 @@ def _addresses(view: ServerView) -> dict[tuple[str, str], list[str]]:
     return groups
 
 
-def _removals(view: ServerView) -> dict[InstanceKey, Event]:
-    """The last known event of each broker's removal by a server."""
-    return {key: one for one in view.events if one.event == "evict" and (key := instance_of(one)) is not None}
-
-
 def _with_reason(
     one: _Left, views: Mapping[str, ServerView], removed: Mapping[str, Mapping[InstanceKey, Event]]
 ) -> _Left:
@@ -267,4 +263,4 @@ def _with_reason(
     view, found = views.get(one.server), removed.get(one.server, {}).get(one.gone.key)
     if view is None or view.boot_id != one.boot_id or found is None or found.seq <= one.since_seq:
         return one
-    return replace(one, gone=replace(one.gone, reason=str(found.fields.get("reason") or "")))
+    return replace(one, gone=replace(one.gone, reason=removal_reason(found)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from namesrv_client.health import instance_of
+from namesrv_client.health import instance_of, removal_reason
 from namesrv_console.past import timeline_rows
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Event
@@ -116,8 +116,9 @@ def _last_report_ms(view: ServerView, span: Span, moment_ms: Callable[[float], i
 
 def _ended(began: int, at_ms: int, event: Event) -> RegistrationPeriod:
     silent_ms = event.fields.get("silent_ms")
-    reason = str(event.fields.get("reason") or "") or None
-    return _period(began, at_ms - (silent_ms if isinstance(silent_ms, int) else 0), at_ms, reason or "removed")
+    return _period(
+        began, at_ms - (silent_ms if isinstance(silent_ms, int) else 0), at_ms, removal_reason(event) or "removed"
+    )
 
 
 def _period(began: int, last_ok_ms: int, end_ms: int, reason: str | None) -> RegistrationPeriod:
