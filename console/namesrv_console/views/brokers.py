@@ -8,7 +8,7 @@ from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
 from namesrv_console.views.paging import on_page
-from namesrv_console.views.problems import LEVELS, is_known
+from namesrv_console.views.problems import WORST_FIRST, is_known
 from namesrv_console.views.topics import topic_reports
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
@@ -67,7 +67,7 @@ class BrokerPage:
 
 _SORTS: Final[Mapping[str, Callable[[ListedBroker], Any]]] = {
     # Problems first.
-    "health": lambda one: (LEVELS.index(one.level), one.row.key),
+    "health": lambda one: (WORST_FIRST.index(one.level), one.row.key),
     "cluster": lambda one: one.row.key,
     "broker": lambda one: (one.row.key.broker_name, one.row.key),
     "address": lambda one: (one.row.addresses, one.row.key),
@@ -93,7 +93,7 @@ def broker_page(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem], qu
     """The brokers of a heat map that match a query. Raises KeyError for an unknown sort."""
     worst: dict[str, Level] = {}
     for one in problems:
-        worst[one.subject] = min(worst.get(one.subject, one.level), one.level, key=LEVELS.index)
+        worst[one.subject] = min(worst.get(one.subject, one.level), one.level, key=WORST_FIRST.index)
     names = [name for name in heat if query.cluster in ("", name)]
     rows = (row for name in names for row in _rows(cluster, name, heat[name]))
     listed = (ListedBroker(row, _level(row, worst)) for row in rows)
@@ -113,7 +113,7 @@ def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
     """The worst level of the broker, of its group, and of its reports."""
     subjects = subject_of(row.key), subject_of(row.key[:2])
     levels = [worst[subject] for subject in subjects if subject in worst]
-    return min([*levels, "good" if is_known(row.cells) else "unknown"], key=LEVELS.index)
+    return min([*levels, "good" if is_known(row.cells) else "unknown"], key=WORST_FIRST.index)
 
 
 def broker_rows(cluster: Cluster, heat: HeatMap, cluster_name: str, broker_name: str) -> list[BrokerRow]:

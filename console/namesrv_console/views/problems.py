@@ -10,8 +10,8 @@ from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 from namesrv_remoting.health import Kind, Level
 
-# Worst first. Unknown is worse than a warning: what the console does not know may be critical.
-LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+# All levels. Unknown is worse than a warning: what the console does not know may be critical.
+WORST_FIRST: Final[tuple[Level, ...]] = get_args(Level)
 
 
 # Acknowledged: all problems are acknowledged, so that the verdict is neither good nor an alarm.
@@ -52,7 +52,7 @@ def verdict(
     new = [one for one in found if one.key not in acknowledged]
     levels = {one.level for one in new}
     otherwise: VerdictLevel = "acknowledged" if found else "good" if cluster.broker_keys else "unknown"
-    level = next((level for level in LEVELS if level in levels), otherwise)
+    level = next((level for level in WORST_FIRST if level in levels), otherwise)
     counts = Counter(one.kind for one in new or found)
     return Verdict(
         level,

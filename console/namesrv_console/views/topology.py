@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from namesrv_client.health import Problem
 from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
-from namesrv_console.views.problems import LEVELS, is_known
+from namesrv_console.views.problems import WORST_FIRST, is_known
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.health import Level
 
@@ -108,7 +108,7 @@ def _node(
     levels = [worst[key] for key in members if key in worst]
     if not all(is_known(cells) for _, cells in present):
         levels.append("unknown")
-    level: Level = min(levels, key=LEVELS.index, default="good")
+    level: Level = min(levels, key=WORST_FIRST.index, default="good")
     return BrokerNode(name, group, y, len(members), masters, len(present) - masters, level)
 
 
@@ -134,5 +134,5 @@ def _worst(problems: Iterable[Problem]) -> dict[tuple[str, str], Level]:
     found: dict[tuple[str, str], Level] = {}
     for one in problems:
         if one.group is not None:
-            found[one.group] = min(found.get(one.group, one.level), one.level, key=LEVELS.index)
+            found[one.group] = min(found.get(one.group, one.level), one.level, key=WORST_FIRST.index)
     return found
