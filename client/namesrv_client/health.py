@@ -48,6 +48,11 @@ InstanceKey = tuple[str, str, int]
 # reserve.
 REGISTERING_SECONDS: Final = 35.0
 
+# Shares of a broker's expiry below which `top` and the console show what is left of it in yellow and in red. The
+# console's static/console.js has the same numbers.
+YELLOW_SHARE: Final = 0.7
+RED_SHARE: Final = 0.25
+
 KINDS: Final[tuple[Kind, ...]] = tuple(LEVELS)
 # Problems of a whole group, which affect all its write queues.
 _OF_QUEUES: Final = frozenset[Kind]({"group_gone", "without_master", "silent_master", "write_removed"})

@@ -1,9 +1,9 @@
 """The heat map of the overview: every broker on every server, coloured by the age of its last heartbeat."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from namesrv_client.health import InstanceKey, subject_of
+from namesrv_client.health import RED_SHARE, YELLOW_SHARE, InstanceKey, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 
@@ -12,11 +12,6 @@ from namesrv_console.views.differences import Disagreement
 # report of a server that no longer responds; ageless: the server reports no ages; unknown: the server reports no
 # brokers, or waits for brokers after its start.
 Heat = Literal["in_time", "late", "dying", "missing", "awaited", "frozen", "ageless", "unknown"]
-
-# Shares of the expiry that are left when a heartbeat is late, and when its broker is about to be evicted.
-# static/console.js has the same numbers.
-_LATE_SHARE: Final = 0.7
-_DYING_SHARE: Final = 0.25
 
 
 class HeatCell(NamedTuple):
@@ -84,4 +79,4 @@ def _cell(key: BrokerKey, view: ServerView, now: float | None, *, is_expected: b
 def _heat(last_seen_at: float, evicted_at: float, now: float) -> Heat:
     life = evicted_at - last_seen_at
     left = (evicted_at - now) / life if life > 0 else 0.0
-    return "dying" if left < _DYING_SHARE else "late" if left < _LATE_SHARE else "in_time"
+    return "dying" if left < RED_SHARE else "late" if left < YELLOW_SHARE else "in_time"

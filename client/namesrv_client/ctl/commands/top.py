@@ -22,6 +22,8 @@ from namesrv_client.ctl.problems import code_of, document_of, line_of
 from namesrv_client.ctl.running import run, show
 from namesrv_client.ctl.servers import Servers, reason
 from namesrv_client.health import (
+    RED_SHARE,
+    YELLOW_SHARE,
     Problem,
     Server,
     broker_of,
@@ -43,9 +45,6 @@ _PAINT_SECONDS: Final = 0.25
 _SILENT_SECONDS: Final = 2.5
 
 _STYLES: Final = {"missing": "red", "not yet": "dim", "unknown": ""}
-# Share of the expiry that is left when the bar changes its colour, as in the console.
-_YELLOW: Final = 0.7
-_RED: Final = 0.25
 # Verdicts of the brokers at the top of the table, which an operator should check.
 _URGENT: Final = ("missing", "overdue", "late")
 _SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
@@ -317,7 +316,7 @@ def _style(verdict: str, live: LiveBroker | None) -> str:
     if live is None or live.expires_in_seconds is None or not live.expiry_seconds:
         return _STYLES.get(verdict, "")
     share = live.expires_in_seconds / live.expiry_seconds
-    return "red" if share < _RED else "yellow" if share < _YELLOW else "green"
+    return "red" if share < RED_SHARE else "yellow" if share < YELLOW_SHARE else "green"
 
 
 def _age(live: LiveBroker) -> str:
