@@ -30,7 +30,7 @@ from namesrv_client.ctl.servers import Responses, Servers, reason
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, KVTable, TopicList
-from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, ResponseCode
+from namesrv_remoting.codes import CURRENT_VERSION, ORDER_TOPIC_CONFIG, RequestCode, ResponseCode
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
     QueryNotFoundError,
@@ -45,7 +45,6 @@ _OLD_VERSION: Final = 399
 # Number of topics that are compared at the same time, with two requests to each server.
 _TOPICS_AT_ONCE: Final = 16
 _WATCH_SECONDS: Final = 2.0
-_ORDER_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 # Requests that every server refuses, since no server has such a topic, value or request code.
 _UNKNOWN_TOPIC: Final = "namesrvctl-migrate-check"
 _REFUSED: Final[Mapping[str, tuple[int, ExtFields]]] = {
@@ -230,7 +229,7 @@ async def _response_of(server: NameServer, code: int, fields: ExtFields | None =
 
 async def _order_config(server: NameServer) -> Mapping[str, str]:
     try:
-        response = await _response_of(server, RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": _ORDER_CONFIG})
+        response = await _response_of(server, RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": ORDER_TOPIC_CONFIG})
     except QueryNotFoundError:
         return {}
     return JSON.read_response(KVTable, response.body).table
