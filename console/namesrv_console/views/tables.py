@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-# Settings with a value for each server: its addresses, and the paths of its files. A difference in another setting is a
-# mistake.
+# Settings with a value for each server: its addresses, ports and names, and the paths of its files. A difference in
+# another setting is a mistake.
 OWN_SETTINGS: Final = frozenset(
     {
-        *("bindAddress", "listenPort", "httpListen", "nameServersListen", "nameserverName"),
+        *("bindAddress", "listenPort", "listeners", "httpListen", "httpHosts", "nameServersListen", "nameserverName"),
         *(
             "dataDir",
             "heartbeatLogDir",

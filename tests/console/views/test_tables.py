@@ -22,9 +22,11 @@ def test_a_value_that_differs_or_is_missing_drifts() -> None:
     assert rows[1].values == {"s1": "x", "s2": "x", "s3": None}
 
 
-def test_every_path_is_a_servers_own() -> None:
-    """Each path among the settings may differ between servers."""
-    assert {JAVA_NAMES[name] for name in PATHS} <= OWN_SETTINGS
+def test_paths_ports_and_names_are_a_servers_own() -> None:
+    """Two servers on one machine have other ports, and the names of an HTTP port are those of its host."""
+    own = (*PATHS, "listen_port", "listeners", "http_listen", "http_hosts", "name_servers_listen", "nameserver_name")
+
+    assert {JAVA_NAMES[name] for name in own} - OWN_SETTINGS == set()
 
 
 @pytest.mark.parametrize(
