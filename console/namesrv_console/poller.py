@@ -133,10 +133,10 @@ class Poller:
 
     async def _follow(self, server: NameServer) -> NoReturn:
         times = _Timetable(self._clock)
-        asks = _Asking(server, times, self._clock)
+        requests = _Requests(server, times, self._clock)
         while True:
             try:
-                await asks.all(self._observed.cluster.server(server.address), self._observed.put)
+                await requests.send_due(self._observed.cluster.server(server.address), self._observed.put)
             except RemotingError as error:
                 # Responses before the error are in the stored view already.
                 view = self._observed.cluster.server(server.address)
@@ -168,7 +168,7 @@ class _Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _Requests:
     """The requests to one server. Each method raises RemotingError when the server does not answer."""
 
     server: NameServer
@@ -176,7 +176,7 @@ class _Asking:
     clock: Clock
     portion: _Portion = field(default_factory=_Portion)
 
-    async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
+    async def send_due(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
         """Send all due requests; views are stored before a request that takes long."""
         info = await self.server.info()
         if (info and (info.boot_id, info.ready)) != (view.info and (view.info.boot_id, view.info.ready)):

@@ -11,12 +11,12 @@ from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 async def show(visit: Visit) -> Content:
     """The namespace that the query names; by default that of ordered topics."""
     namespace = visit.query.get("namespace") or ORDER_TOPIC_CONFIG
-    responses = visit.console.responses
-    answers, namespaces = await asyncio.gather(
-        responses.of(("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace)),
-        responses.of("kv namespaces", visit.native, lambda server: server.kv_namespaces()),
+    shared = visit.console.responses
+    values, namespaces = await asyncio.gather(
+        shared.of(("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace)),
+        shared.of("kv namespaces", visit.native, lambda server: server.kv_namespaces()),
     )
-    rows = value_rows({server: values or {} for server, values in answers.given.items()})
+    rows = value_rows({server: by_key or {} for server, by_key in values.given.items()})
     text = visit.query.get("q", "").casefold()
     # Keys that differ are on the first page.
     found = sorted((row for row in rows if text in row.key.casefold()), key=lambda row: not row.drifts)
@@ -26,14 +26,14 @@ async def show(visit: Visit) -> Content:
         "namespace": namespace,
         # Apache's server does not list its namespaces.
         "knows_namespaces": len(namespaces.given) == count,
-        "knows_keys": len(answers.given) == count,
+        "knows_keys": len(values.given) == count,
         "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
         "has_keys": bool(rows),
         "text": visit.query.get("q", ""),
         "rows": shown,
         "found": {"count": len(found), "page": page, "pages": pages},
-        "views": [visit.cluster.server(address) for address in answers.given],
-        "problems": [*visit.unreachable, *answers.problems(), *namespaces.problems()],
+        "views": [visit.cluster.server(address) for address in values.given],
+        "problems": [*visit.unreachable, *values.problems(), *namespaces.problems()],
     }
 
 

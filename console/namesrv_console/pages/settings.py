@@ -8,8 +8,8 @@ SHOWS = ("all", "drifting")
 
 async def show(visit: Visit) -> Content:
     """All settings, or those that differ."""
-    answers = await visit.console.responses.of("settings", visit.reachable, lambda server: server.settings())
-    reported = {server: {one.key: one for one in found} for server, found in answers.given.items()}
+    settings = await visit.console.responses.of("settings", visit.reachable, lambda server: server.settings())
+    reported = {server: {one.key: one for one in found} for server, found in settings.given.items()}
     rows = value_rows(
         {server: {key: one.value for key, one in found.items()} for server, found in reported.items()}, OWN_SETTINGS
     )
@@ -34,7 +34,7 @@ async def show(visit: Visit) -> Content:
         "changed_by": {
             key: one.changed_by for found in reported.values() for key, one in found.items() if one.changed_by
         },
-        "problems": [*visit.unreachable, *answers.problems()],
+        "problems": [*visit.unreachable, *settings.problems()],
     }
 
 
