@@ -54,7 +54,7 @@ def extent_of(problem: Problem, disagreements: Iterable[Disagreement]) -> frozen
     """The servers and causes of a problem; for a `disagreement`, digests of the differences."""
     if problem.kind != "disagreement":
         return frozenset((*problem.servers, *problem.causes))
-    digests = (_digest(one) for one in disagreements if one.reason is None and not one.is_about_a_broker)
+    digests = (_digest(one) for one in disagreements if one.reason is None and not one.is_missing_broker)
     # Differences beyond the bound alarm again at once.
     return frozenset(islice(digests, _MAX_EXTENT))
 

@@ -39,8 +39,8 @@ class Disagreement:
         return self.difference.kind, self.difference.name, self.difference.fact
 
     @property
-    def is_about_a_broker(self) -> bool:
-        """True if some servers have a broker, `cluster/name/id`, and some do not."""
+    def is_missing_broker(self) -> bool:
+        """True if some servers lack a broker; the difference then has the broker's name as `cluster/name/id`."""
         return self.difference.kind == "broker" and self.difference.fact == PRESENT
 
     @property
@@ -113,8 +113,8 @@ def lacking_servers(one: Difference) -> frozenset[str]:
 
 
 def awaited_brokers(found: Iterable[Disagreement]) -> dict[str, Collection[str]]:
-    """Name of a broker -> the servers that lack the broker because they have just started."""
-    return {one.difference.name: one.starting_on for one in found if one.is_about_a_broker and one.starting_on}
+    """Broker, as `cluster/name/id` -> the servers that lack the broker because they have just started."""
+    return {one.difference.name: one.starting_on for one in found if one.is_missing_broker and one.starting_on}
 
 
 def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:

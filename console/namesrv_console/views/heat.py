@@ -36,7 +36,7 @@ def heat_map(
 ) -> HeatMap:
     """Cells of all brokers of the cluster, and of those that have left it; without `now` no heartbeat is late."""
     # Broker -> the servers whose lack of the broker is expected.
-    expected = {one.difference.name: one.expected_on for one in disagreements if one.is_about_a_broker}
+    expected = {one.difference.name: one.expected_on for one in disagreements if one.is_missing_broker}
     clusters: dict[str, dict[str, dict[int, list[HeatCell]]]] = {}
     keys = {key for view in cluster.servers for key in view.brokers} | {BrokerKey(*key) for key in gone}
     for key in sorted(keys):

@@ -112,7 +112,7 @@ def missing_among(disagreements: Iterable[Disagreement], cluster: Cluster) -> tu
             server for server, value in one.difference.values.items() if not value and server not in one.blamed
         )
         for one in unexpected
-        if one.is_about_a_broker
+        if one.is_missing_broker
     }
     keys = {subject_of(key): key for key in cluster.broker_keys} if lacking else {}
     missing = [Missing(keys[name], servers, topics_of(keys[name], cluster)) for name, servers in lacking.items()]
