@@ -115,11 +115,11 @@ def missing_among(disagreements: Iterable[Disagreement], cluster: Cluster) -> tu
         if one.is_missing_broker
     }
     keys = {subject_of(key): key for key in cluster.broker_keys} if lacking else {}
-    missing = [Missing(keys[name], servers, topics_of(keys[name], cluster)) for name, servers in lacking.items()]
+    missing = [Missing(keys[name], servers, _topic_count(keys[name], cluster)) for name, servers in lacking.items()]
     return missing, len(unexpected) - len(missing)
 
 
-def topics_of(key: BrokerKey, cluster: Cluster) -> int:
+def _topic_count(key: BrokerKey, cluster: Cluster) -> int:
     """The number of topics of a broker on the server that knows most."""
     return max((view.brokers[key].live.topics or 0 for view in cluster.servers if key in view.brokers), default=0)
 
