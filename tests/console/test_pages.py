@@ -165,6 +165,8 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
             "cluster-1/broker-b/0",
             "present",
         )
+        queues = {one["fact"]: one["values"] for one in found["differences"] if one["name"] == "T"}
+        assert queues == {"queues on broker-b": {it.one.where: "8 read, 8 write, RW-", it.other.where: None}}
         assert not found["same"]
         alone = f"with:{it.one.where}"
         assert (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"] == []
