@@ -100,8 +100,8 @@ def test_a_server_without_lines_around_the_time_may_have_been_running(tmp_path: 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--at", "nonsense"), "not a valid time: 'nonsense'"),
-        (("--logs", "DIR", "--at", "nonsense"), "not a valid time: 'nonsense'"),
+        (("--at", "nonsense"), "for --at: not a valid time: 'nonsense'"),
+        (("--logs", "DIR", "--at", "nonsense"), "for --at: not a valid time: 'nonsense'"),
         (("--logs", "absent"), "absent: no such directory"),
         (("--logs", "DIR", "--at", "2020-01-01"), "no log from 2019-12-24T23:00:00 to 2020-01-01T00:00:00"),
         (("--logs", "DIR", "--watch", "2s"), "this command cannot be repeated"),

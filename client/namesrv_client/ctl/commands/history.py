@@ -83,9 +83,9 @@ def history(
     routes of the last week are shown, also of servers that no longer run. Not available from Apache's NameServer
     without --logs. Exits with 1 if nothing is known of the topic.
     """
+    until_ms = None if at is None else _moment_ms(at)
     if logs:
         print_once(options, _report(_from_logs(logs, topic, at), shows_all=at is None))
-    until_ms = None if at is None else _moment_ms(at)
     until = "" if until_ms is None else f" until {moment(until_ms)}"
 
     async def ask(server: NameServer) -> list[Change]:
