@@ -56,6 +56,23 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
     assert (other.code, other.json["servers"][0]["changes"]) == (1, [])
 
 
+async def test_a_change_of_many_topics_is_perhaps_one_of_this_topic(tmp_path: Path) -> None:
+    """The event of a large change names its first topics only."""
+    async with one_server(tmp_path) as (server, where):
+        peer = await server.connect()
+        topics = [f"T{number}" for number in range(200)]
+        await peer.register(MASTER, native_registration(*topics), spelling="native")
+
+        first = await ctl(*at(where), "history", "T0")
+        other = await ctl(*at(where), "history", "absent")
+        document = (await ctl(*at(where), "history", "absent", "-o", "json")).json
+
+    assert first.cells[0] == ["TIME (UTC)", "REVISION", "TOPICS CHANGED", "BROKER"]
+    assert other.cells[0] == ["TIME (UTC)", "REVISION", "TOPICS CHANGED", "THIS TOPIC", "BROKER"]
+    assert other.cells[1][2:] == ["200", "perhaps", "broker-a/0 registered"]
+    assert [change["certain"] for change in document["servers"][0]["changes"]] == [False]
+
+
 def test_history_from_logs(tmp_path: Path) -> None:
     """Heartbeat logs show the routes of servers that need not run."""
     logs = str(write_log(tmp_path))

@@ -32,10 +32,13 @@ class Change:
 
     event: Event
     causes: Sequence[Event]
+    # False: the event names only the first of many topics, and this topic is not among them.
+    is_certain: bool
 
     def members(self) -> dict[str, Any]:
         """The event as the server sent it, and its `causes`."""
-        return {**self.event.members(), "causes": [cause.members() for cause in self.causes]}
+        causes = [cause.members() for cause in self.causes]
+        return {**self.event.members(), "causes": causes, "certain": self.is_certain}
 
     def brokers(self) -> object:
         """The broker of the change, and whether it registered, was removed, or its write permission changed."""
@@ -55,6 +58,7 @@ _COLUMNS: Final[Columns[Change]] = {
     "time (UTC)": lambda change: moment(change.event.ts_ms),
     "revision": lambda change: change.event.fields.get("revision"),
     "topics changed": lambda change: change.event.fields.get("count"),
+    "this topic": lambda change: None if change.is_certain else "perhaps",
     "broker": Change.brokers,
 }
 
@@ -79,9 +83,10 @@ def history(
 ) -> None:
     """Show how the route of a topic changed, from the servers' last events or from heartbeat logs.
 
-    A server remembers its last 1,000 events, and which topics a change touched, not their routes; with --logs the
-    routes of the last week are shown, also of servers that no longer run. Not available from Apache's NameServer
-    without --logs. Exits with 1 if nothing is known of the topic.
+    A server remembers its last 1,000 events, and which topics a change touched, not their routes: of a large change
+    the first few, so that it touched any other topic only perhaps. With --logs the routes of the last week are shown,
+    also of servers that no longer run. Not available from Apache's NameServer without --logs. Exits with 1 if nothing
+    is known of the topic.
     """
     until_ms = None if at is None else _moment_ms(at)
     if logs:
@@ -109,9 +114,9 @@ def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list
     """The changes that touched a topic, or may have: a server names the first few topics of a large change."""
     past = [event for event in events if until_ms is None or (event.ts_ms is not None and event.ts_ms <= until_ms)]
     return [
-        Change(event, _causes_of(event, past[number + 1 : number + 2]))
+        Change(event, _causes_of(event, past[number + 1 : number + 2]), is_certain=touches is True)
         for number, event in enumerate(past)
-        if event.event == "route" and event.touches(topic) is not False
+        if event.event == "route" and (touches := event.touches(topic)) is not False
     ]
 
 
