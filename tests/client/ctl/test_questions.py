@@ -205,6 +205,20 @@ async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
     ]
 
 
+async def test_broker_of_a_server_that_waits_for_its_brokers_is_not_missing(tmp_path: Path) -> None:
+    """A server that is not ready still waits for brokers to register, as `top` shows."""
+    async with one_server(tmp_path / "1") as (before, _):
+        await (await before.connect()).register(MASTER)
+    async with one_server(tmp_path / "1") as (_, waiting), one_server(tmp_path / "2") as (other, two):
+        await (await other.connect()).register(MASTER)
+
+        shown = await ctl(*at(waiting, two), "brokers")
+        top = await ctl(*at(waiting, two), "top", "--once")
+
+    assert shown.cells[1][4:6] == ["not yet", "2 m 0 s"]
+    assert "not yet" in top.out
+
+
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, protocol: str) -> None:
     """A filter without a match exits with 1, an empty list without a filter with 0."""

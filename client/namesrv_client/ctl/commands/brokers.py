@@ -73,25 +73,25 @@ class _Listed:
 async def _listed(server: NameServer, cluster: str | None, name: str | None) -> _Listed:
     brokers = await server.brokers(cluster, name)
     report = Server(server.address, "answers", brokers=[broker_of(one, one.age_seconds) for one in brokers])
-    if any(one.kind == "without_master" for one in problems([report])):
-        # The server may have just started; an account that may not know is shown the problem.
-        with suppress(ResponseError):
-            info = await server.info()
-            report = replace(report, state=state_of(info), is_starting=is_starting(info))
+    # The server may have just started; an account that may not know is shown what the server lacks.
+    with suppress(ResponseError):
+        info = await server.info()
+        report = replace(report, state=state_of(info), is_starting=is_starting(info))
     return _Listed(brokers, report)
 
 
 def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:
-    """A row for each broker, with its remaining expiry on each server; `missing` on a server that lacks it."""
+    """A row for each broker, with its remaining expiry on each server, or why there is none."""
     by_key: dict[tuple[str, str, int, str], dict[str, LiveBroker]] = {}
     for server, listed in given.items():
         for broker in listed.brokers:
             key = broker.cluster, broker.broker_name, broker.broker_id, broker.broker_addr
             by_key.setdefault(key, {})[server] = broker
 
-    def remaining(broker: LiveBroker | None) -> str | None:
+    def remaining(server: str, broker: LiveBroker | None) -> str | None:
         if broker is None:
-            return "missing"
+            # A server that is not ready is still waiting for brokers to register.
+            return "not yet" if given[server].report.state == "not_ready" else "missing"
         return "present" if broker.expires_in_seconds is None else lasting(broker.expires_in_seconds)
 
     def on_all(column: str, known: Mapping[str, LiveBroker]) -> object:
@@ -103,7 +103,7 @@ def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:
     rows = [
         (
             *key,
-            *(remaining(known.get(server)) for server in given),
+            *(remaining(server, known.get(server)) for server in given),
             *(on_all(column, known) for column in _SHARED),
         )
         for key, known in sorted(by_key.items())
