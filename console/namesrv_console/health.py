@@ -82,6 +82,11 @@ class _Left:
         addresses = groups.get(self.gone.group, ())
         return self.gone.key in view.brokers or (self.address in addresses and len(addresses) >= self.instances)
 
+    def is_over(self, reporting: Sequence[tuple[ServerView, Mapping[tuple[str, str], Collection[str]]]]) -> bool:
+        """True if all servers have the broker, or the one that removed it has it again: a new removal is another one."""
+        back = [view.address for view, groups in reporting if self.is_back(view, groups)]
+        return len(back) == len(reporting) or self.server in back
+
 
 class Health:
     """Keeps the report on the observed cluster up to date."""
@@ -95,7 +100,7 @@ class Health:
         self._acknowledgements = acknowledgements
         # Address -> the last view of a server that reported its brokers.
         self._reported: dict[str, ServerView] = {}
-        # Brokers that a server removed, and that are not registered with every server again.
+        # Brokers that a server removed, and that are not registered with it again.
         self._left: dict[BrokerKey, _Left] = {}
         # Those of them that no reporting server has.
         self._gone: Sequence[Gone] = ()
@@ -211,8 +216,7 @@ class Health:
         if not any(view.info is None or view.info.ready for view in reporting):
             return
         addresses = [(view, _addresses(view)) for view in reporting if self._left]
-        for key in [key for key, one in self._left.items() if all(one.is_back(*it) for it in addresses)]:
-            del self._left[key]
+        self._left = {key: one for key, one in self._left.items() if not one.is_over(addresses)}
         # A broker whose servers have all become unreachable may still be there, until one of them responds without it.
         views = {view.address: view for view in reporting}
         for view in reporting:
@@ -243,7 +247,14 @@ class Health:
         known = self._left.get(key)
         affected = write_shares(before.routes.items(), [key.broker_name]).get(key.broker_name)
         live = before.brokers[key].live
-        gone = Gone(key, now, "" if known is None else known.gone.reason, live.topics or 0, affected)
+        topics = live.topics or 0
+        if known is None:
+            gone = Gone(key, now, "", topics, affected)
+        else:
+            gone = Gone(key, now, known.gone.reason, max(topics, known.gone.topics), affected or known.gone.affected)
+            if before.info is None:
+                # Apache's server reports no events, so that only the other one's show the reason.
+                return replace(known, gone=gone)
         instances = sum(other[:2] == key[:2] for other in before.brokers)
         return _Left(gone, live.broker_addr, instances, before.address, before.boot_id, before.brokers_seq)
 

@@ -201,6 +201,34 @@ def test_reason_of_a_removal_may_arrive_before_the_brokers() -> None:
     assert ([one.reason for one in stopped.gone], stopped.problems) == (["unregistered"], [])
 
 
+def test_apache_server_leaves_reason_and_topics_of_a_removal_to_the_others() -> None:
+    """Apache's server reports neither; a removal from which the broker has returned says nothing about this one."""
+    clock, observed = FakeClock(), Observed(["ours", "apache", "lacking"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
+    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+    known = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1", topics=3)], clock.monotonic())
+    plain = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
+
+    def judged(ours: Any, apache: Any, *events: Event) -> list[tuple[str, int]]:
+        for address, brokers in (("ours", ours), ("apache", apache), ("lacking", {})):
+            view = ServerView(address).answered(clock.monotonic(), info=None if address == "apache" else info)
+            found = events if address == "ours" else ()
+            observed.put(replace(view, brokers=brokers, events=found, brokers_seq=len(found)))
+        return [(one.reason, one.topics) for one in health.report(observed.cluster).gone]
+
+    silent = event(1, "register"), event(2, "evict", reason="silent")
+    again, crashed = event(3, "register"), event(4, "evict", reason="disconnected")
+    assert judged(known, plain, *silent[:1]) == []
+    assert judged({}, plain, *silent) == []
+    assert judged(known, plain, *silent, again) == []
+    assert judged({}, {}, *silent, again, crashed) == [("disconnected", 3)]
+
+    assert judged(known, plain, *silent, again, crashed, event(5, "register")) == []
+    stopped = *silent, again, crashed, event(5, "register"), event(6, "evict", reason="unregistered")
+    assert judged({}, plain, *stopped) == []
+    assert judged({}, {}, *stopped) == [("unregistered", 3)]
+
+
 def test_broker_with_a_new_id_is_not_gone() -> None:
     """After a failover the group lacks an instance until the former master is back, as a slave with another id."""
     judged = judge()
