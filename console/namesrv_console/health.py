@@ -83,7 +83,7 @@ class _Left:
         return self.gone.key in view.brokers or (self.address in addresses and len(addresses) >= self.instances)
 
     def is_over(self, reporting: Sequence[tuple[ServerView, Mapping[tuple[str, str], Collection[str]]]]) -> bool:
-        """True if all servers have the broker, or the one that removed it has it again: a new removal is another one."""
+        """True if all servers have the broker, or the one that removed it has it again."""
         back = [view.address for view, groups in reporting if self.is_back(view, groups)]
         return len(back) == len(reporting) or self.server in back
 
