@@ -108,8 +108,8 @@ def read_lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
         numbered_events = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), names)
         events = engine.stored(numbered_events.unionByName(others), "numbered", by="part")
-    opened = _once(events).filter((F.col("part") == REST_PART) & (F.col("event") == "opened"))
-    resumed = boots.resumed(events.filter(F.col("part") != BAD_PART), opened)
+    once = _once(events).filter(F.col("part") == REST_PART)
+    resumed = boots.resumed(events.filter(F.col("part") != BAD_PART), once)
     if not resumed.isEmpty():
         events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))

@@ -105,36 +105,6 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("dropped_at", "late_ms", "silent_ms", "last_ok_ms"),
-    [
-        # the heartbeats at 60 s and 90 s were not logged: the eviction shows that the last one came 125 s before
-        (100_000, 0, 125_000, 90_000),
-        # the 10 s of the server's stop are not in its silence
-        (100_000, 10_000, 125_000, 80_000),
-        # no heartbeat was lost
-        (100_000, 0, 185_000, 30_000),
-        (100_000, 0, 186_000, 30_000),
-        # lines that were dropped earlier are before the last heartbeat
-        (10_000, 0, 125_000, 30_000),
-    ],
-)
-def test_last_heartbeat_may_be_among_dropped_lines(
-    dropped_at: int, late_ms: int, silent_ms: int, last_ok_ms: int
-) -> None:
-    """The last heartbeat in the log is that of 30 s, the eviction comes at 215 s."""
-    lines = HeartbeatLines().start().heartbeat(0)
-    for event, at in sorted([("dropped", dropped_at), ("heartbeat", 30_000)], key=lambda pair: pair[1]):
-        if event == "dropped":
-            lines.lost(2).add("dropped", at, count=2)
-        else:
-            lines.heartbeat(at)
-    if late_ms:
-        lines.late(120_000, late_ms)
-
-    assert period_of(lines.evict(215_000, silent_ms=silent_ms)).last_ok == last_ok_ms * 1000
-
-
-@pytest.mark.parametrize(
     ("reason", "gone", "back", "after_ms", "is_false"),
     [
         ("silent", broker(), broker(), 999_000, True),
@@ -168,25 +138,21 @@ def test_near_misses() -> None:
     assert [(heartbeat.at, silence) for heartbeat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
 
 
-@pytest.mark.parametrize(
-    ("is_reported", "near_misses", "evictions"), [(False, [], []), (True, [(60 * S, 1_020 * S)], [(60, 185, True)])]
-)
-def test_no_silence_lasts_across_a_lost_file(
-    is_reported: bool, near_misses: list[tuple[int, int]], evictions: list[tuple[float, float, bool]]
-) -> None:
-    """33 lines are missing before `opened`: no near miss, no eviction. If the server dropped them, they are silence."""
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_no_silence_lasts_across_missing_lines(*, is_dropped: bool) -> None:
+    """33 lines are missing, lost with a file or dropped by the server: no near miss, no eviction."""
     opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
     lines = HeartbeatLines().start().heartbeats(0, 30_000, 60_000).lost(33)
-    if is_reported:
+    if is_dropped:
         lines.add("dropped", 1_060_000, count=33)
-    found = of(lines.add("opened", 1_060_000, **opened).heartbeats(1_080_000, 1_110_000))
+    else:
+        lines.add("opened", 1_060_000, **opened)
+    found = of(lines.heartbeats(1_080_000, 1_110_000))
 
-    assert [(heartbeat.at, silence) for heartbeat, silence in found.near_misses] == near_misses
-    assert [
-        (one.heartbeat.at / S, one.at / S, one.is_false)
-        for boot in found.boots
-        for one in replay(boot, fixed(120 * S), even_scans(boot, 5 * S))
-    ] == evictions
+    assert found.near_misses == []
+    assert [one for boot in found.boots for one in replay(boot, fixed(120 * S), even_scans(boot, 5 * S))] == []
+    # the settings are known in both parts
+    assert [(boot.expiry, boot.scan_interval) for boot in found.boots] == [(120 * S, 5 * S)] * 2
 
 
 def test_exposed_pulls() -> None:

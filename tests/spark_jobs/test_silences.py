@@ -6,7 +6,7 @@ from typing import Any
 from namesrv_spark_jobs.analysis import Analysis, analyse
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
-from tests.support.heartbeat_lines import HeartbeatLines, broker
+from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 from tests.support.spark_logs import write_plain
 
 
@@ -40,6 +40,27 @@ def test_staleness_begins_with_a_heartbeat_that_was_not_logged(engine: Engine, t
     lines = HeartbeatLines().start().heartbeats(0, 30_000).lost(2).add("dropped", 100_000, count=2)
     lines.scan(210_000, 42).scan(215_000, 43).evict(215_000, scan=43, silent_ms=125_000)
 
-    registry = _analysed(engine, tmp_path, lines).summary["registry"]
+    found = _analysed(engine, tmp_path, lines).summary
 
-    assert (registry["all"]["max"], registry["over_bound"]) == (125_000, 0)
+    assert (found["registry"]["all"]["max"], found["registry"]["over_bound"]) == (125_000, 0)
+    # the boot's settings hold after the gap, too
+    assert [(one["broker_expiry_ms"], one["scan_interval_ms"]) for one in found["settings"]] == [(120_000, 5_000)] * 2
+
+
+def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> None:
+    """On a full disk the server dropped 300 s of lines: the heartbeats of a live broker, and a client's new route."""
+    both, one = (member("broker-a"), member("broker-b")), member("broker-a")
+    lines = HeartbeatLines().start().route(0, 1, *both).served(1_000, 1)
+    lines.heartbeats(0, of=broker("broker-b")).heartbeats(0, 30_000, 60_000)
+    lines.scan(125_000, 25).evict(125_000, broker("broker-b"), scan=25, silent_ms=125_000).route(125_000, 2, one)
+    lines.lost(70).add("dropped", 425_000, count=70).heartbeats(430_000, 460_000).scan(465_000, 93)
+    lines.route(900_000, 3, one).served(900_100, 3)
+
+    found = _analysed(engine, tmp_path, lines).summary
+
+    assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
+    assert {row["false"] for row in found["what_if"]} == {0}
+    # the log does not tell when the client received the route without the dead broker
+    assert (found["client"]["seen"], found["client"]["censored"]["log_end"]) == (0, 1)
+    (text,) = (finding["text"] for finding in found["findings"] if finding["code"] == "missing_lines")
+    assert text.startswith("Lines of ns-1 are missing from 2026-03-01 00:02:05 to 2026-03-01 00:07:05 UTC: ")

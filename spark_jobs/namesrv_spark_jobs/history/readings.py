@@ -250,7 +250,7 @@ def _runs(read: _Read) -> list[Run]:
     rows = read.tables.boot_rows
     stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
     ended = {row["boot"] for row in stops}
-    # a boot is in several parts if lines between them are missing (lost, not dropped: see `_gaps`)
+    # a boot is in several parts if lines between them are missing
     ended |= {part["boot"] for part, following in pairwise(rows) if part["boot_id"] == following["boot_id"]}
     return [
         Run(
@@ -457,12 +457,10 @@ def _topic_past(read: _Read, request: RouteRequest) -> TopicPast:
     """The route on each server at the end of the span, and the last route of each client of a running server."""
     at_ms = request.span.to_ms
     runs = {row["boot"]: run for row, run in zip(read.tables.boot_rows, _runs(read), strict=True)}
-    gaps = _gaps(read, runs)
-    changes = _changes(read, request.topic, runs, gaps)
+    changes = _changes(read, request.topic, runs)
     up = _up_at(at_ms, runs)
     # the changes of a boot are in the order of their revisions, so the last one stays
-    latest = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
-    current = {boot: change for boot, change in latest.items() if not _has_gap(gaps[boot], change.at_ms, at_ms)}
+    current = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
     boot_of = {run.nameserver: boot for boot, run in up.items()}
     servers = [
         ServerRoute(nameserver=name, is_logged=name in boot_of, change=current.get(boot_of.get(name, 0)))
@@ -492,28 +490,7 @@ def _up_at(at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
     return {boot: runs[boot] for boot in last.values() if at_ms <= runs[boot].up_until_ms}
 
 
-def _gaps(read: _Read, runs: Mapping[int, Run]) -> Mapping[int, Sequence[Span]]:
-    """The times in which each boot dropped lines of its log: from the line before them to the `dropped` line."""
-    lines = read.tables.events.select("boot", "seq", F.col("mono").alias("from"))
-    dropped = read.tables.rest.filter(F.col("event") == "dropped")
-    ends = dropped.select("boot", (F.col("seq") - F.col("count") - 1).alias("seq"), F.col("mono").alias("to"))
-    by_boot: dict[int, list[Span]] = defaultdict(list)
-    for row in ends.join(lines, on=["boot", "seq"], how="left").collect():
-        if run := runs.get(row["boot"]):
-            offset = read.offsets[row["boot"]] * 1000
-            from_ms = run.from_ms if row["from"] is None else whole_ms(row["from"] + offset)
-            # A gap within one millisecond is a span too: an empty one would be without effect.
-            by_boot[row["boot"]].append(Span(from_ms, max(from_ms + 1, whole_ms(row["to"] + offset))))
-    return by_boot
-
-
-def _has_gap(gaps: Sequence[Span], from_ms: int, to_ms: int) -> bool:
-    return any(gap.from_ms < to_ms and from_ms < gap.to_ms for gap in gaps)
-
-
-def _changes(
-    read: _Read, topic: str, runs: Mapping[int, Run], gaps: Mapping[int, Sequence[Span]]
-) -> dict[int, dict[int, Change]]:
+def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict[int, Change]]:
     """The changes of a topic's route by boot and revision, in the order of revisions, each with the route after it."""
     rest = read.tables.rest
     lines = rest.filter(F.col("event") == "route").groupBy("boot", "revision").agg(F.min("mono").alias("mono"))
@@ -522,16 +499,13 @@ def _changes(
     next_whole: dict[int, int | None] = {}
     # A boot begins without routes; without its start, the route before the first whole one is unknown.
     known = {row["boot"]: not row["is_cut"] for row in read.tables.boot_rows}
-    since = {boot: run.from_ms for boot, run in runs.items()}
     revisions = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()
     for row in sorted((row.asDict(recursive=True) for row in revisions), key=lambda row: (row["boot"], row["turn"])):
         boot = row["boot"]
         if boot not in runs:
             continue
         at_ms = whole_ms(row["mono"] + read.offsets[boot] * 1000)
-        if _has_gap(gaps[boot], since[boot], at_ms):
-            routes[boot], known[boot] = {}, False
-        since[boot], route, was_known = at_ms, routes[boot], known[boot]
+        route, was_known = routes[boot], known[boot]
         given = {one["name"]: sorted(one["ids"] or ()) for one in row["set"] or ()}
         gone = set(route) - set(given) if next_whole.get(boot) == row["turn"] else set(row["unset"] or ())
         next_whole[boot] = row["next_whole"]

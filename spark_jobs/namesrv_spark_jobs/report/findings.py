@@ -135,5 +135,6 @@ def _of_missing_lines(summary: Summary) -> Found:
         time = f"from {shown_moment(before['until_ms'])} to {shown_moment(after['from_ms'])} UTC"
         others = f", and at {counted(len(ends) - 1, 'other place')} in the logs" if len(ends) > 1 else ""
         server = before["nameserver"] or "a NameServer"
-        text = f"Lines of {server} are missing {time}{others}: a file is lost or damaged."
-        yield "warning", "missing_lines", f"{text} No silence is counted across missing lines."
+        why = "the server dropped them, or " if summary["input"]["dropped_by_writers"] else ""
+        text = f"Lines of {server} are missing {time}{others}: {why}a file is lost or damaged."
+        yield "warning", "missing_lines", f"{text} No interval is counted across missing lines."

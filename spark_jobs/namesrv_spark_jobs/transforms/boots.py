@@ -3,7 +3,8 @@
 `mono` is the monotonic time of a line. Liveness time (`live`) is `mono` without the delays of the server, so that a
 broker does not count as silent while the server itself was stopped.
 
-Where lines of a boot are missing (a file was lost), its log ends, and what follows counts as another boot.
+Where lines of a boot are missing (a file was lost, or the server dropped lines), its log ends, and what follows counts
+as another boot.
 """
 
 from typing import Final
@@ -13,30 +14,56 @@ from namesrv_spark_jobs.transforms.schema import CLIENT_EVENTS, HEARTBEATS
 
 # events, besides heartbeats, that need a liveness time
 TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
+_SETTINGS: Final = ("scan_interval", "broker_expiry", "version")
+# two to the power of this is the number of `seq` values in a slice
+_SLICE_BITS: Final = 12
 # half a second: a clock does not drift that far between two neighbouring anchors, so a larger difference is a step
 _STEP: Final = 500_000
 
 
-def resumed(events: DataFrame, opened: DataFrame) -> DataFrame:
-    """The `opened` lines (`boot`, `seq`) of a file before which lines of the boot are missing.
+def resumed(events: DataFrame, once: DataFrame) -> DataFrame:
+    """The lines (`boot`, `seq`) of servers before which lines of the boot are missing.
 
-    A server reports dropped lines after their numbers, in a `dropped` line; `opened` follows the last line of the
-    previous file. `events` are all readable lines: those that the options exclude are not missing.
+    Each is a `dropped` line, or an `opened` line that does not follow the last line of the previous file. `events` are
+    all readable lines: those that the options exclude are not missing. `once` are the selected ones without duplicates.
     """
+    opened, dropped = (once.filter(F.col("event") == event).select("boot", "seq") for event in ("opened", "dropped"))
     before = F.broadcast(opened.select("boot", (F.col("seq") - 1).alias("seq")))
     found = events.join(before, on=["boot", "seq"], how="left_semi").select("boot", (F.col("seq") + 1).alias("seq"))
-    unconnected = opened.select("boot", "seq").join(F.broadcast(found), on=["boot", "seq"], how="left_anti")
+    unconnected = opened.join(F.broadcast(found), on=["boot", "seq"], how="left_anti")
+    following = unconnected.unionByName(dropped.join(client_boots(once), on="boot", how="left_anti"))
     begins = events.groupBy("boot").agg(F.min("seq").alias("begin"))
-    # a log that begins with `opened` lacks no lines between others
-    return unconnected.join(begins, on="boot", how="inner").filter(F.col("seq") > F.col("begin")).select("boot", "seq")
+    # a log that begins with such a line lacks no lines between others
+    return following.join(begins, on="boot", how="inner").filter(F.col("seq") > F.col("begin")).select("boot", "seq")
 
 
 def split(events: DataFrame, resumed: DataFrame) -> DataFrame:
-    """Events with a `boot` and `key` of their own for all lines from one `resumed` line of a boot to the next."""
-    following = F.lead("seq").over(W.partitionBy("boot").orderBy("seq"))
-    parts = resumed.select(F.col("boot").alias("part_boot"), F.col("seq").alias("from_seq"), following.alias("to_seq"))
-    here = (F.col("boot") == F.col("part_boot")) & (F.col("seq") >= F.col("from_seq"))
-    here &= F.col("to_seq").isNull() | (F.col("seq") < F.col("to_seq"))
+    """Events with a `boot` and `key` of their own for all lines from one `resumed` line of a boot to the next.
+
+    A server with a slow disk may drop lines a thousand times an hour, so that each line is compared only with the
+    `resumed` lines of its own slice of numbers, and with the last one before this slice.
+    """
+    slice_of = F.shiftright("seq", _SLICE_BITS).alias("slice")
+    cut = F.broadcast(resumed.select("boot").distinct())
+    slices = events.join(cut, on="boot", how="left_semi").select("boot", slice_of).distinct()
+    begins = slices.withColumn("begin", F.col("slice") * (1 << _SLICE_BITS))
+    edges = begins.unionByName(
+        resumed.select("boot", slice_of, F.col("seq").alias("begin"), F.col("seq").alias("from_seq")),
+        allowMissingColumns=True,
+    )
+    order = W.partitionBy("boot").orderBy("begin", "from_seq")
+    following = W.partitionBy("boot", "slice").orderBy("begin", "from_seq")
+    parts = edges.select(
+        F.col("boot").alias("part_boot"),
+        F.col("slice").alias("part_slice"),
+        "begin",
+        F.lead("begin").over(following).alias("end"),
+        F.last("from_seq", ignorenulls=True)
+        .over(order.rowsBetween(W.unboundedPreceding, W.currentRow))
+        .alias("from_seq"),
+    )
+    here = (F.col("boot") == F.col("part_boot")) & (F.shiftright("seq", _SLICE_BITS) == F.col("part_slice"))
+    here &= (F.col("seq") >= F.col("begin")) & (F.col("end").isNull() | (F.col("seq") < F.col("end")))
     own = {
         name: F.when(F.col("from_seq").isNull(), F.col(name)).otherwise(F.xxhash64(name, F.lit(1), "from_seq"))
         for name in ("boot", "key")
@@ -132,8 +159,8 @@ def extents(tallied: DataFrame) -> DataFrame:
 def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame:
     """One row for each boot of a server: names, clock offset, extent and settings.
 
-    `start_live` and `end_live` are the liveness times between which a replay scans. All times but `offset_ms` are in
-    microseconds.
+    The settings are those of the whole boot, also where missing lines divide it. `start_live` and `end_live` are the
+    liveness times between which a replay scans. All times but `offset_ms` are in microseconds.
     """
     of_servers = tallied.join(F.broadcast(client_boots(tallied)), on="boot", how="left_anti")
     # a boot with settings lines only ended before --since
@@ -145,16 +172,16 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame
         F.max("last").alias("last"),
         F.min(F.struct("first", F.col("event").isin(*HEARTBEATS).alias("is_heartbeat"))).alias("head"),
     )
-    line = F.struct("mono", "seq", "live", "scan_interval", "broker_expiry", "version")
+    line = F.struct("mono", "seq", "live", *_SETTINGS)
     lines = {event: F.min(F.when(F.col("event") == event, line)) for event in ("start", "opened", "scan", "late")}
     first_lines = moments.groupBy("boot").agg(
-        *(first.alias(f"{event}_line") for event, first in lines.items()), F.sum(_late()).alias("late")
+        *(lines[event].alias(f"{event}_line") for event in ("start", "scan", "late")), F.sum(_late()).alias("late")
     )
-    settings = F.coalesce("start_line", "opened_line")
-    known = seen.join(first_lines, on="boot", how="left").join(clock, on="boot", how="left")
-    return known.select(
+    settings = moments.groupBy("boot_id").agg(F.coalesce(lines["start"], lines["opened"]).alias("settings"))
+    known = seen.join(first_lines, on="boot", how="left").join(settings, on="boot_id", how="left")
+    return known.join(clock, on="boot", how="left").select(
         *("boot", "boot_id", "nameserver", "offset_ms", "first", "last"),
-        *(settings.getField(name).alias(name) for name in ("scan_interval", "broker_expiry", "version")),
+        *(F.col("settings").getField(name).alias(name) for name in _SETTINGS),
         # the scans of a replay begin at `start_live`, and end with the last line of the boot
         F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _head_live()).alias("start_live"),
         # true if the log, or the selected time, begins after the start of the server

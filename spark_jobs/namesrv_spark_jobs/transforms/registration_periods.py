@@ -29,21 +29,18 @@ def periods(points: DataFrame, rest: DataFrame) -> DataFrame:
     when the period has no interval. For a period without heartbeats in the log, `last_ok` is computed from the `silent`
     of its eviction.
     """
-    evicts = _after_dropped(rest)
+    evicts = rest.filter(F.col("event") == "evict")
     is_heartbeat = F.col("point").isNotNull() & ~F.col("is_evict")
     is_first = is_heartbeat & (F.col("earlier") == 0)
     of_period = points.groupBy(*_PERIOD).agg(
         F.sum("heartbeats").alias("heartbeats"),
         F.min(F.when(is_first, F.col("mono"))).alias("first_ok"),
         F.min(F.when(is_first, F.col("live"))).alias("first_live"),
-        F.max(F.when(is_heartbeat & is_last_heartbeat(), F.struct("mono", "live", "who", "expiry", "point"))).alias(
-            "last_heartbeat"
-        ),
+        F.max(F.when(is_heartbeat & is_last_heartbeat(), F.struct("mono", "who", "expiry"))).alias("last_heartbeat"),
         F.max(F.when(F.col("is_evict"), F.struct(F.col("point").alias("seq"), "mono", "live", "who"))).alias("end"),
     )
     ends = evicts.select(
         *("key", F.col("seq").alias("evict_seq"), "reason", "silent", "scan", F.col("expiry").alias("evict_expiry")),
-        "dropped_seq",
         *("agent", "agent_id", *BROKER),
     )
     known = of_period.withColumn("evict_seq", F.col("end.seq")).join(ends, on=["key", "evict_seq"], how="left")
@@ -53,9 +50,7 @@ def periods(points: DataFrame, rest: DataFrame) -> DataFrame:
     )
     return with_usual_intervals.select(
         *(*_PERIOD, "heartbeats", "first_ok", "first_live"),
-        F.coalesce(
-            F.col("last_heartbeat.mono") + _unlogged(), F.col("end.mono") - F.coalesce("silent", F.lit(0))
-        ).alias("last_ok"),
+        F.coalesce("last_heartbeat.mono", F.col("end.mono") - F.coalesce("silent", F.lit(0))).alias("last_ok"),
         "evict_seq",
         F.col("end.mono").alias("removed"),
         F.col("end.live").alias("removed_live"),
@@ -64,25 +59,6 @@ def periods(points: DataFrame, rest: DataFrame) -> DataFrame:
         F.coalesce("usual_interval", F.floor(F.coalesce("expiry", F.lit(0)) / 4)).cast("long").alias("usual_interval"),
         *BROKER,
     )
-
-
-def _after_dropped(rest: DataFrame) -> DataFrame:
-    """The evictions, each with the number of the last `dropped` line before it as `dropped_seq`, or null."""
-    so_far = W.partitionBy("boot").orderBy("seq").rowsBetween(W.unboundedPreceding, W.currentRow)
-    dropped_seq = F.when(F.col("event") == "dropped", F.col("seq"))
-    lines = rest.filter(F.col("event").isin("evict", "dropped"))
-    known = lines.withColumn("dropped_seq", F.last(dropped_seq, ignorenulls=True).over(so_far))
-    return known.filter(F.col("event") == "evict")
-
-
-def _unlogged() -> Column:
-    """How much later than its last logged heartbeat the broker sent its last one, which the server did not log.
-
-    0, unless the server dropped lines before the eviction and saw the broker after the last logged heartbeat.
-    """
-    later = F.col("end.live") - F.col("silent") - F.col("last_heartbeat.live")
-    is_dropped = F.col("dropped_seq") > F.col("last_heartbeat.point")
-    return F.coalesce(F.when(is_dropped, F.greatest(later, F.lit(0))), F.lit(0))
 
 
 def _usual_intervals(points: DataFrame) -> DataFrame:

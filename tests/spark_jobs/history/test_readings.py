@@ -177,7 +177,7 @@ def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
     assert shown == {
         9_000: (True, 1),
         # the server dropped lines
-        30_000: (True, None),
+        30_000: (False, None),
         70_000: (True, None),
         115_000: (True, 8),
         # a file is lost

@@ -116,11 +116,14 @@ def read(
                 count["unknown_events"] += line.event not in KNOWN
                 count["dropped_by_writers"] += (line.get("count") or 0) if line.event == "dropped" else 0
                 lines.append(wanted)
-    # boot -> the `opened` lines that follow missing ones
+    # boot -> the lines of a server that follow missing ones
     resumed: dict[str, list[int]] = defaultdict(list)
+    clients = {line.boot for line in lines if line.event in OF_CLIENTS}
     for line in lines:
         known = numbers[line.boot]
-        if line.event == "opened" and line.seq - 1 not in known and min(known) < line.seq:
+        is_lost = line.event == "opened" and line.seq - 1 not in known
+        is_dropped = line.event == "dropped" and line.boot not in clients
+        if (is_lost or is_dropped) and min(known) < line.seq:
             resumed[line.boot].append(line.seq)
     return [replace(line, part=sum(number <= line.seq for number in resumed[line.boot])) for line in lines], counts
 
@@ -191,7 +194,7 @@ def entries(line: Line) -> list[dict[str, Any]]:
 class Boot:
     """One run of a server, or the part of it between missing lines: its lines in order, and how to read their times."""
 
-    def __init__(self, lines: list[Line], options: Options = EVERYTHING) -> None:
+    def __init__(self, lines: list[Line], options: Options = EVERYTHING, settings: Line | None = None) -> None:
         self.lines = sorted(lines)
         # a settings line from before the time that was asked for is not part of the extent
         in_time = [line for line in self.lines if not _is_early(line, options)]
@@ -209,8 +212,7 @@ class Boot:
         self.clock_steps = [line.file for line in steps]
         # the liveness time of each line
         self.live = _liveness(self)
-        settings = next(iter(self.of("start") or self.of("opened")), None)
-        # None: no line says so
+        # None: no line of any part of the boot says so
         self.scan_interval = None if settings is None else settings.time("scan_interval_ms")
         self.expiry = None if settings is None else settings.time("broker_expiry_ms")
         self.version = None if settings is None else settings.get("version")
@@ -232,10 +234,16 @@ def boots(lines: Iterable[Line], options: Options = EVERYTHING) -> list[Boot]:
     lines_of: dict[tuple[str, int], list[Line]] = defaultdict(list)
     for line in lines:
         lines_of[line.boot, line.part].append(line)
+    servers = {part: ours for part, ours in lines_of.items() if not any(line.event in OF_CLIENTS for line in ours)}
+    # boot -> the line with its settings
+    settings: dict[str, Line] = {}
+    for event in ("start", "opened"):
+        for line in sorted(line for ours in servers.values() for line in ours if line.event == event):
+            settings.setdefault(line.boot, line)
     found = [
-        Boot(ours, options)
-        for ours in lines_of.values()
-        if not any(line.event in OF_CLIENTS for line in ours) and not all(_is_early(line, options) for line in ours)
+        Boot(ours, options, settings.get(boot))
+        for (boot, _), ours in servers.items()
+        if not all(_is_early(line, options) for line in ours)
     ]
     return sorted(found, key=lambda boot: (boot.nameserver or "", boot.boot, boot.first.at, boot.last.at))
 

@@ -56,9 +56,7 @@ class RegistrationPeriod:
         # None when it began before the log
         self.first_ok = self.heartbeats[0].at if self.heartbeats else None
         self.last_ok = (
-            self.heartbeats[-1].at + self._unlogged
-            if self.heartbeats
-            else self.last_line.at - (self.last_line.time("silent_ms") or 0)
+            self.heartbeats[-1].at if self.heartbeats else self.last_line.at - (self.last_line.time("silent_ms") or 0)
         )
         # None when it is open
         self.reason: str | None = None if self.evict is None else self.evict.get("reason")
@@ -67,17 +65,6 @@ class RegistrationPeriod:
         # how long its route was stale at most, and at least
         self.upper = self.last_line.at - self.last_ok if self.is_unannounced else 0
         self.lower = max(0, self.upper - self.usual_interval)
-
-    @property
-    def _unlogged(self) -> int:
-        """The time from the last heartbeat in the log to the last one that the server received, but did not log."""
-        evict, logged, live = self.evict, self.heartbeats[-1], self.boot.live
-        silent = None if evict is None else evict.time("silent_ms")
-        if evict is None or silent is None:
-            return 0
-        if not any(logged.seq < dropped.seq < evict.seq for dropped in self.boot.of("dropped")):
-            return 0
-        return max(0, live[evict.seq] - silent - live[logged.seq])
 
     @property
     def usual_interval(self) -> int:
