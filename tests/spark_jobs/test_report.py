@@ -124,6 +124,21 @@ def test_report_names_missing_lines(tmp_path: Path) -> None:
     assert {row["evictions"] for row in summary["what_if"]} == {0}
 
 
+def test_results_of_other_settings_are_unknown_without_the_logged_ones(tmp_path: Path) -> None:
+    """The log lacks its first line: an expiry of 30 s would evict, if the broker uses the server's expiry."""
+    lines = HeartbeatLines().start().heartbeats(0, 50_000, 100_000).scan(105_000, 21).lines[1:]
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
+
+    assert main([str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--engine", "embedded", "--quiet"]) == 0
+
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    evictions = {(row["policy"], row["evictions"], row["false"]) for row in summary["what_if"]}
+    assert evictions == {("logged", 0, 0), ("fixed", None, None)}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "nothing can be replayed under other ones" in page
+    assert "No broker was silent for too long under any of these settings" not in page
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")

@@ -258,8 +258,9 @@ class Outcome(Value, frozen=True):
 
     expiry_ms: int | None
     scan_ms: int | None
-    evictions: int
-    false: int
+    # None: unknown, because no server's own settings are in the logs
+    evictions: int | None
+    false: int | None
     # staleness of the true evictions, at the NameServer and at clients; None without such evictions
     registry_p99_ms: int | None
     client_p50_ms: int | None

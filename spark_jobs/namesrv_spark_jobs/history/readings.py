@@ -589,6 +589,8 @@ def _what_ifs(read: _Read, request: WhatIfRequest) -> WhatIfs:
     outcomes = [
         _outcome(judged.get(expiry_ms), polled.get(expiry_ms), expiry_ms, request.scan_ms) for expiry_ms in expiries
     ]
+    if all(row["broker_expiry"] is None for row in read.tables.boot_rows):
+        outcomes = [replace(outcome, evictions=None, false=None) for outcome in outcomes]
     chart, (logged, *outcomes) = _with_chart(
         [_outcome(judged.get(replay.LOGGED), polled.get(replay.LOGGED), None, None), *outcomes]
     )
@@ -609,7 +611,7 @@ def _with_chart(outcomes: Sequence[Outcome]) -> tuple[str, list[Outcome]]:
     settings = [
         Setting(str(number), "fixed" if number else "logged", one.false, one.client_p99_ms)
         for number, one in enumerate(outcomes)
-        if one.client_p99_ms is not None
+        if one.client_p99_ms is not None and one.false is not None
     ]
     if not settings:
         return "", [*outcomes]

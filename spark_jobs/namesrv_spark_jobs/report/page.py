@@ -200,7 +200,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "count": lambda value: f"{value:,}",
+        "count": lambda value: NONE if value is None else f"{value:,}",
         "duration": shown_duration,
         "moment": shown_moment,
         "seconds": lambda value: NONE if value is None else f"{value / 1000:g} s",

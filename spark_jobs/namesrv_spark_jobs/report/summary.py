@@ -56,7 +56,7 @@ def summary(collected: Mapping[str, Sequence[Row]], options: Options) -> dict[st
             "by_broker": _most(collected["episodes"], lambda row: _divergence([row]), by="total"),
         },
         "as_logged": {**replay, "exact": not (replay["missing"] or replay["extra"] or replay["other_scan"])},
-        "what_if": _what_if(collected, options),
+        "what_if": _what_if(collected, boots, options),
         "worst": [
             # a summary contains no fractions
             {name: whole_ms(value * 1000) if isinstance(value, float) else value for name, value in row.items()}
@@ -137,8 +137,13 @@ def _divergence(rows: Sequence[Row]) -> dict[str, int]:
     }
 
 
-def _what_if(collected: Mapping[str, Sequence[Row]], options: Options) -> list[dict[str, Any]]:
-    """One row for each policy and poll; the logged settings come first."""
+def _what_if(collected: Mapping[str, Sequence[Row]], boots: Sequence[Row], options: Options) -> list[dict[str, Any]]:
+    """One row for each policy and poll; the logged settings come first.
+
+    The number of evictions under other settings is None when no boot's own settings are known.
+    """
+    is_known = not boots or any(boot["broker_expiry_ms"] is not None for boot in boots)
+    unlogged = 0 if is_known else None
     registry = {row["policy"]: row for row in collected["what_if"]}
     client = {(row["policy"], row["poll"]): row for row in collected["what_if_clients"]}
     cells: list[tuple[int, Row]] = [(LOGGED, {"policy": "logged", "expiry_ms": None, "scan_ms": None})]
@@ -148,8 +153,10 @@ def _what_if(collected: Mapping[str, Sequence[Row]], options: Options) -> list[d
         {
             **cell,
             "poll_ms": poll,
-            "evictions": registry[number]["evictions"] if number in registry else 0,
-            "false": registry[number]["false"] if number in registry else 0,
+            **{
+                count: registry[number][count] if number in registry else 0 if number == LOGGED else unlogged
+                for count in ("evictions", "false")
+            },
             "registry": stats(registry.get(number)),
             "client": stats(client.get((number, poll))),
         }

@@ -80,8 +80,12 @@ def _with_back(ended: DataFrame, begun: DataFrame) -> DataFrame:
 
 
 def replayed(silences: DataFrame, grid: WhatIf) -> DataFrame:
-    """One row for each eviction of each policy: its `staleness` and whether it `is_false`; microseconds."""
-    cells = silences.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
+    """One row for each eviction of each policy: its `staleness` and whether it `is_false`; microseconds.
+
+    Boots with unknown settings are left out: which of their brokers used the server's expiry is unknown.
+    """
+    known = silences.filter(F.col("broker_expiry").isNotNull())
+    cells = known.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
     cells = cells.withColumn("deadline", _deadline(cells))
     cells = cells.withColumn("at", next_tick(F.col("deadline"), F.col("policy.scan")))
     evictions = _evicted(cells)

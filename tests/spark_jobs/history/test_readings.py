@@ -258,6 +258,18 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
     assert (found.others, found.false_others) == (1, 1)
 
 
+def test_what_if_is_unknown_without_the_logged_settings(tmp_path: Path) -> None:
+    """The log lacks its first line, and with it the expiry that brokers used."""
+    lines = HeartbeatLines().start().heartbeats(0, 50_000, 100_000).scan(105_000, 21).lines[1:]
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
+    request = WhatIfRequest(span=FIVE_MINUTES, expiry_ms=30_000, scan_ms=5_000, poll_ms=5_000)
+
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        found = ask(asked, request, WhatIfs)
+
+    assert (found.logged.evictions, found.asked.evictions, found.asked.false) == (0, None, None)
+
+
 def test_reading_is_kept_for_spans_within_it(asked: Readings) -> None:
     """Zooming does not read the logs again."""
     day = ask(asked, TimelineRequest(span=Span(MIDNIGHT_MS - DAY_MS, MIDNIGHT_MS + HOUR_MS)), Timeline)

@@ -238,14 +238,16 @@ def _lengths(lengths: Sequence[int]) -> dict[str, int]:
 
 def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
     rows = []
+    is_known = not analysis.boots or any(boot.expiry is not None for boot in analysis.boots)
     for cell, evictions in evictions_by_setting(analysis.boots, analysis.options.what_if):
         true = [eviction for eviction in evictions if not eviction.is_false]
+        is_replayed = is_known or cell["policy"] == "logged"
         rows += [
             {
                 **cell,
                 "poll_ms": poll_ms,
-                "evictions": len(evictions),
-                "false": len(evictions) - len(true),
+                "evictions": len(evictions) if is_replayed else None,
+                "false": len(evictions) - len(true) if is_replayed else None,
                 "registry": _stats(eviction.staleness for eviction in true),
                 "client": _stats(
                     value for one in true for value in client_staleness(one, poll_ms * lines.MICROSECONDS)

@@ -136,7 +136,8 @@ def evictions_by_setting(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[
     for policy, cell in policies:
         for scan_ms in grid.scan_ms:
             evictions = []
-            for boot in boots:
+            # without its settings, it is unknown which brokers used them
+            for boot in (boot for boot in boots if boot.expiry is not None):
                 evictions += replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))
             yield {**cell, "scan_ms": scan_ms}, evictions
 
