@@ -8,8 +8,12 @@ from typing import Final
 from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.history.spans import HOUR_MS, Span
 
-# The folder of heartbeat logs in a data directory; `log_folders`, which also names it, is not in this wheel.
-_HEARTBEATS: Final = "heartbeats"
+# Where the hours are: below the directory of a log, a server's data directory (`log_folders`, which also names its
+# heartbeats, is not in this wheel), a day, or a directory with one of these for each server.
+_PLACES: Final = (
+    ("dt=*/hour=*", "heartbeats/dt=*/hour=*"),
+    ("hour=*", "*/dt=*/hour=*", "*/heartbeats/dt=*/hour=*"),
+)
 _DAY: Final = re.compile(r"dt=\d{4}-\d\d-\d\d")
 HOUR: Final = re.compile(r"hour=([01]\d|2[0-3])")
 
@@ -26,13 +30,22 @@ def last_hour(folders: Iterable[str]) -> Span | None:
 
 def all_hours(folders: Iterable[str]) -> Span | None:
     """The time from the first to the last hour that has a folder; None without such a folder."""
-    starts = [
-        day_ms + int(hour[1]) * HOUR_MS
-        for folder in folders
-        for path in (*Path(folder).glob("dt=*/hour=*"), *Path(folder).glob(f"{_HEARTBEATS}/dt=*/hour=*"))
-        if (day_ms := day_ms_of(path.parent.name)) is not None and (hour := HOUR.fullmatch(path.name))
-    ]
+    starts = [start for folder in folders for start in _starts(Path(folder).absolute())]
     return Span(min(starts), max(starts) + HOUR_MS) if starts else None
+
+
+def _starts(folder: Path) -> list[int]:
+    """The start of each hour that has a folder, from the nearest places in which there are any."""
+    for patterns in _PLACES:
+        starts = [
+            day_ms + int(hour[1]) * HOUR_MS
+            for pattern in patterns
+            for path in folder.glob(pattern)
+            if (day_ms := day_ms_of(path.parent.name)) is not None and (hour := HOUR.fullmatch(path.name))
+        ]
+        if starts:
+            return starts
+    return []
 
 
 def day_ms_of(name: str) -> int | None:

@@ -5,13 +5,13 @@ Only `namesrv_spark_jobs.transforms` defines registration periods, removals, rou
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self, TypeVar, get_args
 
 from msgspec.structs import replace
 
@@ -65,7 +65,10 @@ from namesrv_spark_jobs.transforms.output_rows import whole_ms
 from namesrv_spark_jobs.transforms.registration_periods import BROKER
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
+# from 1970 to 2200
+_EVERYTHING: Final = Span(HOUR_MS, 7_258_118_400_000)
 # expiries that a what-if shows beside the requested one
 OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
 # The lines before a span tell which brokers are registered at its start.
@@ -135,14 +138,13 @@ class Readings:
 
     def result(self, request: PastRequest) -> Result:
         """The result for a request, after reading the logs if necessary. Raises LogsError."""
-        try:
-            return self._result(request)
-        except MissingFileError:
-            # the file was closed, which renames it, or removed after the files were listed
-            try:
-                return self._result(request)
-            except MissingFileError as error:
-                raise LogsError(f"{error}; try again") from error
+        return _retried(lambda: self._result(request))
+
+    def end_ms(self) -> int | None:
+        """The moment after the last line of a server; all logs are read. Raises LogsError."""
+        read = _retried(lambda: self._reading(_EVERYTHING, is_exact=False))
+        with written_in(read.engine):
+            return max((run.to_ms + 1 for run in _runs(read)), default=None)
 
     def _result(self, request: PastRequest) -> Result:
         if isinstance(request, ReportRequest):
@@ -235,6 +237,18 @@ class Readings:
                 began=began,
                 seconds=time.monotonic() - began,
             )
+
+
+def _retried(read: Callable[[], T]) -> T:
+    """The result of a function that reads logs. Raises LogsError."""
+    try:
+        return read()
+    except MissingFileError:
+        # the file was closed, which renames it, or removed after the files were listed
+        try:
+            return read()
+        except MissingFileError as error:
+            raise LogsError(f"{error}; try again") from error
 
 
 def _read_for(requested: Span) -> Span:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from namesrv_spark_jobs.history.hours import LogsError, last_hour
 from namesrv_spark_jobs.history.model import RouteRequest, TopicPast
 from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.history.spans import MOST_MS, Span
+
+if TYPE_CHECKING:
+    from namesrv_spark_jobs.history.readings import Readings
 
 
 def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any]:
@@ -22,22 +25,27 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
     """
     from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415 - with the report only
 
-    last, now_ms = last_hour(logs), round(time.time() * 1000)
-    end_ms = now_ms if last is None else last.to_ms
-    at_ms = end_ms if at is None else moment_ms(at)
+    now_ms = round(time.time() * 1000)
     with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:
-
-        def past_at(moment: int) -> TopicPast:
-            try:
-                past = readings.result(RouteRequest(span=Span(moment - MOST_MS, moment), topic=topic))
-            except LogsError as error:
-                raise ValueError(str(error)) from error
-            assert isinstance(past, TopicPast)  # noqa: S101 - the result of a RouteRequest
-            return past
-
-        past = past_at(at_ms)
-        if at is None and end_ms > now_ms and all(change.at_ms <= now_ms for change in past.changes):
-            # The last hour is not over, and no server runs at its end yet. A clock of a server may also be fast.
-            past = past_at(now_ms)
+        try:
+            at_ms = _end_ms(logs, readings, now_ms) if at is None else moment_ms(at)
+            past = _past_at(at_ms, readings, topic)
+            if at is None and at_ms > now_ms and all(change.at_ms <= now_ms for change in past.changes):
+                # The last hour is not over, and no server runs at its end yet. A clock of a server may also be fast.
+                past = _past_at(now_ms, readings, topic)
+        except LogsError as error:
+            raise ValueError(str(error)) from error
     built: dict[str, Any] = msgspec.to_builtins(past)
     return built
+
+
+def _end_ms(logs: Sequence[str], readings: "Readings", now_ms: int) -> int:
+    """The end of the last hour that has a folder, or of copied files without such folders."""
+    last = last_hour(logs)
+    return last.to_ms if last is not None else readings.end_ms() or now_ms
+
+
+def _past_at(at_ms: int, readings: "Readings", topic: str) -> TopicPast:
+    past = readings.result(RouteRequest(span=Span(at_ms - MOST_MS, at_ms), topic=topic))
+    assert isinstance(past, TopicPast)  # noqa: S101 - the result of a RouteRequest
+    return past

@@ -221,6 +221,18 @@ def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
     assert [(one["client"], one["is_old"]) for one in past["clients"]] == [("k#1", False)]
 
 
+def test_end_of_copied_logs_is_their_last_line(tmp_path: Path) -> None:
+    """Files that are in no folder of an hour may be of any time; none is read for the week before now."""
+    lines = HeartbeatLines().start().route(1_500, 1, member("broker-a")).served(2_000, 1).scan(59_000, 1)
+    (tmp_path / "copy.jsonl").write_text("".join(f"{line}\n" for line in lines.lines))
+
+    past = topic_past([str(tmp_path)], "t", None)
+
+    assert past["at_ms"] == MIDNIGHT_MS + 59_001
+    assert [one["revision"] for one in past["changes"]] == [1]
+    assert [(one["client"], one["is_old"]) for one in past["clients"]] == [("k#1", False)]
+
+
 @pytest.mark.slow
 def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
     """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""

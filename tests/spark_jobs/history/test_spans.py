@@ -125,6 +125,17 @@ def test_compacted_hour_and_report_are_not_read_as_further_logs(tmp_path: Path) 
     assert found == [str(compacted.resolve())]
 
 
+def test_hours_of_gathered_logs_and_of_a_part_of_a_log_are_found(tmp_path: Path) -> None:
+    """A directory with a log, or a server's data, for each server; and the directory of a single day."""
+    log_of_hours(tmp_path / "all" / "ns-1", "dt=2026-03-01/hour=02")
+    log_of_hours(tmp_path / "data" / "heartbeats", "dt=2026-03-01/hour=04")
+    (tmp_path / "all" / "ns-2").symlink_to(tmp_path / "data")
+
+    assert all_hours([str(tmp_path / "all")]) == Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 5 * HOUR_MS)
+    day = tmp_path / "data" / "heartbeats" / "dt=2026-03-01"
+    assert all_hours([str(day)]) == Span(MIDNIGHT_MS + 4 * HOUR_MS, MIDNIGHT_MS + 5 * HOUR_MS)
+
+
 @pytest.mark.parametrize("closed", ["heartbeats", "heartbeats/dt=2026-03-01/hour=02", "file"])
 def test_logs_without_permission_are_an_error(closed: str) -> None:
     """A server's logs are readable by its group only: to leave them out would show the past without that server."""
