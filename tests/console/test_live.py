@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.support.apache_server import ApacheFront
-from tests.support.console import console, console_of_two
+from tests.support.console import console
 from tests.support.ctl import address_of
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
@@ -110,22 +110,6 @@ async def test_event_id_without_a_revision_is_an_unknown_one() -> None:
         for since in (f"{run}-{'9' * 5000}", f"{run}-\u0663", f"{run}-", "x", ""):
             answer = await shown.http.get("/live", params={"of": "/", "once": "1", "since": since})
             assert (answer.status_code, len(answer.json()["parts"])) == (200, 8), since[:20]
-
-
-async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:
-    """A broker that registered with one server only is expected at the other for 35 s, and missing there afterwards."""
-    async with console_of_two(tmp_path) as (one, two, shown):
-        # Neither server has just started.
-        await one.clock.advance(40.0)
-        tab = shown.tab("/")
-        await (await one.connect()).register(MASTER)
-        await passing(one.clock, lambda: "expected" in tab.parts.get("agreement", ""))
-        assert "still registering" in tab.parts["agreement"]
-
-        waited = await passing(one.clock, lambda: "still registering" not in tab.parts["agreement"], at_most=40.0)
-        assert 30.0 <= waited <= 37.0
-        assert f"missing on {two.where}" in tab.parts["agreement"]
-        tab.leave()
 
 
 async def test_stream_of_an_unknown_page_is_not_found() -> None:

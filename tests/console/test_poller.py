@@ -246,7 +246,6 @@ async def test_denied_brokers_and_routes_are_not_shown_as_the_servers(tmp_path: 
 @pytest.mark.parametrize(
     ("server_mode", "client_tls", "says"),
     [
-        ("enforcing", "off", "plain text received, but this server requires TLS"),
         ("off", "trusting", "the server does not speak TLS"),
         (
             "enforcing",
@@ -265,7 +264,7 @@ async def test_reason_of_a_tls_failure_is_shown(server_mode: str, client_tls: st
     settings["tls_mode"] = "off" if server_mode == "off" else "enforcing"
     if server_mode == "demanding":
         settings |= {"tls_client_auth": "require", "tls_ca_file": str(ca.ca_file)}
-    trusted = {"off": {}, "trusting": ca.client(), "trusting others": Authority(tmp_path, "others").client()}
+    trusted = {"trusting": ca.client(), "trusting others": Authority(tmp_path, "others").client()}
     async with (
         namesrv_in_process(tmp_path / "data", **settings) as server,
         console(server.clock, server.where, tls=TlsClientSettings(**trusted[client_tls])) as shown,
