@@ -17,7 +17,6 @@ from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.pipeline import Tables, good_and_bad, made, read_lines, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import (
-    boots,
     divergence,
     extract,
     output_rows,
@@ -26,7 +25,6 @@ from namesrv_spark_jobs.transforms import (
 )
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.registration_periods import BROKER
-from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 MOST_INTERVALS: Final = 20
 
@@ -129,8 +127,7 @@ def _collected(engine: Engine, tables: Tables, options: Options, intervals: Data
     )
     values, named, near = stored["values"], stored["named_periods"], stored["near_misses"]
     count = F.count(F.lit(1))
-    anchors = tables.moments.filter(F.col("event").isin(*ANCHORS))
-    steps = boots.clock_steps(anchors).join(F.broadcast(tables.files), on="file", how="left").drop("file")
+    steps = tables.clock_steps.join(F.broadcast(tables.files), on="file", how="left").drop("file")
     evicted = tables.intervals.select("key", "evict_seq", *BROKER)
     pulls = tables.pulls.join(evicted, on=["key", "evict_seq"], how="inner")
     logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")

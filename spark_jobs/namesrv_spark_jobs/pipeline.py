@@ -25,6 +25,8 @@ class Lines:
     files: DataFrame
     # see `extract.events`, or `extract.numbered` where some lines are duplicates
     events: DataFrame
+    # see `boots.clock_steps`
+    clock_steps: DataFrame
     # see `extract.tally`
     tallied: DataFrame
 
@@ -108,12 +110,14 @@ def read_lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
         numbered_events = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), names)
         events = engine.stored(numbered_events.unionByName(others), "numbered", by="part")
-    once = _once(events).filter(F.col("part") == REST_PART)
-    resumed = boots.resumed(events.filter(F.col("part") != BAD_PART), once)
+    readable, once = events.filter(F.col("part") != BAD_PART), _once(events).filter(F.col("part") == REST_PART)
+    steps = engine.stored(boots.clock_steps(_once(readable), once, options), "clock_steps")
+    resumed = boots.resumed(readable, once, steps)
     if not resumed.isEmpty():
         events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
-    return Lines(files=names, events=events, tallied=engine.stored(extract.tally(numbered, names, options), "tally"))
+    tallied = engine.stored(extract.tally(numbered, names, options), "tally")
+    return Lines(files=names, events=events, clock_steps=steps, tallied=tallied)
 
 
 def good_and_bad(engine: Engine, lines: Lines) -> tuple[int, int]:

@@ -45,10 +45,11 @@ def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
     lines.wall_ms += 3_600_000
     lines.scan(10_000, 2).heartbeat(11_000).scan(15_000, 3)
     lines.wall_ms -= 3_600_000
-    boot = boot_of(lines.scan(20_000, 4))
+    found = of(lines.scan(20_000, 4))
+    (boot,) = found.boots
 
     assert boot.offset_ms == MIDNIGHT_MS
-    assert len(boot.clock_steps) == 2
+    assert found.summary["input"]["clock_steps"] == 2
     assert boot.wall(11_000_000) == (MIDNIGHT_MS + 11_000) * 1000
 
 
@@ -58,7 +59,33 @@ def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
     lines = HeartbeatLines().start(0)
     lines.wall_ms += step_ms
 
-    assert len(boot_of(lines.scan(5_000, 1)).clock_steps) == steps
+    assert of(lines.scan(5_000, 1)).summary["input"]["clock_steps"] == steps
+
+
+@pytest.mark.parametrize(
+    ("since_s", "until_s", "parts"),
+    [
+        # the hour is over twice: the second half of it, and again
+        (1_800, None, [(1_800, 3_590), (5_400, 7_190)]),
+        # the first half of it, and again
+        (None, 1_800, [(0, 1_790), (3_600, 5_390)]),
+        (None, None, [(0, 7_190)]),
+    ],
+)
+def test_selected_time_that_a_clock_step_divides(
+    since_s: int | None, until_s: int | None, parts: list[tuple[int, int]]
+) -> None:
+    """The wall clock is set back by an hour: the lines that are left out are no silence between the others."""
+    lines = HeartbeatLines().start()
+    for at in range(0, 7_200_000, 10_000):
+        lines.wall_ms = MIDNIGHT_MS - (3_600_000 if at >= 3_600_000 else 0)
+        lines.scan(at, at // 10_000 + 1).heartbeat(at)
+    since_ms, until_ms = (None if at is None else MIDNIGHT_MS + at * 1000 for at in (since_s, until_s))
+
+    found = Analysis(files_of(lines), Options(since_ms=since_ms, until_ms=until_ms))
+
+    assert [(boot.first.at / S, boot.last.at / S) for boot in found.boots] == parts
+    assert (found.near_misses, found.summary["input"]["clock_steps"]) == ([], 1)
 
 
 def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from namesrv_spark_jobs.analysis import Analysis, analyse
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
-from tests.support.heartbeat_lines import HeartbeatLines, broker, member
+from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, member
 from tests.support.spark_logs import write_plain
 
 
@@ -64,3 +64,26 @@ def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> N
     assert (found["client"]["seen"], found["client"]["censored"]["log_end"]) == (0, 1)
     (text,) = (finding["text"] for finding in found["findings"] if finding["code"] == "missing_lines")
     assert text.startswith("Lines of ns-1 are missing from 2026-03-01 00:02:05 to 2026-03-01 00:07:05 UTC: ")
+
+
+def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: Engine, tmp_path: Path) -> None:
+    """The clock shows the same hour twice; its first half, which --since leaves out, is no silence between the others.
+
+    Spark and the embedded engine find the parts of the boot, and the clock step.
+    """
+    lines = HeartbeatLines().start()
+    for at in range(0, 7_200_000, 30_000):
+        lines.wall_ms = MIDNIGHT_MS - (3_600_000 if at >= 3_600_000 else 0)
+        lines.scan(at, at // 30_000 + 1).heartbeat(at)
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    found = analyse(engine, [str(file)], Options(since_ms=MIDNIGHT_MS + 1_800_000), lambda _step: None).summary
+
+    assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
+    assert {row["evictions"] for row in found["what_if"]} == {0}
+    texts = {finding["code"]: finding["text"] for finding in found["findings"]}
+    assert (
+        "Lines of ns-1 are missing after 2026-03-01 00:59:30 UTC, where its wall clock was set back: "
+        in (texts["missing_lines"])
+    )
+    assert texts["clock_steps"].endswith(", but --since and --until select lines by that clock.")

@@ -115,7 +115,9 @@ def _of_brokers(summary: Summary) -> Found:
 def _of_input(summary: Summary) -> Found:
     for code, (severity, one, many) in _OF_INPUT.items():
         if summary["input"][code]:
-            yield severity, code, f"{counted(summary['input'][code], one, many)}."
+            is_selected = code == "clock_steps" and summary["input"]["left_out"]
+            selected = ", but --since and --until select lines by that clock" if is_selected else ""
+            yield severity, code, f"{counted(summary['input'][code], one, many)}{selected}."
     yield from _of_missing_lines(summary)
     if unknown := summary["client"]["unknown_revisions"]:
         text = counted(unknown, "route that a client was given is", "routes that clients were given are")
@@ -127,13 +129,21 @@ def _of_input(summary: Summary) -> Found:
 
 
 def _of_missing_lines(summary: Summary) -> Found:
-    """A boot is in several parts if lines between them are missing."""
+    """A boot is in several parts if lines between them are missing, or left out because its clock was set."""
     ends = [pair for pair in pairwise(summary["settings"]) if pair[0]["boot_id"] == pair[1]["boot_id"]]
     if ends:
         before, after = max(ends, key=lambda pair: pair[1]["from_ms"] - pair[0]["until_ms"])
         time = f"from {shown_moment(before['until_ms'])} to {shown_moment(after['from_ms'])} UTC"
+        if after["from_ms"] < before["until_ms"]:
+            time = f"after {shown_moment(before['until_ms'])} UTC, where its wall clock was set back"
         others = f", and at {counted(len(ends) - 1, 'other place')} in the logs" if len(ends) > 1 else ""
         server = before["nameserver"] or "a NameServer"
-        why = "the server dropped them, or " if summary["input"]["dropped_by_writers"] else ""
-        text = f"Lines of {server} are missing {time}{others}: {why}a file is lost or damaged."
+        found = summary["input"]
+        causes = (
+            ("the server dropped them", found["dropped_by_writers"]),
+            ("its wall clock was outside of --since and --until", found["left_out"] and found["clock_steps"]),
+            ("a file is lost or damaged", True),
+        )
+        why = ", or ".join(cause for cause, is_possible in causes if is_possible)
+        text = f"Lines of {server} are missing {time}{others}: {why}."
         yield "warning", "missing_lines", f"{text} No interval is counted across missing lines."

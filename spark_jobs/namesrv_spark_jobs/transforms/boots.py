@@ -10,7 +10,9 @@ as another boot.
 from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
-from namesrv_spark_jobs.transforms.schema import CLIENT_EVENTS, HEARTBEATS
+from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.transforms.extract import is_within
+from namesrv_spark_jobs.transforms.schema import ANCHORS, CLIENT_EVENTS, HEARTBEATS
 
 # events, besides heartbeats, that need a liveness time
 TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
@@ -21,17 +23,19 @@ _SLICE_BITS: Final = 12
 _STEP: Final = 500_000
 
 
-def resumed(events: DataFrame, once: DataFrame) -> DataFrame:
+def resumed(events: DataFrame, once: DataFrame, steps: DataFrame) -> DataFrame:
     """The lines (`boot`, `seq`) of servers before which lines of the boot are missing.
 
-    Each is a `dropped` line, or an `opened` line that does not follow the last line of the previous file. `events` are
-    all readable lines: those that the options exclude are not missing. `once` are the selected ones without duplicates.
+    Each is a `dropped` line, an `opened` line that does not follow the last line of the previous file, or one of the
+    clock `steps` at which the selected time begins or ends in the middle of a boot. `events` are all readable lines:
+    those that the options exclude otherwise are not missing. `once` are the selected ones without duplicates.
     """
     opened, dropped = (once.filter(F.col("event") == event).select("boot", "seq") for event in ("opened", "dropped"))
     before = F.broadcast(opened.select("boot", (F.col("seq") - 1).alias("seq")))
     found = events.join(before, on=["boot", "seq"], how="left_semi").select("boot", (F.col("seq") + 1).alias("seq"))
     unconnected = opened.join(F.broadcast(found), on=["boot", "seq"], how="left_anti")
     following = unconnected.unionByName(dropped.join(client_boots(once), on="boot", how="left_anti"))
+    following = following.unionByName(steps.filter("leaves").select("boot", "seq")).distinct()
     begins = events.groupBy("boot").agg(F.min("seq").alias("begin"))
     # a log that begins with such a line lacks no lines between others
     return following.join(begins, on="boot", how="inner").filter(F.col("seq") > F.col("begin")).select("boot", "seq")
@@ -138,12 +142,26 @@ def clocks(anchored: DataFrame) -> DataFrame:
     return anchored.groupBy("boot").agg(F.floor(difference / 1000 + F.lit(0.5)).cast("long").alias("offset_ms"))
 
 
-def clock_steps(anchors: DataFrame) -> DataFrame:
-    """The `boot` and `file` of each anchor before which the wall clock was set."""
-    order = W.partitionBy("boot").orderBy("seq")
-    difference = F.col("ts_ms") * 1000 - F.col("mono")
-    moved = F.abs(difference - F.lag(difference).over(order))
-    return anchors.withColumn("moved", moved).filter(F.col("moved") > _STEP).select("boot", "file")
+def clock_steps(events: DataFrame, once: DataFrame, options: Options) -> DataFrame:
+    """The `boot`, `seq` and `file` of each anchor of a server before which the wall clock was set.
+
+    `leaves` is true if --since or --until leave out the lines on one side of the step. `events` and `once` are those of
+    `resumed`; steps among lines that are left out do not count.
+    """
+    order = W.partitionBy("boot").orderBy("seq", "mono", "ts_ms")
+    difference, is_in_time = F.col("ts_ms") * 1000 - F.col("mono"), is_within(options)
+    anchors = events.filter(F.col("event").isin(*ANCHORS))
+    # of the servers in --nameserver
+    wanted = anchors.join(F.broadcast(once.select("boot").distinct()), on="boot", how="left_semi")
+    known = wanted.join(F.broadcast(client_boots(once)), on="boot", how="left_anti").select(
+        *("boot", "seq", "file"),
+        F.abs(difference - F.lag(difference).over(order)).alias("moved"),
+        is_in_time.alias("is_in_time"),
+        F.lag(is_in_time).over(order).alias("was_in_time"),
+    )
+    leaves = F.col("is_in_time") != F.col("was_in_time")
+    steps = known.filter((F.col("moved") > _STEP) & (F.col("is_in_time") | F.col("was_in_time")))
+    return steps.select("boot", "seq", "file", leaves.alias("leaves"))
 
 
 def client_boots(tallied: DataFrame) -> DataFrame:

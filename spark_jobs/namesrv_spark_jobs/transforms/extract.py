@@ -123,7 +123,7 @@ def problem() -> Column:
 def _is_wanted(options: Options) -> Column:
     """True for an event that the options select."""
     is_before = (F.col("event").isin(*_SETTINGS)) & _is_before_until(options)
-    wanted = is_before | _is_in_time(options)
+    wanted = is_before | is_within(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
     # a line without a cluster or a topic concerns all clusters or topics
@@ -142,7 +142,7 @@ def _is_wanted(options: Options) -> Column:
     return wanted
 
 
-def _is_in_time(options: Options) -> Column:
+def is_within(options: Options) -> Column:
     """True for an event between --since and --until."""
     if options.since_ms is None:
         return _is_before_until(options)
@@ -214,7 +214,7 @@ def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
     `files` has the names of the files.
     """
     columns = ("file", "event", "boot", "key", "who", "identity", "is_newer", "part")
-    moment = F.when(_is_in_time(options), F.col("mono"))
+    moment = F.when(is_within(options), F.col("mono"))
     counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
         F.count(F.lit(1)).alias("lines"),
         F.min(moment).alias("first"),

@@ -37,9 +37,6 @@ class Analysis:
         self.options = options
         self.lines, self.files = lines.read(files, options)
         self.boots = lines.boots(self.lines, options)
-        for boot in self.boots:
-            for file in boot.clock_steps:
-                self.files[file]["clock_steps"] += 1
         self.periods = [period for boot in self.boots for period in periods(boot)]
         self.intervals = [period for period in self.periods if period.evict is not None]
         self.false_evictions = [period for period in self.periods if period.is_false_eviction]

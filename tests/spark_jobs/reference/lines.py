@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
@@ -95,6 +95,7 @@ def read(
     met: set[tuple[str, int]] = set()
     # the numbers of all good lines of each boot
     numbers: dict[str, set[int]] = defaultdict(set)
+    left_out: list[Line] = []
     for name in sorted(files):
         count = counts[name] = Counter()
         for text in files[name]:
@@ -108,6 +109,7 @@ def read(
                 count["bad"] += 1
             elif (wanted := _wanted(line, options)) is None:
                 count["left_out"] += 1
+                left_out.append(line)
             elif (line.boot, line.seq) in met:
                 count["duplicates"] += 1
             else:
@@ -116,16 +118,42 @@ def read(
                 count["unknown_events"] += line.event not in KNOWN
                 count["dropped_by_writers"] += (line.get("count") or 0) if line.event == "dropped" else 0
                 lines.append(wanted)
+    steps = _clock_steps(lines, left_out, options)
+    for step, _ in steps:
+        counts[step.file]["clock_steps"] += 1
     # boot -> the lines of a server that follow missing ones
     resumed: dict[str, list[int]] = defaultdict(list)
-    clients = {line.boot for line in lines if line.event in OF_CLIENTS}
-    for line in lines:
-        known = numbers[line.boot]
-        is_lost = line.event == "opened" and line.seq - 1 not in known
-        is_dropped = line.event == "dropped" and line.boot not in clients
-        if (is_lost or is_dropped) and min(known) < line.seq:
-            resumed[line.boot].append(line.seq)
+    for line in (*_after_missing(lines, numbers), *(step for step, leaves in steps if leaves)):
+        resumed[line.boot].append(line.seq)
     return [replace(line, part=sum(number <= line.seq for number in resumed[line.boot])) for line in lines], counts
+
+
+def _after_missing(lines: Sequence[Line], numbers: Mapping[str, set[int]]) -> Iterator[Line]:
+    """The lines before which lines are lost with a file, or were dropped by a server."""
+    clients = _clients(lines)
+    for line in lines:
+        is_lost = line.event == "opened" and line.seq - 1 not in numbers[line.boot]
+        is_dropped = line.event == "dropped" and line.boot not in clients
+        if (is_lost or is_dropped) and min(numbers[line.boot]) < line.seq:
+            yield line
+
+
+def _clock_steps(lines: Sequence[Line], left_out: Sequence[Line], options: Options) -> list[tuple[Line, bool]]:
+    """The anchors before which the wall clock was set; True if the lines on one side only are in the selected time."""
+    servers = {line.boot for line in lines} - _clients(lines)
+    anchors = [line for line in (*lines, *left_out) if line.event in ANCHORS and line.boot in servers]
+    anchors.sort(key=lambda line: (line.boot, line.seq, line.at, line.fields["ts_ms"]))
+    found = []
+    for before, now in pairwise(anchors):
+        was_in_time, is_in_time = (_is_in_time(line, options) for line in (before, now))
+        has_moved = before.boot == now.boot and abs(_difference(now) - _difference(before)) > STEP
+        if has_moved and (was_in_time or is_in_time):
+            found.append((now, was_in_time != is_in_time))
+    return found
+
+
+def _clients(lines: Iterable[Line]) -> set[str]:
+    return {line.boot for line in lines if line.event in OF_CLIENTS}
 
 
 def _parsed(text: str | bytes, file: str) -> Line | None:
@@ -170,6 +198,10 @@ def _is_early(line: Line, options: Options) -> bool:
     return options.since_ms is not None and line.fields["ts_ms"] < options.since_ms
 
 
+def _is_in_time(line: Line, options: Options) -> bool:
+    return not (_is_early(line, options) or _is_late(line, options))
+
+
 def _is_late(line: Line, options: Options) -> bool:
     return options.until_ms is not None and line.fields["ts_ms"] >= options.until_ms
 
@@ -207,9 +239,6 @@ class Boot:
         anchors = sorted(self.of(*ANCHORS), key=lambda line: line.seq)
         # wall time = time of the line + this; milliseconds
         self.offset_ms = whole_milliseconds(lower_median(_difference(line) for line in anchors or self.lines))
-        steps = [now for before, now in pairwise(anchors) if abs(_difference(now) - _difference(before)) > STEP]
-        # the files with the lines at which its wall clock was found to have stepped
-        self.clock_steps = [line.file for line in steps]
         # the liveness time of each line
         self.live = _liveness(self)
         # None: no line of any part of the boot says so
