@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -31,8 +32,10 @@ _PATIENCE_SECONDS: Final = 300
 _EXPIRY_MS: Final = 600_000
 
 
-# Our NameServer, which as by default evicts the brokers of a closed connection.
-OURS_AT_SCALE: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG, *_MEMORY))
+def ours_at_scale(data_dir: Path, *flags: str) -> Peer:
+    """Our NameServer, which as by default evicts the brokers of a closed connection."""
+    all_flags = (*WITHOUT_LOG, *_MEMORY, "--data-dir", str(data_dir), *flags)
+    return Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *all_flags))
 
 
 def _route(number: int) -> bytes:
@@ -50,8 +53,8 @@ def _pulled(server: Server) -> Iterator[list[float]]:
         yield probe.waits_ms
 
 
-def measured(peer: Peer, bench: Bench) -> dict[str, float]:
-    """The figures of one server, by the end of their names."""
+def measured(peer: Peer, restarted: Peer, bench: Bench) -> dict[str, float]:
+    """The figures of one server, and of its restart, by the end of their names."""
     tables = topics(_NAME, TOPICS)
     frames = [
         Broker(f"broker-{n}", f"10.1.{n >> 8}.{n & 255}:10911", tables, expiry_ms=_EXPIRY_MS).json_frame()
@@ -74,8 +77,16 @@ def measured(peer: Peer, bench: Bench) -> dict[str, float]:
             with _pulled(server) as latencies:
                 figures[f"death{count}.seconds"] = _gone(wires, count)
             figures[f"death{count}.longest"] = max(latencies)
+        # All brokers are there again before the server is restarted.
+        _registered([stack.enter_context(Wire(server, _PATIENCE_SECONDS)) for _ in frames], frames)
         figures["memory"] = server.status_bytes("VmHWM") / 1e6
-        return figures
+        began = time.monotonic()
+    bench.progress(f"{peer.label}: restart")
+    with restarted.start(bench) as registry, ExitStack() as stack:
+        _registered([stack.enter_context(Wire(registry.server, _PATIENCE_SECONDS)) for _ in frames], frames)
+        until("the last route has all brokers", lambda: _is_complete(registry.server), _PATIENCE_SECONDS)
+        figures["restart.seconds"] = time.monotonic() - began
+    return figures
 
 
 def _registered(wires: Sequence[Wire], frames: Sequence[bytes]) -> float:
@@ -92,6 +103,15 @@ def _gone(wires: Sequence[Wire], count: int) -> float:
     for wire in wires[BROKERS - left - count : BROKERS - left]:
         wire.close()
     return until("no route has a dead broker", lambda: _brokers(wires[-1]) == left, _PATIENCE_SECONDS, 0.0)
+
+
+def _is_complete(server: Server) -> bool:
+    # A server that waits for brokers closes the connection of a client that requests a route.
+    try:
+        with Wire(server, _PATIENCE_SECONDS) as wire:
+            return _brokers(wire) == BROKERS
+    except BenchError:
+        return False
 
 
 def _brokers(wire: Wire) -> int:
@@ -114,6 +134,7 @@ def figures_of(results: Mapping[str, Mapping[str, float]], others: Sequence[Peer
         *figure("death1.seconds", "a dead broker is gone", "seconds"),
         *figure("death100.seconds", "a hundred dead brokers are gone", "seconds"),
         *figure("death100.longest", "longest stall then (a hundred deaths)", "milliseconds"),
+        *figure("restart.seconds", "from SIGTERM until all brokers are back", "seconds"),
         *figure("memory", "largest resident memory", "megabytes"),
     ]
 

@@ -14,6 +14,7 @@ from benchmarks.harness.command import Command, by_title, measure_and_report, ti
 from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
 from benchmarks.harness.rounds import FULL, QUICK, Bench
+from benchmarks.harness.servers import WAITING, temporary_directory
 from benchmarks.harness.wire import Wire
 from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
@@ -282,10 +283,12 @@ def measure_memory(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
 def measure_scale(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Three million queue entries: 300 brokers with the same 10,000 topics each."""
     others = [peer for peer in peers if peer.is_name_server and not peer.is_for_memory]
-    results = {OURS.key: scale.measured(scale.OURS_AT_SCALE, bench)}
+    with temporary_directory("scale") as data_dir:
+        first, restarted = scale.ours_at_scale(data_dir), scale.ours_at_scale(data_dir, *WAITING)
+        results = {OURS.key: scale.measured(first, restarted, bench)}
     for peer in others:
         try:
-            results[peer.key] = scale.measured(peer, bench)
+            results[peer.key] = scale.measured(peer, peer, bench)
         except BenchError as why:
             bench.progress(f"{peer.label} did not survive: {why}")
     return scale.figures_of(results, others)
