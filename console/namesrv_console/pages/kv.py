@@ -17,9 +17,10 @@ async def show(visit: Visit) -> Content:
         shared.of("kv namespaces", visit.native, lambda server: server.kv_namespaces()),
     )
     rows = value_rows({server: by_key or {} for server, by_key in values.given.items()})
-    text = visit.query.get("q", "").casefold()
+    text = visit.query.get("q", "")
+    wanted = text.casefold()
     # Keys that differ are on the first page.
-    found = sorted((row for row in rows if text in row.key.casefold()), key=lambda row: not row.drifts)
+    found = sorted((row for row in rows if wanted in row.key.casefold()), key=lambda row: not row.drifts)
     shown, page, pages = on_page(found, visit.number("page"))
     count = len(visit.cluster.servers)
     return {
@@ -29,7 +30,7 @@ async def show(visit: Visit) -> Content:
         "knows_keys": len(values.given) == count,
         "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
         "has_keys": bool(rows),
-        "text": visit.query.get("q", ""),
+        "text": text,
         "rows": shown,
         "found": {"count": len(found), "page": page, "pages": pages},
         "views": [visit.cluster.server(address) for address in values.given],

@@ -108,22 +108,20 @@ def topic_history(
     `brokers` are those that have the topic now; brokers that changed its route before count, too.
     """
     events = [(view.name, event) for view in cluster.servers for event in view.events_on_console_clock(moment_ms)]
-    names = {*brokers, *(event.fields.get("broker_name") for _, event in events if _changes(event, topic))} - {None}
-    found = []
-    for server, event in events:
-        if event.event != "route":
-            if event.fields.get("broker_name") in names:
-                found.append(TopicEvent(server, event))
-            continue
-        touches = event.touches(topic)
-        if touches is not False:
-            found.append(TopicEvent(server, event, is_uncertain=touches is None))
+    routes = [(server, event, event.touches(topic)) for server, event in events if event.event == "route"]
+    names = {*brokers, *(event.fields.get("broker_name") for _, event, touches in routes if touches)} - {None}
+    found = [
+        TopicEvent(server, event, is_uncertain=touches is None)
+        for server, event, touches in routes
+        if touches is not False
+    ]
+    found += [
+        TopicEvent(server, event)
+        for server, event in events
+        if event.event != "route" and event.fields.get("broker_name") in names
+    ]
     found.sort(key=lambda one: (-(one.event.ts_ms or 0), one.server, -one.event.seq))
     return found[:most]
-
-
-def _changes(event: Event, topic: str) -> bool:
-    return event.event == "route" and event.touches(topic) is True
 
 
 def sentence(event: Event) -> tuple[str, Mapping[str, Any]] | None:
