@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
@@ -72,12 +72,12 @@ class _Listed:
 
 async def _listed(server: NameServer, cluster: str | None, name: str | None) -> _Listed:
     brokers = await server.brokers(cluster, name)
-    report = Server(server.address, "answers", brokers=[broker_of(one, one.age_seconds) for one in brokers])
+    info = None
     # The server may have just started; an account that may not know is shown what the server lacks.
     with suppress(ResponseError):
         info = await server.info()
-        report = replace(report, state=state_of(info), is_starting=is_starting(info))
-    return _Listed(brokers, report)
+    known = [broker_of(one, one.age_seconds) for one in brokers]
+    return _Listed(brokers, Server(server.address, state_of(info), brokers=known, is_starting=is_starting(info)))
 
 
 def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:
