@@ -120,6 +120,15 @@ def made_up(tmp_path: Path) -> tuple[list[Path], Files]:
     return written(files, tmp_path / "log"), files
 
 
+@pytest.mark.parametrize("seed", [793000811, 1812976885])
+def test_dropped_line_may_have_the_time_of_a_delay(tmp_path: Path, seed: int) -> None:
+    """A part of a boot begins with a `dropped` line, from which scans are replayed, and not with the `late` line."""
+    files = log(seed, BOOTS)
+    paths = written(files, tmp_path / "log")
+    with EmbeddedEngine(tmp_path / "embedded") as engine:
+        check(analyse(engine, [str(path) for path in paths], WHOLE, print), reference.Analysis(files, WHOLE))
+
+
 def test_embedded_engine_and_reference_agree(tmp_path: Path) -> None:
     """On everything; and on a part of it, partly from a table."""
     paths, files = made_up(tmp_path)

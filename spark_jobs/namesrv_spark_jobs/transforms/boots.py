@@ -15,7 +15,7 @@ from namesrv_spark_jobs.transforms.extract import is_within
 from namesrv_spark_jobs.transforms.schema import ANCHORS, CLIENT_EVENTS, HEARTBEATS
 
 # events, besides heartbeats, that need a liveness time
-TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
+TIMED: Final = ("start", "opened", "dropped", "scan", "late", "evict", "fenced", "stop")
 _SETTINGS: Final = ("scan_interval", "broker_expiry", "version")
 # two to the power of this is the number of `seq` values in a slice
 _SLICE_BITS: Final = 12
@@ -193,7 +193,9 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame
     line = F.struct("mono", "seq", "live", *_SETTINGS)
     lines = {event: F.min(F.when(F.col("event") == event, line)) for event in ("start", "opened", "scan", "late")}
     first_lines = moments.groupBy("boot").agg(
-        *(lines[event].alias(f"{event}_line") for event in ("start", "scan", "late")), F.sum(_late()).alias("late")
+        *(lines[event].alias(f"{event}_line") for event in ("start", "scan", "late")),
+        F.min(F.struct("mono", "seq", "event")).alias("first_line"),
+        F.sum(_late()).alias("late"),
     )
     settings = moments.groupBy("boot_id").agg(F.coalesce(lines["start"], lines["opened"]).alias("settings"))
     known = seen.join(first_lines, on="boot", how="left").join(settings, on="boot_id", how="left")
@@ -210,7 +212,7 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame
 
 def _head_live() -> Column:
     """The liveness time of a boot's first line, for a log without `start` and `scan`."""
-    late = F.col("late_line")
-    is_late = late["mono"] == F.col("first")
+    # another line may have the time of a `late` line, and stand before it
+    is_late = (F.col("first_line.mono") == F.col("first")) & (F.col("first_line.event") == "late")
     limited = F.col("head.is_heartbeat") | F.coalesce(is_late, F.expr("false"))
-    return F.when(limited, F.least(F.col("first"), late["live"])).otherwise(F.col("first"))
+    return F.when(limited, F.least(F.col("first"), F.col("late_line.live"))).otherwise(F.col("first"))
