@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from namesrv.access.audit_lines import cut
 from namesrv.access.reservations import Judgement, Reservations, judge, occupants_of
 from namesrv.net.dispatcher import Request
+from namesrv.net.frame_admission import Admission
 from namesrv.net.peer import ConnectionIdentity
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
@@ -160,22 +161,22 @@ class AccessGuard:
                 raise
         return request
 
-    def is_admitted(self, request: Request) -> bool | None:
-        """Judge a request by its header alone; None for a signed request, whose signature covers the body.
+    def admission_of(self, request: Request) -> Admission:
+        """Judge a request by its header alone; UNDECIDED for a signed request, whose signature covers the body.
 
-        Requests with unknown access keys return None, too: otherwise peers could find out which keys exist.
+        Requests with unknown access keys are UNDECIDED, too: otherwise peers could find out which keys exist.
         """
         if not self.enforces:
-            return True
+            return Admission.ADMITTED
         if self._access_key_of(request.command) is not None:
-            return None
+            return Admission.UNDECIDED
         try:
             account = self._account_of(request.connection)
             self._check_account(account, request.connection)
             self._admit(request, account, None)
         except AccessRefusedError:
-            return False
-        return True
+            return Admission.REFUSED
+        return Admission.ADMITTED
 
     def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
         """Return the access classes of unsigned requests that a connection may send without further checks."""

@@ -26,10 +26,10 @@ class Deadlines:
         "_limits",
         "_opened",
         "_spare_seconds",
-        "frame_ends",
+        "frame_deadline",
         "quiet_since",
         "waiting_since",
-        "write_ends",
+        "write_deadline",
     )
 
     def __init__(self, limits: ServerLimits, now: float) -> None:
@@ -42,32 +42,33 @@ class Deadlines:
         # of the TLS handshake, or a wait for the memory of a large frame.
         self.quiet_since = now
         # time at which the current frame or handshake has to be complete
-        self.frame_ends = NEVER
-        # seconds by which `frame_ends` may still be extended
+        self.frame_deadline = NEVER
+        # seconds by which `frame_deadline` may still be extended
         self._spare_seconds = 0.0
         # time since which the connection waits for its share of the event loop; NEVER while it does not wait
         self.waiting_since = NEVER
         # time at which the peer has to have read its responses
-        self.write_ends = NEVER
+        self.write_deadline = NEVER
         self._is_in_handshake = False
         # the peer's remaining seconds for the handshake while the deadline is held; None while the deadline runs
         self._handshake_left: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Deadlines [frame {self.frame_ends:.1f} | write {self.write_ends:.1f} | quiet {self.quiet_since:.1f}]>"
+        frame, write, quiet = self.frame_deadline, self.write_deadline, self.quiet_since
+        return f"<Deadlines [frame {frame:.1f} | write {write:.1f} | quiet since {quiet:.1f}]>"
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def frame_began(self, now: float, *, is_first: bool) -> None:
         """Start the deadline of a frame, unless it runs already."""
-        if self.frame_ends == NEVER:
+        if self.frame_deadline == NEVER:
             limits = self._limits
             self._start(now, limits.first_frame_seconds if is_first else limits.whole_frame_seconds)
 
     def frame_ended(self) -> None:
         """Clear the deadline of a frame, but not of a handshake: a PROXY header may end during the handshake."""
         if not self._is_in_handshake:
-            self.frame_ends = NEVER
+            self.frame_deadline = NEVER
 
     def extend(self, seconds: float) -> bool:
         """Extend the deadline, since the server was late to read; False once it was extended by its own length.
@@ -76,7 +77,7 @@ class Deadlines:
         """
         extension = min(seconds, self._spare_seconds)
         self._spare_seconds -= extension
-        self.frame_ends += extension
+        self.frame_deadline += extension
         return extension > 0
 
     @property
@@ -94,11 +95,11 @@ class Deadlines:
         self.waiting_since = NEVER
 
     def _start(self, now: float, seconds: float) -> None:
-        self.frame_ends = now + seconds if seconds else NEVER
+        self.frame_deadline = now + seconds if seconds else NEVER
         self._spare_seconds = seconds
 
     def late_frame(self, *, is_first: bool) -> RemoteProtocolError:
-        """The error to report when `frame_ends` has passed."""
+        """The error to report when `frame_deadline` has passed."""
         if self._is_in_handshake:
             return RemoteProtocolError("timed out waiting for the TLS handshake", reason="tls")
         what = "first frame" if is_first else "rest of a frame"
@@ -134,11 +135,11 @@ class Deadlines:
     def writing_paused(self, now: float) -> None:
         """Start the deadline for the peer to read its responses, which is as long as the one for a frame."""
         seconds = self._limits.whole_frame_seconds
-        self.write_ends = now + seconds if seconds else NEVER
+        self.write_deadline = now + seconds if seconds else NEVER
 
     def writing_resumed(self) -> None:
         """Clear the deadline: all responses are sent, or dropped."""
-        self.write_ends = NEVER
+        self.write_deadline = NEVER
 
     # -- the TLS handshake --------------------------------------------------------------------------------------------
 
@@ -155,17 +156,17 @@ class Deadlines:
 
     def hold(self, now: float) -> None:
         """Hold the deadline: the time of the server's own handshake step does not count against the peer."""
-        self._handshake_left = self.frame_ends - now
-        self.frame_ends = NEVER
+        self._handshake_left = self.frame_deadline - now
+        self.frame_deadline = NEVER
 
     def resume(self, now: float) -> None:
         """Let the deadline run with the remaining seconds: the peer can continue the handshake."""
         left, self._handshake_left = self._handshake_left or 0.0, None
         self.quiet_since = now
-        self.frame_ends = now + left
+        self.frame_deadline = now + left
 
     def handshake_over(self, now: float) -> None:
         """Clear the deadline: the handshake is complete, or the peer sent plain text instead; frames follow."""
         self._is_in_handshake = False
-        self.frame_ends = NEVER
+        self.frame_deadline = NEVER
         self.quiet_since = now

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
+from namesrv.net.frame_admission import Admission
 from namesrv.net.protocol import LARGE_BYTES, Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, response_type
@@ -42,9 +43,9 @@ SUCCESS: Final = Reply()
 HELD: Final = Reply(remark="held")
 
 
-def admit_all(request: Request) -> bool:  # noqa: ARG001 - every request is admitted
-    """The admission of a server without an access guard: True for every request."""
-    return True
+def admit_all(request: Request) -> Admission:  # noqa: ARG001 - every request is admitted
+    """The decision of a server without an access guard."""
+    return Admission.ADMITTED
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -67,8 +68,8 @@ class Dispatcher:
     # The access guard runs before the handler. The guard returns the request with the account and other facts about
     # the peer, or raises a ResponseError.
     guard: Callable[[Request], Awaitable[Request]] | None = None
-    # the guard's decision by the header alone; None if the decision depends on the body
-    is_admitted: Callable[[Request], bool | None] = admit_all
+    # the guard's decision by the header alone
+    admission_of: Callable[[Request], Admission] = admit_all
     # called with a request that cannot be carried out, since its body was not received; the guard admitted the header,
     # or could not decide without the body
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
@@ -123,7 +124,7 @@ class Dispatcher:
         """The reply of the handler, if the guard admits the request and its body was received."""
         code = request.command.code
         # The signature of a request covers the body, so it cannot be verified without the body.
-        is_unverified = request.unread and self.is_admitted(request) is None
+        is_unverified = request.unread and self.admission_of(request) is Admission.UNDECIDED
         if self.guard is not None and not is_unverified:
             request = await self.guard(request)
         if request.unread:

@@ -1,20 +1,31 @@
 """Admission of frames by their headers: of large frames, and of every frame over a reserved connection slot."""
 
+from enum import Enum, auto
+
 from namesrv.net.limits import ServerLimits
 from namesrv_remoting.errors import RemoteProtocolError
 
 
-def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, is_for_brokers: bool) -> bool:
+class Admission(Enum):
+    """What access control decides about a request before its body is received."""
+
+    ADMITTED = auto()
+    REFUSED = auto()
+    # The decision depends on the body.
+    UNDECIDED = auto()
+
+
+def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, may_use_slot: bool) -> bool:
     """Admit a frame by its header; True if memory has to be reserved for it first, since it is large.
 
     `largest_frame_bytes` is the limit for this request code; it counts if it is larger than that of a small frame.
-    `is_for_brokers` is False if the slot is reserved for brokers, no broker has registered over the connection, and
+    `may_use_slot` is False if the slot is reserved for brokers, no broker has registered over the connection, and
     brokers do not send this request before they register.
 
     Raises:
         RemoteProtocolError: the frame is not received, and its peer is to be refused.
     """
-    if not is_for_brokers:
+    if not may_use_slot:
         others = limits.max_connections - limits.reserved_connections
         raise RemoteProtocolError(f"too many connections without a broker, limit {others}", reason="connections")
     bound = min(max(largest_frame_bytes, limits.small_frame_bytes), limits.max_frame_bytes)

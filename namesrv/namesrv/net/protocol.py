@@ -18,7 +18,7 @@ from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
-from namesrv.net.frame_admission import admit
+from namesrv.net.frame_admission import Admission, admit
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
@@ -108,8 +108,8 @@ class RequestHandler(Protocol):
         """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
         ...
 
-    def is_admitted(self, request: Request) -> bool | None:
-        """Whether a request will be admitted, judged by its header; None if the body decides."""
+    def admission_of(self, request: Request) -> Admission:
+        """Judge a request by its header alone."""
         ...
 
 
@@ -305,7 +305,7 @@ class ServerConnection(asyncio.Protocol):
         self._owner.connection_closed(self, "reset" if exc else "closed")
         self._memory.close()
         self._note_all_sent()
-        self._queue.cancel_concurrent()
+        self._queue.cancel_held_and_concurrent()
 
     def close(self) -> None:
         """Close the connection once all written data is sent."""
@@ -326,7 +326,7 @@ class ServerConnection(asyncio.Protocol):
             return
         self._owner.refused(self, error)
         self._stop_receiving()
-        self._queue.cancel_concurrent()
+        self._queue.cancel_held_and_concurrent()
         # Until the connection is closed, input is read and dropped: closing a socket with unread input resets the
         # connection, and the peer may lose the last responses.
         if self._queue.is_answering:
@@ -397,16 +397,16 @@ class ServerConnection(asyncio.Protocol):
         """Close the connection if a deadline has passed; `now` is the current time minus the lateness of the loop."""
         deadlines, has_sent_request = self._deadlines, self.peer.has_sent_request
         waits_for_memory = self._receiver.state is _HEADER
-        if deadlines.write_ends < now:
+        if deadlines.write_deadline < now:
             self._give_up_slow_reader()
         elif not self.is_open:
-            # The connection closes when the peer has read its last responses, or when `write_ends` has passed.
+            # The connection closes when the peer has read its last responses, or when `write_deadline` has passed.
             return
-        elif deadlines.frame_ends < min(now, deadlines.waiting_since):
+        elif deadlines.frame_deadline < min(now, deadlines.waiting_since):
             if waits_for_memory:
                 self._decline_frame()
             # The rest of the frame may have arrived in time and be unread: the next sweep checks again.
-            elif not self._is_input_unread() or not deadlines.extend(now - deadlines.frame_ends):
+            elif not self._is_input_unread() or not deadlines.extend(now - deadlines.frame_deadline):
                 self.refuse(deadlines.late_frame(is_first=self._is_frame_first))
         elif waits_for_memory:
             self._try_again()
@@ -528,7 +528,7 @@ class ServerConnection(asyncio.Protocol):
                 break
             response = self._answer_fast(event) if isinstance(event, bytes) else None
             if response is not None:
-                deadlines.frame_ends = NEVER
+                deadlines.frame_deadline = NEVER
                 responses.append(response)
                 size += len(response)
                 if size <= _BATCH_BYTES:
@@ -613,17 +613,17 @@ class ServerConnection(asyncio.Protocol):
             command = decode_frame(event.header)
             code = command.code
             # A request in flight may be the registration of a broker, so frames after it are not refused.
-            is_for_brokers = not self.must_register or code in handler.before_registration or self.in_flight > 0
+            may_use_slot = not self.must_register or code in handler.before_registration or self.in_flight > 0
             largest = handler.large_frames.get(code, 0)
             needs_memory = admit(
-                code, event.size, self._owner.limits, largest_frame_bytes=largest, is_for_brokers=is_for_brokers
+                code, event.size, self._owner.limits, largest_frame_bytes=largest, may_use_slot=may_use_slot
             )
         except RemoteProtocolError as error:
             self.refuse(without_traceback(error))
             return
         if not needs_memory:
             self._receiver.accept()
-        elif handler.is_admitted(Request(command, self)) is False:
+        elif handler.admission_of(Request(command, self)) is Admission.REFUSED:
             self._drop_body(event, "refused for its header")
         else:
             self._accept_if_memory(event)
@@ -770,7 +770,7 @@ class ServerConnection(asyncio.Protocol):
     def end_held(self, held: HeldRequest, data: bytes, request_code: int, began: float) -> None:
         """Send the encoded success response to a request that is held since `began` on the monotonic clock."""
         self._owner.handler.note_answered(request_code, ResponseCode.SUCCESS, began)
-        self._queue.drop(held)
+        self._queue.release(held)
         self.write(data)
         if self._transport is not None and not self._transport.is_reading():
             # Reading may have been paused because too many requests were in flight.

@@ -40,7 +40,7 @@ class ReadShares:
         # shares with connections that wait for a later iteration, in the order in which they continue
         self._waiting: OrderedDict[AddressShare, None] = OrderedDict()
         # number of waiting addresses that continue in this round; addresses that wait later continue in the next round
-        self.turns_left = 0
+        self.left_in_round = 0
         # number of addresses that were active, or waited, in the last iteration
         self._expected = 0
         self._is_renewal_due = False
@@ -88,11 +88,11 @@ class ReadShares:
             share.is_active = False
         self._active.clear()
         # A round may take several iterations. Addresses that wait again meanwhile continue in the next round.
-        if not self.turns_left:
-            self.turns_left = len(self._waiting)
+        if not self.left_in_round:
+            self.left_in_round = len(self._waiting)
         left = WAITING_COST
-        while self.turns_left and left > 0:
-            self.turns_left -= 1
+        while self.left_in_round and left > 0:
+            self.left_in_round -= 1
             share, _ = self._waiting.popitem(last=False)
             left -= share.continue_waiting()
         if self._waiting:

@@ -38,7 +38,7 @@ _CHECKED_AT_ONCE: Final = 100
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 
 
-class ConnectionListener(Protocol):
+class ConnectionEventListener(Protocol):
     """Listener of connection events; its methods are called in the event loop and must not block."""
 
     def connection_opened(self, connection: ServerConnection) -> None:
@@ -60,7 +60,7 @@ class RemotingServer:
     """Listens, and owns all accepted connections; its tasks run in `tasks`, and a bug in a task ends that TaskGroup."""
 
     dispatcher: Dispatcher
-    listener: ConnectionListener
+    event_listener: ConnectionEventListener
     _: KW_ONLY
     clock: Clock
     # the owner of the tasks that run handlers
@@ -190,7 +190,7 @@ class RemotingServer:
             return False
         if (accepted := connection.socket) is not None:
             set_tcp_options(accepted, user_timeout_seconds=self.limits.tcp_user_timeout_seconds)
-        self.listener.connection_opened(connection)
+        self.event_listener.connection_opened(connection)
         return is_reserved
 
     def _make_room(self, connection: ServerConnection) -> None:
@@ -206,15 +206,15 @@ class RemotingServer:
             return
         if connection.peer.tls_version:
             self.tls.open_connections -= 1
-        self.listener.connection_closed(connection, reason)
+        self.event_listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """Notify the listener of a refusal."""
-        self.listener.connection_refused(connection, error)
+        self.event_listener.connection_refused(connection, error)
 
     def may_be_idle(self, connection: ServerConnection) -> bool:
         """True for connections that registered a broker, as the listener knows."""
-        return self.listener.may_be_idle(connection)
+        return self.event_listener.may_be_idle(connection)
 
     async def _sweep(self, lateness: float) -> None:
         # After a late iteration, input that arrived in time may be unread, so the lateness is subtracted.

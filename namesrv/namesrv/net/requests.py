@@ -94,18 +94,18 @@ class RequestQueue(Generic[R]):
         self._start(request, self._answer(request, 0), charge)
 
     def hold(self, held: HeldRequest) -> None:
-        """Count a request as in flight until it is dropped."""
+        """Count a request as in flight until it is released or resumed."""
         self._held = self._held or set()
         self._held.add(held)
 
-    def drop(self, held: HeldRequest) -> None:
+    def release(self, held: HeldRequest) -> None:
         """Count a held request as in flight no longer; its response is sent next, or a task takes the request over."""
         if self._held is not None:
             self._held.discard(held)
 
     def resume(self, held: HeldRequest, request: R, answering: Coroutine[None, None, None]) -> None:
-        """Drop a held request, and run this coroutine, which answers the request, in a task."""
-        self.drop(held)
+        """Release a held request, and run this coroutine, which answers the request, in a task."""
+        self.release(held)
         self._start(request, answering, 0)
 
     def _start(self, request: R, answering: Coroutine[None, None, None], charge: int) -> None:
@@ -115,7 +115,7 @@ class RequestQueue(Generic[R]):
         # A done callback, since a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._concurrent_ended, request, charge))
 
-    def cancel_concurrent(self) -> None:
+    def cancel_held_and_concurrent(self) -> None:
         """Cancel the held requests, and the requests that have tasks of their own."""
         for task in self._concurrent or ():
             task.cancel()

@@ -93,7 +93,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
         before_registration=frozenset(code for code, row in served.items() if row.before_registration),
         native_ext={"boot_id": namesrv.boot.id},
         guard=access.limiter.admitting(access.guard),
-        is_admitted=admit_all if access.guard is None else access.guard.is_admitted,
+        admission_of=admit_all if access.guard is None else access.guard.admission_of,
         on_unread=partial(note_unread, namesrv.manager),
         max_frame_bytes=lambda: namesrv.settings.current.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),

@@ -152,7 +152,7 @@ class Housekeeping:
         passes = 0
         while passes < (_DRAIN_PASSES if clock.monotonic() <= ends else _BUSY_DRAIN_PASSES):
             await asyncio.sleep(0)
-            if not self._read_shares.turns_left or clock.monotonic() > ends:
+            if not self._read_shares.left_in_round or clock.monotonic() > ends:
                 passes += 1
         # Some requests wait for fair scheduling to begin, and then need iterations until they are handled.
         for _ in range(2):

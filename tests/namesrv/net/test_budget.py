@@ -95,7 +95,7 @@ async def test_large_frame_is_refused_by_its_header(spell: Spell) -> None:
         peer.send(frame[:300])
         assert await peer.at_end()
         message = f"frame of {len(frame)} bytes for request 14, limit 65536"
-        assert served.listener.refused == [(1, "frame_too_large", message)]
+        assert served.event_listener.refused == [(1, "frame_too_large", message)]
 
         fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
         assert (await other.ask(fits)).opaque == 7
@@ -168,11 +168,11 @@ async def test_large_frame_waits_for_memory(is_received: bool) -> None:
         await served.clock.advance(1)
         if is_received:
             assert (await second.receive()).opaque == 2
-            assert served.listener.refused == []
+            assert served.event_listener.refused == []
         else:
             message = f"no memory for a frame of {len(registration(2))} bytes"
             assert ((busy := await second.receive()).opaque, *busy.outcome) == (2, 2, f"{message}; try again later")
-            assert served.listener.refused == [(2, "memory", message)]
+            assert served.event_listener.refused == [(2, "memory", message)]
             assert (await second.ask(registration(3))).code == 0
     assert budget.used_bytes == 0
 
@@ -242,7 +242,7 @@ async def test_connection_without_memory_is_refused() -> None:
         peer = await served.connect()
         assert await (await served.connect()).at_end()
 
-        assert served.listener.refused == [(2, "memory", "no memory for another connection")]
+        assert served.event_listener.refused == [(2, "memory", "no memory for another connection")]
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
@@ -257,7 +257,7 @@ async def test_new_address_connects_when_other_shares_are_used_up() -> None:
         peer = await served.connect()
 
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
-        assert served.listener.refused == []
+        assert served.event_listener.refused == []
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -276,7 +276,7 @@ async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
         assert (await client.receive()).opaque == 1
         client.send(spell(ECHO, 2))
         assert await client.at_end()
-        assert served.listener.refused == [(5, "connections", "too many connections without a broker, limit 2")]
+        assert served.event_listener.refused == [(5, "connections", "too many connections without a broker, limit 2")]
         await served.clock.advance(11)
         assert await silent.at_end()
         assert list(served.server.connections) == [1, 2, 3, 4]
@@ -299,7 +299,9 @@ async def test_connections_without_a_registration_give_way_to_brokers(sends_hear
 
         refused = await served.connect()
         assert await refused.at_end()
-        assert served.listener.refused[-1][2] == "too many connections, limit 6"
-        assert [message for *_, message in served.listener.refused[:-1]] == ["connection slot needed for a broker"] * 3
+        assert served.event_listener.refused[-1][2] == "too many connections, limit 6"
+        assert [message for *_, message in served.event_listener.refused[:-1]] == [
+            "connection slot needed for a broker"
+        ] * 3
         for peer in (*clients, broker):
             assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7

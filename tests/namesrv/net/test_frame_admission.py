@@ -18,19 +18,19 @@ LIMITS_HERE = replace(LIMITS, small_frame_bytes=SMALL, max_frame_bytes=1024, max
 )
 def test_frames_up_to_the_limit_of_their_request_are_received(size: int, largest: int, *, is_large: bool) -> None:
     """Small frames are received for every request, larger ones only with memory for them."""
-    assert admit(103, size, LIMITS_HERE, largest_frame_bytes=largest, is_for_brokers=True) == is_large
+    assert admit(103, size, LIMITS_HERE, largest_frame_bytes=largest, may_use_slot=True) == is_large
 
 
 @pytest.mark.parametrize(("size", "largest", "bound"), [(65, 0, 64), (101, 100, 100), (1025, 4096, 1024)])
 def test_larger_frames_are_refused(size: int, largest: int, bound: int) -> None:
     """The limit is that of the request, but never below a small frame nor above the largest frame of the server."""
     with pytest.raises(RemoteProtocolError, match=f"frame of {size} bytes for request 103, limit {bound}") as refused:
-        admit(103, size, LIMITS_HERE, largest_frame_bytes=largest, is_for_brokers=True)
+        admit(103, size, LIMITS_HERE, largest_frame_bytes=largest, may_use_slot=True)
     assert refused.value.reason == "frame_too_large"
 
 
 def test_reserved_slot_is_for_brokers() -> None:
     """A request that no broker sends before its registration is refused, whatever its size."""
     with pytest.raises(RemoteProtocolError, match="too many connections without a broker, limit 2") as refused:
-        admit(105, 10, LIMITS_HERE, largest_frame_bytes=0, is_for_brokers=False)
+        admit(105, 10, LIMITS_HERE, largest_frame_bytes=0, may_use_slot=False)
     assert refused.value.reason == "connections"

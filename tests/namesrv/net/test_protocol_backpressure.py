@@ -126,14 +126,14 @@ async def test_peer_that_does_not_read_is_closed(asked: bytes, fast: bool) -> No
         received = connection.peer.requests
         peer.send(requests(1))
         await served.clock.advance(30)
-        assert "slow_reader" not in served.listener.reasons
+        assert "slow_reader" not in served.event_listener.reasons
         if not fast:
             assert await is_served(served)
         assert received == connection.peer.requests
 
         await served.clock.advance(1)
-        assert served.listener.refused[-1] == (connection.id, "slow_reader", "peer does not read")
-        await until(lambda: served.listener.closed)
+        assert served.event_listener.refused[-1] == (connection.id, "slow_reader", "peer does not read")
+        await until(lambda: served.event_listener.closed)
 
 
 async def test_closing_connection_of_a_peer_that_does_not_read_is_aborted() -> None:
@@ -142,11 +142,11 @@ async def test_closing_connection_of_a_peer_that_does_not_read_is_aborted() -> N
         peer, connection = await stuck(served, requests(REQUESTS))
         await served.server.close_connections([connection], 0.0)
         await served.clock.advance(30)
-        assert (connection.is_open, served.listener.closed) == (False, [])
+        assert (connection.is_open, served.event_listener.closed) == (False, [])
 
         await served.clock.advance(1)
-        await until(lambda: served.listener.closed)
-        assert served.listener.refused == [(connection.id, "slow_reader", "peer does not read")]
+        await until(lambda: served.event_listener.closed)
+        assert served.event_listener.refused == [(connection.id, "slow_reader", "peer does not read")]
         peer.close()
 
 
@@ -164,8 +164,8 @@ async def test_closing_connection_sends_its_responses() -> None:
             assert len(unread) >= sizes[-1]
             unread = unread[sizes[-1] :]
         assert min(sizes) > MEBIBYTE
-        await until(lambda: served.listener.closed)
-        assert served.listener.refused == []
+        await until(lambda: served.event_listener.closed)
+        assert served.event_listener.refused == []
 
 
 async def test_peer_that_reads_again_gets_every_response() -> None:
@@ -178,7 +178,7 @@ async def test_peer_that_reads_again_gets_every_response() -> None:
         peer.widen()
         assert [(await peer.receive()).opaque for _ in range(1 + REQUESTS)] == [*range(1, 1 + REQUESTS), 1]
         await served.clock.advance(100)
-        assert served.listener.refused == []
+        assert served.event_listener.refused == []
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
@@ -195,9 +195,9 @@ async def test_concurrent_responses_are_bounded_by_the_write_buffer() -> None:
         peer.send(requests(REQUESTS))
         await until(lambda: len(gate.came) == REQUESTS)
         gate.open()
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        assert served.listener.refused == [(1, "slow_reader", "peer does not read")]
+        assert served.event_listener.refused == [(1, "slow_reader", "peer does not read")]
         assert await is_served(served)
 
 

@@ -75,7 +75,7 @@ async def test_several_connections_are_accepted_in_one_iteration() -> None:
                 peer.setblocking(False)  # noqa: FBT003 - its only parameter
                 peer.connect_ex(served.addresses[0])
             iterations = 0
-            while len(served.listener.opened) < 24 and iterations < 100:
+            while len(served.event_listener.opened) < 24 and iterations < 100:
                 await asyncio.sleep(0)
                 iterations += 1
 
@@ -127,8 +127,8 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
         for number in (3, 4):
             assert await (await served.connect()).at_end()
             message = f"too many connections{what}, limit 2"
-            assert served.listener.refused[-1] == (number, reason, message)
-        assert (served.listener.reasons, served.listener.closed) == ([reason] * 2, [])
+            assert served.event_listener.refused[-1] == (number, reason, message)
+        assert (served.event_listener.reasons, served.event_listener.closed) == ([reason] * 2, [])
         assert await is_served(second)
         if what:
             reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
@@ -136,9 +136,9 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
             writer.close()
 
         first.close()
-        await until(lambda: 1 in dict(served.listener.closed))
+        await until(lambda: 1 in dict(served.event_listener.closed))
         assert await is_served(await served.connect())
-        assert served.listener.opened == [1, 2, *([5] if what else []), 6 if what else 5]
+        assert served.event_listener.opened == [1, 2, *([5] if what else []), 6 if what else 5]
 
 
 async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,8 +156,8 @@ async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCapture
         assert tasks == len(asyncio.all_tasks())
         assert served.server.slots._per_network == {"127.0.0.1": 1}
         assert len(served.connections_in_memory()) == 1
-        assert list(range(1, 1002)) == served.listener.opened
-        assert list(range(2, 1002)) == sorted(number for number, _ in served.listener.closed)
+        assert list(range(1, 1002)) == served.event_listener.opened
+        assert list(range(2, 1002)) == sorted(number for number, _ in served.event_listener.closed)
         assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -205,7 +205,7 @@ async def test_stopped_listener_accepts_no_connection() -> None:
         served.server.abort_all()
         assert [await peer.at_end() for peer in peers] == [True] * 3
         await until(lambda: not served.server.connections)
-        assert sorted(number for number, _ in served.listener.closed) == [1, 2, 3]
+        assert sorted(number for number, _ in served.event_listener.closed) == [1, 2, 3]
 
 
 async def open_after_each_step(served: Serving, count: int, over_seconds: float, step: float) -> list[int]:
@@ -232,7 +232,7 @@ async def test_closing_is_spread_over_the_time() -> None:
     """
     async with serving() as served:
         assert await open_after_each_step(served, 11, 5.0, 0.5) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-        assert list(range(1, 12)) == [number for number, _ in served.listener.closed]
+        assert list(range(1, 12)) == [number for number, _ in served.event_listener.closed]
         assert len(await open_after_each_step(served, 3, 0.0, 0.0)) == 1
         _, half, *_ = await open_after_each_step(served, 61, 0.3, 0.15)
         assert 26 <= half <= 34

@@ -140,7 +140,7 @@ async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int
             assert (response.opaque, response.code, response.remark) == (opaque, 1, PLAIN_REFUSED)
 
         assert await peer.at_end()
-        assert [(reason, message) for _, reason, message in served.listener.refused] == [("tls", PLAIN_REFUSED)]
+        assert [(reason, message) for _, reason, message in served.event_listener.refused] == [("tls", PLAIN_REFUSED)]
         assert served.server.dispatcher.answered == {}
 
 
@@ -160,9 +160,9 @@ async def test_tls_to_a_server_without_tls_is_refused(ca: Authority) -> None:
     async with serving() as served:
         with pytest.raises(ConnectError, match="the server does not speak TLS: it answered in plain text"):
             await echo(client_of(served, ca))
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        assert served.listener.reasons == ["tls"]
+        assert served.event_listener.reasons == ["tls"]
 
 
 class Side:
@@ -281,10 +281,10 @@ async def test_client_certificates(
             else:
                 with pytest.raises((ConnectError, ConnectionClosedError), match=r"certificate|authority"):
                     await client.invoke(ASK, timeout_seconds=10.0)
-                await until(lambda: served.listener.refused)
+                await until(lambda: served.event_listener.refused)
 
         assert received_names == ([] if names is None else [names])
-        assert [message for _, _, message in served.listener.refused] == ([] if refused is None else [refused])
+        assert [message for _, _, message in served.event_listener.refused] == ([] if refused is None else [refused])
 
 
 async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Authority) -> None:
@@ -311,9 +311,9 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
         served.clock.step_wall(36_525 * 86_400.0)
         third, peer = await resumed(session)
         assert third.tls.session_reused
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        assert [message for _, _, message in served.listener.refused] == [
+        assert [message for _, _, message in served.event_listener.refused] == [
             "TLS handshake failed: the peer's certificate has expired"
         ]
         assert served.server.dispatcher.answered == {(ECHO, 0): 2}
@@ -330,9 +330,9 @@ async def test_old_tls_versions_are_refused(ca: Authority, version: str) -> None
     async with serving(tls=tls(ca, "permissive")) as served:
         peer = await served.connect()
         peer.send(Side(context).hello())
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        [message] = [message for _, _, message in served.listener.refused]
+        [message] = [message for _, _, message in served.event_listener.refused]
         assert message == "TLS handshake failed: the peer offers neither TLS 1.2 nor TLS 1.3"
 
 
@@ -385,11 +385,11 @@ async def test_incomplete_handshake_is_closed(
         await settle()
         await until(lambda: f"{steps} taken | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
-        assert (len(served.server.connections), served.listener.refused) == (1, [])
+        assert (len(served.server.connections), served.event_listener.refused) == (1, [])
         await served.clock.advance(2)
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        assert served.listener.reasons == [reason]
+        assert served.event_listener.reasons == [reason]
 
 
 async def test_handshakes_count_as_connections(ca: Authority) -> None:
@@ -401,7 +401,7 @@ async def test_handshakes_count_as_connections(ca: Authority) -> None:
         last = await served.connect()
 
         assert await last.at_end()
-        assert served.listener.reasons == ["connections"]
+        assert served.event_listener.reasons == ["connections"]
 
 
 async def test_handshakes_are_charged_to_the_memory_budget(ca: Authority) -> None:
@@ -411,12 +411,12 @@ async def test_handshakes_are_charged_to_the_memory_budget(ca: Authority) -> Non
 
         def taken() -> bool:
             # 48 KiB for the handshake and 8 KiB for the connection
-            return bool(served.listener.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
+            return bool(served.event_listener.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
 
-        while not served.listener.refused:
+        while not served.event_listener.refused:
             (await served.connect()).send(Side(trusting(ca)).hello())
             await until(taken)
-        assert served.listener.reasons == ["memory"]
+        assert served.event_listener.reasons == ["memory"]
         for peer in served.peers:
             peer.close()
         await until(lambda: not served.server.connections)
@@ -465,9 +465,9 @@ async def test_unknown_authority_is_reported_on_both_sides(ca: Authority, tmp_pa
     async with serving(tls=tls(ca)) as served:
         with pytest.raises(ConnectError, match="the server's certificate is refused: self-signed certificate in"):
             await echo(client_of(served, Authority(tmp_path, "others")))
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        [message] = [message for _, _, message in served.listener.refused]
+        [message] = [message for _, _, message in served.event_listener.refused]
         assert message.startswith("TLS handshake failed: the peer ")
 
 
@@ -480,9 +480,9 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         assert [response.opaque for response in await side.frames(peer, 1)] == [7]
         record = side.sealed(json_frame(ECHO, 8))
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        [message] = [message for _, _, message in served.listener.refused]
+        [message] = [message for _, _, message in served.event_listener.refused]
         # messages of OpenSSL before and since 3.5
         broken = ("decryption failed or bad record mac", "record layer failure")
         assert message.removeprefix("TLS connection broken: ") in broken
@@ -497,8 +497,8 @@ async def test_responses_over_tls_wait_for_a_slow_reader(ca: Authority) -> None:
         peer.send(await side.finish(peer))
         for number in range(100):
             peer.send(side.sealed(json_frame(ECHO, number, body=body)))
-        await until(lambda: served.listener.closed or served.connection_of(peer).is_write_paused)
-        assert not served.listener.closed, (served.listener.refused, served.listener.closed)
+        await until(lambda: served.event_listener.closed or served.connection_of(peer).is_write_paused)
+        assert not served.event_listener.closed, (served.event_listener.refused, served.event_listener.closed)
         assert served.connection_of(peer).peer.requests < 100
         peer.widen()
 
@@ -540,10 +540,10 @@ async def test_close_notify_ends_the_connection(ca: Authority) -> None:
         with contextlib.suppress(ssl.SSLError):
             side.tls.unwrap()
         peer.send(last + side._outgoing.read())
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
         assert served.server.dispatcher.answered == {(ECHO, 0): 1}
 
-        assert (served.listener.closed, served.listener.refused) == ([(1, "closed")], [])
+        assert (served.event_listener.closed, served.event_listener.refused) == ([(1, "closed")], [])
 
 
 async def test_busy_handshake_threads_delay_no_open_connection(ca: Authority) -> None:
@@ -607,10 +607,10 @@ async def test_short_last_step_waits_for_no_thread(ca: Authority) -> None:
         tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=True)
         peer.send(last)
         peer.writer.close()
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
         go_on.set()
 
-        assert (tls_side.handshakes.total(), served.listener.closed, served.listener.refused) == (
+        assert (tls_side.handshakes.total(), served.event_listener.closed, served.event_listener.refused) == (
             1,
             [(1, "closed")],
             [],
@@ -654,7 +654,7 @@ async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: A
             each.send(side.hello() if each is peer else Side(trusting(ca)).hello())
         await until(lambda: "3 waiting" in repr(tls_side.threads))
         await served.clock.advance(600)
-        assert served.listener.refused == []
+        assert served.event_listener.refused == []
         go_on.set()
         last = await side.finish(peer)
         assert await stalled.reader.read(1)
@@ -662,9 +662,9 @@ async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: A
         peer.send(last + side.sealed(json_frame(ECHO, 7)))
         assert [response.opaque for response in await side.frames(peer, 1)] == [7]
         await served.clock.advance(2)
-        await until(lambda: served.listener.closed)
+        await until(lambda: served.event_listener.closed)
 
-        assert [refusal[1:] for refusal in served.listener.refused] == [
+        assert [refusal[1:] for refusal in served.event_listener.refused] == [
             ("tls", "timed out waiting for the TLS handshake")
         ]
 
@@ -690,7 +690,7 @@ async def test_proxy_header_does_not_extend_the_handshake(ca: Authority, iterati
         await until(lambda: served.connection_of(peer).peer.proxied)
         await served.clock.advance(2)
 
-        assert served.listener.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
+        assert served.event_listener.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
 
 
 def _wait(event: threading.Event) -> None:
@@ -747,11 +747,11 @@ async def test_bad_proxy_headers_before_tls_are_refused(
         slow.send(b"PROXY TCP4 192.0.2.1")
         await settle()
         await served.clock.advance(seconds)
-        assert served.listener.reasons == ["proxy_header"]
+        assert served.event_listener.reasons == ["proxy_header"]
         await served.clock.advance(1)
         assert await slow.at_end()
 
-        assert served.listener.refused[1:] == [(2, reason, message)]
+        assert served.event_listener.refused[1:] == [(2, reason, message)]
 
 
 async def opened(served: Serving, peer: socket.socket) -> tuple[TlsRecords, ServerConnection, asyncio.Transport]:
@@ -781,7 +781,7 @@ async def test_records_without_data_count_towards_share_and_memory(ca: Authority
             peer.sendall(records.key_updates(MEBIBYTE // 16 // KEY_UPDATE_BYTES))
             await until(lambda: not served.server.connections)
 
-        [(_, reason, message)] = served.listener.refused
+        [(_, reason, message)] = served.event_listener.refused
         assert reason == "tls"
         assert re.fullmatch(r"TLS records of 6\d{4} bytes without data", message)
 
@@ -803,6 +803,6 @@ async def test_records_that_wait_for_their_share_are_unread_input(ca: Authority,
             await settle()
 
         assert served.server.dispatcher.answered == ({(ECHO, 0): 1} if is_whole else {})
-        assert [message for _, _, message in served.listener.refused] == (
+        assert [message for _, _, message in served.event_listener.refused] == (
             [] if is_whole else ["timed out waiting for the first frame"]
         )
