@@ -22,8 +22,9 @@ SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "broker
 class Change(NamedTuple):
     """The effects of one request, or of the server itself with a cause."""
 
-    # name of the request, or the cause (SIGHUP); None for the silence, the closed connection or the expiry of a broker
-    request: str | None
+    # The name of the request, or a cause in the server (SIGHUP). None for the silence, the closed connection or the
+    # expiry of a broker, which the effects tell.
+    cause: str | None
     sender: Mapping[str, Any]
     changes: Sequence[Effect]
     # The account of the request, or without an account the network of the peer; for a change of the server itself, the
@@ -151,7 +152,7 @@ class AuditLines(Encoder):
 
 
 def _changed(change: Change) -> dict[str, Any]:
-    return {"event": "change", "request": change.request, **change.sender}
+    return {"event": "change", "request": change.cause, **change.sender}
 
 
 def _repeated(repeated: RepeatedChange) -> dict[str, Any]:

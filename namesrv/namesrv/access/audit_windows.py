@@ -132,7 +132,7 @@ class RegistrationWindow:
 
 def is_registration(change: Change) -> bool:
     """True for changes by brokers (by request, silence or disconnection); all others are changes by operators."""
-    return change.request in _BROKER_REQUESTS or (change.request is None and broker_of(change) is not None)
+    return change.cause in _BROKER_REQUESTS or (change.cause is None and broker_of(change) is not None)
 
 
 def broker_of(change: Change) -> BrokerAddrInfo | None:
