@@ -70,7 +70,7 @@ class SerializeType(IntEnum):
 LanguageCode = IntEnum(
     "LanguageCode", "JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS", start=0
 )
-LanguageCode.__doc__ = "What a peer is written in; each is the place of its name."
+LanguageCode.__doc__ = "The language of a peer's library; a value is the position of its name in RocketMQ's enum."
 
 # Request codes from this one on are extensions of this project, which exist only in the native protocol.
 FIRST_EXTENSION: Final = 20001

@@ -12,8 +12,8 @@ import pytest
 
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply, Request
-from namesrv.net.listener import ConnectionListener, RemotingServer
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.remoting_server import ConnectionEventListener, RemotingServer
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls
@@ -65,10 +65,10 @@ class RecordingListener:
 class Serving:
     """A listening server, its clock and its peers."""
 
-    def __init__(self, server: RemotingServer, clock: FakeClock, listener: RecordingListener) -> None:
+    def __init__(self, server: RemotingServer, clock: FakeClock, event_listener: RecordingListener) -> None:
         self.server = server
         self.clock = clock
-        self.listener = listener
+        self.event_listener = event_listener
         self.addresses: list[tuple[str, int]] = []
         self.peers: list[RawPeer] = []
 
@@ -81,8 +81,8 @@ class Serving:
         return peer
 
     def _met(self) -> int:
-        refused = [why for why in self.listener.reasons if why in ("connections", "connections_per_ip", "memory")]
-        return len(self.listener.opened) + len(refused)
+        refused = [why for why in self.event_listener.reasons if why in ("connections", "connections_per_ip", "memory")]
+        return len(self.event_listener.opened) + len(refused)
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
         [found] = [one for one in self.server.connections.values() if one.peer.address == peer.address]
@@ -117,7 +117,7 @@ class FastPathOf:
 
 def server_of(
     dispatcher: Dispatcher,
-    listener: ConnectionListener,
+    event_listener: ConnectionEventListener,
     clock: FakeClock,
     tasks: asyncio.TaskGroup,
     *,
@@ -130,7 +130,7 @@ def server_of(
     """A server with the limits of LIMITS and overrides."""
     return RemotingServer(
         dispatcher,
-        listener,
+        event_listener,
         clock=clock,
         tasks=tasks,
         scheduler=FairScheduler() if scheduler is None else scheduler,
@@ -158,7 +158,7 @@ async def serving(
 
     The options are those of `server_of`, limits among them.
     """
-    clock, listener = FakeClock(), RecordingListener()
+    clock, event_listener = FakeClock(), RecordingListener()
     table: dict[int, Handler] = {ECHO: echo, FAIL: fail, **(handlers or {})}
     failed: BaseException | None = None
     async with asyncio.timeout(GUARD_SECONDS):
@@ -171,8 +171,8 @@ async def serving(
                     before_registration=before_registration,
                     native_ext={"boot_id": "b00t"},
                 )
-                server = server_of(dispatcher, listener, clock, tasks, **options)
-                served = Serving(server, clock, listener)
+                server = server_of(dispatcher, event_listener, clock, tasks, **options)
+                served = Serving(server, clock, event_listener)
                 try:
                     served.addresses = await server.listen(hosts, 0)
                     yield served

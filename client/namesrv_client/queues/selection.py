@@ -24,7 +24,7 @@ _TABLES: Final = {
     "4": ((15_000, 600_000), (3_000, 180_000), (2_000, 120_000), (1_000, 60_000), (550, 30_000)),
 }
 # the latency in milliseconds as which a failed send counts
-_ISOLATION_MS: Final = {"5": 10_000, "4": 30_000}
+_FAILURE_LATENCY_MS: Final = {"5": 10_000, "4": 30_000}
 _PROBE_SECONDS: Final = 3.0
 _PROBE_TIMEOUT_SECONDS: Final = 0.2
 
@@ -121,7 +121,7 @@ class BrokerFaults:
         # False if no probe would notice that a broker is reachable again: then only its isolation time counts
         self._is_probed = settings.probe != "off"
         self._table = _TABLES[settings.fault_table]
-        self._isolation_ms = _ISOLATION_MS[settings.fault_table]
+        self._failure_latency_ms = _FAILURE_LATENCY_MS[settings.fault_table]
         # broker -> end of its isolation (monotonic)
         self._isolated: dict[str, float] = {}
         # brokers that no probe or send has reached since a send failed, in the order of the failures
@@ -138,7 +138,7 @@ class BrokerFaults:
         """
         if not self._is_tolerant:
             return 0
-        latency_ms = self._isolation_ms if failed else latency_seconds * 1000
+        latency_ms = self._failure_latency_ms if failed else latency_seconds * 1000
         pause = next((pause for threshold, pause in self._table if latency_ms >= threshold), 0)
         if pause:
             # A slow send never shortens an isolation; only a quick one ends it.

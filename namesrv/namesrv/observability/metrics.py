@@ -25,7 +25,7 @@ from namesrv.context import Namesrv
 from namesrv.counters import REASONS
 from namesrv.fast_path import FastPath
 from namesrv.histogram import Histogram
-from namesrv.net.listener import RemotingServer
+from namesrv.net.remoting_server import RemotingServer
 from namesrv.net.steps import in_parts
 from namesrv.observability.health import Groups, groups_by_health
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from namesrv.context import Namesrv
-from namesrv.net.listener import RemotingServer
+from namesrv.net.remoting_server import RemotingServer
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, Discovery
 from namesrv.observability.health import all_problems, crl_text, expiry_text
 from namesrv.observability.hosts import is_own_host

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from namesrv.context import Namesrv, Spawn
 from namesrv.histogram import Histogram
-from namesrv.net.listener import RemotingServer
+from namesrv.net.remoting_server import RemotingServer
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

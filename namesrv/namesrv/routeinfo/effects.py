@@ -407,8 +407,8 @@ class Scanned(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUp(Effect):
-    """This process was stopped for a time that does not count as silence."""
+class ProcessStopped(Effect):
+    """This process was stopped, as by SIGSTOP, for a time that does not count as a broker's silence."""
 
     line_name = "late"
 

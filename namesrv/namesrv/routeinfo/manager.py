@@ -19,7 +19,7 @@ from typing import Any, Final
 from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.admission import attempted_takeover, check_routes, check_topics, is_in_use, takeover_refusal
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
-from namesrv.routeinfo.effects import Effect, Fenced, HeldUp, OverQuota, RouteChanged, Scanned
+from namesrv.routeinfo.effects import Effect, Fenced, OverQuota, ProcessStopped, RouteChanged, Scanned
 from namesrv.routeinfo.eviction import Removal, remove, silent_brokers
 from namesrv.routeinfo.liveness import NEVER, LivenessClock
 from namesrv.routeinfo.records import (
@@ -134,7 +134,7 @@ class RouteInfoManager:
             if live.last_update > now:
                 # The heartbeat arrived after the stop, but before the stop was credited.
                 self.tables.set_live(key, live.seen(now, live.connection_id, None))
-        self._sink(HeldUp(granted))
+        self._sink(ProcessStopped(granted))
         return granted
 
     @contextlib.asynccontextmanager
