@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv.access.guard import AccessGuard, RefusalListener
 from namesrv.net.dispatcher import Request
-from namesrv.net.read_shares import AddressShare
+from namesrv.net.read_shares import NetworkShare
 from namesrv.settings.limits import RequestQuotas
 from namesrv_remoting.errors import ResponseError, SystemBusyError
 from namesrv_remoting.requests import REQUESTS, AccessClass
@@ -143,7 +143,7 @@ class RequestLimiter:
             mine.tokens -= 1
         return seconds, reason
 
-    def count(self, share: AddressShare) -> None:
+    def count(self, share: NetworkShare) -> None:
         """Take tokens for the requests of an address that the fast path has answered.
 
         While a bucket has too few tokens, each request of the address goes to the dispatcher, which knows its rank;
@@ -153,7 +153,7 @@ class RequestLimiter:
         if self.quotas.mode == "off":
             share.may_use_fast_path, share.count_at = True, _COUNTED_TOGETHER
             return
-        everybody, mine = self._refilled(share.address)
+        everybody, mine = self._refilled(share.network)
         spare = min(everybody.spare(self.quotas.all_per_second), mine.spare(self.quotas.ip_per_second))
         taken = max(0.0, min(spare, count))
         everybody.tokens -= taken

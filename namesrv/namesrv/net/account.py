@@ -1,4 +1,4 @@
-"""Memory account of one connection: the part of its peer address's share of the budget that the connection holds."""
+"""Memory account of one connection: the part of its network's share of the budget that the connection holds."""
 
 from namesrv.net.budget import MemoryBudget
 
@@ -20,11 +20,11 @@ class MemoryAccount:
         return f"<MemoryAccount [{self._network} | {self._input} input | {self._unsent} unsent | {self._tls} TLS]>"
 
     def reserve(self, size: int) -> bool:
-        """Reserve memory until `release`; False if the share of the peer's address has too little left."""
+        """Reserve memory until `release`; False if the share of the peer's network has too little left."""
         return self._budget.reserve(self._network, size)
 
     def charge(self, size: int) -> None:
-        """Charge memory until `release`, even beyond the share of the peer's address."""
+        """Charge memory until `release`, even beyond the share of the peer's network."""
         self._budget.charge(self._network, size)
 
     def release(self, size: int) -> None:

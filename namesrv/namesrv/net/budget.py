@@ -1,15 +1,15 @@
-"""Memory budget of all peers together, with a share for each peer address.
+"""Memory budget of all peers together, with a share for each network.
 
-A peer address is `Peer.network` here: an IPv4 address, or the /64 of an IPv6 address.
+A network is `Peer.network`: an IPv4 address, or the /64 of an IPv6 address.
 """
 
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-# One address may hold an eighth of the budget. A large reservation is refused if the address would then hold more than
+# One network may hold an eighth of the budget. A large reservation is refused if the network would then hold more than
 # an eighth of the part for large reservations. Simultaneous registrations of many brokers on one machine wait a little,
-# and only eight addresses together can use up the budget.
+# and only eight networks together can use up the budget.
 _SHARE: Final = 8
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
 # connections, so that new peers with small requests can connect.
@@ -34,7 +34,7 @@ class MemoryBudget:
         least_share_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self.total_bytes = total_bytes
-        # The share of an address is at least this, enough for the largest frame, as long as the budget has room: with
+        # The share of a network is at least this, enough for the largest frame, as long as the budget has room: with
         # full tables, the registration of a large broker would otherwise be refused for ever.
         self._least_share_bytes = least_share_bytes
         # bytes that all peers hold now
@@ -45,55 +45,55 @@ class MemoryBudget:
         self._used_by: Counter[str] = Counter()
 
     def __repr__(self) -> str:
-        return f"<MemoryBudget [{self.used_bytes} of {self.peers_bytes()} bytes | {len(self._used_by)} addresses]>"
+        return f"<MemoryBudget [{self.used_bytes} of {self.peers_bytes()} bytes | {len(self._used_by)} networks]>"
 
     def peers_bytes(self) -> int:
         """Bytes that peers may hold: the total less the memory of the tables, but at least an eighth of the total."""
         return max(self.total_bytes - self._tables_bytes(), self.total_bytes // _LEAST)
 
-    def reserve(self, address: str, size: int) -> bool:
-        """Reserve memory for an address; False if the budget or the address's share has too little left."""
+    def reserve(self, network: str, size: int) -> bool:
+        """Reserve memory for a network; False if the budget or the network's share has too little left."""
         peers = self.peers_bytes()
         if size > _LARGE_BYTES:
             room = shared = peers - peers // _KEPT_FROM_LARGE
         else:
             room, shared = peers - peers // _KEPT_FROM_SMALL, peers
-        return self._take(address, size, room, shared)
+        return self._take(network, size, room, shared)
 
-    def reserve_connection(self, address: str, size: int) -> bool:
-        """Reserve the memory of a connection; False if the budget or the address's share has too little left.
+    def reserve_connection(self, network: str, size: int) -> bool:
+        """Reserve the memory of a connection; False if the budget or the network's share has too little left.
 
         Other charges cannot use up the part of the budget that is kept for connections.
         """
         room = peers = self.peers_bytes()
         if self._connections_bytes + size <= peers // _KEPT_FROM_SMALL:
             room = max(peers, self.used_bytes + size)
-        is_reserved = self._take(address, size, room, peers)
+        is_reserved = self._take(network, size, room, peers)
         self._connections_bytes += size if is_reserved else 0
         return is_reserved
 
-    def release_connection(self, address: str, size: int) -> None:
+    def release_connection(self, network: str, size: int) -> None:
         """Release the memory of a connection."""
         self._connections_bytes -= size
-        self.release(address, size)
+        self.release(network, size)
 
-    def _take(self, address: str, size: int, room: int, shared: int) -> bool:
+    def _take(self, network: str, size: int, room: int, shared: int) -> bool:
         share = max(shared // _SHARE, self._least_share_bytes())
-        if self.used_bytes + size > room or self._used_by[address] + size > share:
+        if self.used_bytes + size > room or self._used_by[network] + size > share:
             return False
-        self.charge(address, size)
+        self.charge(network, size)
         return True
 
-    def charge(self, address: str, size: int) -> None:
-        """Charge memory to an address, even beyond the budget."""
+    def charge(self, network: str, size: int) -> None:
+        """Charge memory to a network, even beyond the budget."""
         self.used_bytes += size
-        used = self._used_by[address] + size
+        used = self._used_by[network] + size
         if used:
-            self._used_by[address] = used
+            self._used_by[network] = used
         else:
-            # An address that holds nothing has no entry, so that the counter does not grow.
-            self._used_by.pop(address, None)
+            # A network that holds nothing has no entry, so that the counter does not grow.
+            self._used_by.pop(network, None)
 
-    def release(self, address: str, size: int) -> None:
+    def release(self, network: str, size: int) -> None:
         """Release memory that was reserved or charged."""
-        self.charge(address, -size)
+        self.charge(network, -size)

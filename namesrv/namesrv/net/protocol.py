@@ -22,7 +22,7 @@ from namesrv.net.frame_admission import Admission, admit
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
-from namesrv.net.read_shares import AddressShare, ReadShares
+from namesrv.net.read_shares import NetworkShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
 from namesrv.net.requests import HeldRequest, RequestQueue
 from namesrv.net.steps import FairScheduler
@@ -46,7 +46,7 @@ _MAX_CHARGED_BYTES: Final = 256 * 1024
 _SMALL_BYTES: Final = 4 * 1024
 # The dispatcher answers longer requests.
 LONGEST_FAST_REQUEST: Final = 512
-# a value that `AddressShare.left` never reaches, so that the share does not end a read
+# a value that `NetworkShare.left` never reaches, so that the share does not end a read
 _ANY_COST: Final = float("-inf")
 # Memory of TLS for one connection, as measured: during the handshake, and after it.
 _HANDSHAKE_BYTES: Final = 48 * 1024
@@ -186,8 +186,8 @@ class ServerConnection(asyncio.Protocol):
     peer: Peer = field(default_factory=Peer)
     # the monotonic time of the accept
     opened_at: float = field(init=False)
-    # the share of this peer's address in each iteration of the loop
-    read_share: AddressShare = field(init=False)
+    # the share of this peer's network in each iteration of the loop
+    read_share: NetworkShare = field(init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
     _receiver: Receiver = field(init=False)
     _memory: MemoryAccount = field(init=False)
@@ -196,7 +196,7 @@ class ServerConnection(asyncio.Protocol):
     # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
     # True while received input (complete frames, or the beginning of one) waits to be processed: until the peer has
-    # read its responses, until earlier requests have begun or ended, or until its address has a share left.
+    # read its responses, until earlier requests have begun or ended, or until its network has a share left.
     _is_behind: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -513,7 +513,7 @@ class ServerConnection(asyncio.Protocol):
             self._handle_events()
 
     def _handle_events(self) -> None:
-        """Handle received frames until this address's share is used up, or the peer has to read responses first."""
+        """Handle received frames until this network's share is used up, or the peer has to read responses first."""
         receiver, share, deadlines = self._receiver, self.read_share, self._deadlines
         if not share.is_active:
             share.activate()
@@ -687,7 +687,7 @@ class ServerConnection(asyncio.Protocol):
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
-        """Read nothing until `_read_on` is called, in a later iteration in which the address has a share left."""
+        """Read nothing until `_read_on` is called, in a later iteration in which the network has a share left."""
         if not self._deadlines.is_waiting:
             self._deadlines.wait_began(self._owner.clock.monotonic())
             self.read_share.wait(self._read_on)

@@ -1,9 +1,9 @@
-"""Fair scheduling of reads: how much input of each peer address is processed in one iteration of the event loop.
+"""Fair scheduling of reads: how much input of each network is processed in one iteration of the event loop.
 
-Input of a peer address that has used up its share of an iteration waits for a later iteration; in between, the loop
-serves all other sockets. In each iteration the waiting addresses continue in turn, up to a limit for the cost of their
-input together: the more addresses wait, the longer each of them waits, while the delay of all other addresses stays the
-same. A peer address is `Peer.network`; costs.py has the costs of input.
+Input of a network that has used up its share of an iteration waits for a later iteration; in between, the loop serves
+all other sockets. In each iteration the waiting networks continue in turn, up to a limit for the cost of their input
+together: the more networks wait, the longer each of them waits, while the delay of all other networks stays the same.
+A network is `Peer.network`: an IPv4 address, or the /64 of an IPv6 address. costs.py has the costs of input.
 """
 
 import asyncio
@@ -11,68 +11,68 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-# Cost of all addresses together in one iteration, about 1.5 ms: 256 reads with a request of the fast path each, or one
+# Cost of all networks together in one iteration, about 1.5 ms: 256 reads with a request of the fast path each, or one
 # read with 500 of them.
 ITERATION_COST: Final = 64 * 1024
-# The least share of an address, however many addresses are active.
+# The least share of a network, however many networks are active.
 LEAST_SHARE: Final = 4 * 1024
 # Cost of all waiting input together in one iteration, about 0.2 ms, so that a flood makes iterations hardly longer: a
 # request that arrives during an iteration is read in the next one.
 WAITING_COST: Final = ITERATION_COST // 8
-# A connection may use at least this much of its address's share before other connections of the address are read.
+# A connection may use at least this much of its network's share before other connections of the network are read.
 _LEAST_READ: Final = 4 * 1024
 
-# The callbacks of each address of which no connection waits; never changed. An empty deque for each address would take
+# The callbacks of each network of which no connection waits; never changed. An empty deque for each network would take
 # 760 bytes of memory.
 _NO_CALLBACKS: Final[deque[Callable[[], None]]] = deque()
 
 
 class ReadShares:
-    """The shares of all peer addresses of a process, renewed in each iteration of the loop that reads anything."""
+    """The shares of all networks of a process, renewed in each iteration of the loop that reads anything."""
 
-    def __init__(self, count_requests: "Callable[[AddressShare], None] | None" = None) -> None:
-        # called once the fast path has answered `count_at` requests of an address, and when its last connection closes
+    def __init__(self, count_requests: "Callable[[NetworkShare], None] | None" = None) -> None:
+        # called once the fast path has answered `count_at` requests of a network, and when its last connection closes
         self.count_requests = count_requests
-        # address -> share; only addresses with an open connection have one
-        self._shares: dict[str, AddressShare] = {}
+        # network -> share; only networks with an open connection have one
+        self._shares: dict[str, NetworkShare] = {}
         # shares that are used in this iteration
-        self._active: list[AddressShare] = []
+        self._active: list[NetworkShare] = []
         # shares with connections that wait for a later iteration, in the order in which they continue
-        self._waiting: OrderedDict[AddressShare, None] = OrderedDict()
-        # number of waiting addresses that continue in this round; addresses that wait later continue in the next round
+        self._waiting: OrderedDict[NetworkShare, None] = OrderedDict()
+        # number of waiting networks that continue in this round; networks that wait later continue in the next round
         self.left_in_round = 0
-        # number of addresses that were active, or waited, in the last iteration
+        # number of networks that were active, or waited, in the last iteration
         self._expected = 0
         self._is_renewal_due = False
 
     def __repr__(self) -> str:
-        return f"<ReadShares [{len(self._shares)} addresses | {len(self._waiting)} waiting]>"
+        return f"<ReadShares [{len(self._shares)} networks | {len(self._waiting)} waiting]>"
 
-    def enter(self, address: str) -> "AddressShare":
-        """The share of an address, for one more connection; the connection calls `leave` when it is closed."""
-        share = self._shares.get(address)
+    def enter(self, network: str) -> "NetworkShare":
+        """The share of a network, for one more connection; the connection calls `leave` when it is closed."""
+        share = self._shares.get(network)
         if share is None:
-            share = self._shares[address] = AddressShare(self, address)
+            share = self._shares[network] = NetworkShare(self, network)
         share.connections += 1
         return share
 
-    def leave(self, share: "AddressShare") -> None:
-        """Remove a connection from the share of its address."""
+    def leave(self, share: "NetworkShare") -> None:
+        """Remove a connection from the share of its network."""
         share.connections -= 1
         if not share.connections:
             if share.uncounted:
-                # The next connection of the address begins with a new share; these requests count for the quota, too.
+                # The next connection of the network begins with a new share; these requests count for the quota, too.
                 share.count_requests()
-            del self._shares[share.address]
+            del self._shares[share.network]
 
-    def activate(self, share: "AddressShare") -> int:
-        """Mark an address as active in this iteration, and return the cost that it may use."""
+    def activate(self, share: "NetworkShare") -> int:
+        """Mark a network as active in this iteration, and return the cost that it may use."""
         self._active.append(share)
         self._renew_later()
         return max(LEAST_SHARE, ITERATION_COST // max(self._expected, len(self._active)))
 
-    def add_waiting(self, share: "AddressShare") -> None:
-        """Schedule the waiting connections of an address, after those of the addresses that wait already."""
+    def add_waiting(self, share: "NetworkShare") -> None:
+        """Schedule the waiting connections of a network, after those of the networks that wait already."""
         self._waiting[share] = None
         self._renew_later()
 
@@ -87,7 +87,7 @@ class ReadShares:
         for share in self._active:
             share.is_active = False
         self._active.clear()
-        # A round may take several iterations. Addresses that wait again meanwhile continue in the next round.
+        # A round may take several iterations. Networks that wait again meanwhile continue in the next round.
         if not self.left_in_round:
             self.left_in_round = len(self._waiting)
         left = WAITING_COST
@@ -99,24 +99,24 @@ class ReadShares:
             self._renew_later()
 
 
-class AddressShare:
-    """The rest of one peer address's share of this iteration, and its connections that wait for a later one."""
+class NetworkShare:
+    """The rest of one network's share of this iteration, and its connections that wait for a later one."""
 
     __slots__ = (
         "_shares",
         "_waiting",
-        "address",
         "connections",
         "count_at",
         "is_active",
         "is_only_observed",
         "left",
         "may_use_fast_path",
+        "network",
         "uncounted",
     )
 
-    def __init__(self, shares: ReadShares, address: str) -> None:
-        self.address = address
+    def __init__(self, shares: ReadShares, network: str) -> None:
+        self.network = network
         # open connections that use this share
         self.connections = 0
         # True from the first use of the share in an iteration until the iteration ends; `left` is valid only then
@@ -135,7 +135,7 @@ class AddressShare:
         self._waiting = _NO_CALLBACKS
 
     def __repr__(self) -> str:
-        return f"<AddressShare {self.address} [{self.left} left | {len(self._waiting)} waiting]>"
+        return f"<NetworkShare {self.network} [{self.left} left | {len(self._waiting)} waiting]>"
 
     def activate(self) -> None:
         """Activate this share for the current iteration."""
@@ -155,13 +155,13 @@ class AddressShare:
             self._shares.count_requests(self)
 
     def stop_at(self) -> int:
-        """The value of `left` at which the current connection waits, since other connections of the address are due."""
+        """The value of `left` at which the current connection waits, since other connections of the network are due."""
         if not self._waiting:
             return 0
         return max(0, self.left - max(_LEAST_READ, self.left // (len(self._waiting) + 1)))
 
     def wait(self, read_on: Callable[[], None]) -> None:
-        """Call `read_on` in a later iteration, when it is the turn of this address and its share is not used up."""
+        """Call `read_on` in a later iteration, when it is the turn of this network and its share is not used up."""
         if self._waiting is _NO_CALLBACKS:
             self._waiting = deque()
         self._waiting.append(read_on)

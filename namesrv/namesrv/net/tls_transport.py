@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
 from namesrv.net.costs import TLS_RECORD_COST, TLS_RECORD_WITHOUT_DATA_COST, copy_cost
-from namesrv.net.read_shares import AddressShare, ReadShares
+from namesrv.net.read_shares import NetworkShare, ReadShares
 from namesrv.net.tls_session import RECORD_BYTES, TlsSession
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
@@ -178,11 +178,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _HANDSHAKE
         # True once the server has responded to the peer's ClientHello
         self._is_answered = False
-        # the socket's transport, the shares of all addresses in each iteration of the loop, and the share of the peer's
-        # address; transport and share are None before the connection is made
+        # the socket's transport, the shares of all networks in each iteration of the loop, and the share of the peer's
+        # network; transport and share are None before the connection is made
         self._below: asyncio.Transport | None = None
         self._shares = shares
-        self._share: AddressShare | None = None
+        self._share: NetworkShare | None = None
         # True while received records wait for the next iteration
         self._is_waiting = False
         # True while the protocol has paused reading
@@ -297,7 +297,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             raise error
 
     def _read_records(self) -> None:
-        """Pass the data of complete records to the protocol, until this address's share of the iteration is used up."""
+        """Pass the data of complete records to the protocol, until this network's share of the iteration is used up."""
         share = self._share
         if share is None:
             return
@@ -315,7 +315,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._flush()
         self._throttle()
 
-    def _decrypt(self, size: int, share: AddressShare, stop_at: int) -> tuple[bytes, Exception | None]:
+    def _decrypt(self, size: int, share: NetworkShare, stop_at: int) -> tuple[bytes, Exception | None]:
         """The data of the next records, about as much as one can hold; and the reason why the input ended, or None.
 
         A peer may put each byte into a record of its own, and a call of the protocol costs more than a record.

@@ -55,7 +55,7 @@ class HttpListener:
     ) -> None:
         # The certificate with the threads for handshakes; None for plain HTTP.
         self._tls = tls
-        # The bytes that each peer address may have processed in an iteration of the event loop, shared by all ports of
+        # The bytes that each network may have processed in an iteration of the event loop, shared by all ports of
         # the process.
         self._read_shares = read_shares or ReadShares()
         # (path, status, or `tls` for a handshake that failed) -> responses.

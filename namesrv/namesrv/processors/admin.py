@@ -111,8 +111,8 @@ class AdminProcessor:
         live = self._namesrv.settings.live
         if not (live.enable_all_topic_list if kind == _ALL else live.enable_topic_list):
             raise SystemError_("disable")
-        address = request.connection.peer.network
-        return Reply(await self._lists.encoded(dialect_of(request.command), kind, is_wanted, address=address))
+        network = request.connection.peer.network
+        return Reply(await self._lists.encoded(dialect_of(request.command), kind, is_wanted, network=network))
 
     async def update_config(self, request: Request) -> Reply:
         """Handle UPDATE_NAMESRV_CONFIG (318)."""

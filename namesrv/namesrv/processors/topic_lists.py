@@ -1,4 +1,7 @@
-"""Lists of topics: built in chunks, cached encoded until the tables change, and limited by peer address."""
+"""Lists of topics: built in chunks, cached encoded until the tables change, and limited by network.
+
+A network is `Peer.network`: an IPv4 address, or the /64 of an IPv6 address.
+"""
 
 import asyncio
 import functools
@@ -18,22 +21,22 @@ _CHUNK: Final = 2_500
 # Bytes of cached lists; beyond it all lists are dropped and built again on request.
 _MAX_BYTES: Final = 32 * 1024 * 1024
 # A request of 60 bytes can cause a response of 16 MiB, or a scan of a million topics. For lists larger than
-# _LARGE_BYTES, one address gets _BURST_BYTES at once and then _BYTES_PER_SECOND: enough for tools, too little for a
+# _LARGE_BYTES, one network gets _BURST_BYTES at once and then _BYTES_PER_SECOND: enough for tools, too little for a
 # flood.
 _LARGE_BYTES: Final = 256 * 1024
 _BURST_BYTES: Final = 64 * 1024 * 1024
 _BYTES_PER_SECOND: Final = 16 * 1024 * 1024
 # A list that is built costs so many bytes more for each topic of the tables, but at most a whole burst: the lists that
-# are built for an address take a twentieth of the processor at most.
+# are built for a network take a twentieth of the processor at most.
 _SCANNED_TOPIC_BYTES: Final = 128
-# Beyond this number of addresses, addresses without recent bytes are dropped.
-_MANY_ADDRESSES: Final = 1_000
+# Beyond this number of networks, networks without recent bytes are dropped.
+_MANY_NETWORKS: Final = 1_000
 # Quotes and a comma around each name in JSON.
 _SPARE_BYTES: Final = 3
 
 
 class TopicLists:
-    """Encoded lists of topics, cached by kind and dialect; the address that requests a list bears its cost."""
+    """Encoded lists of topics, cached by kind and dialect; the network that requests a list bears its cost."""
 
     def __init__(self, manager: RouteInfoManager, max_bytes: Callable[[], int], clock: Clock) -> None:
         self._manager = manager
@@ -47,13 +50,13 @@ class TopicLists:
         self._making = asyncio.Lock()
 
     async def encoded(
-        self, dialect: Dialect, kind: Hashable, is_wanted: Callable[[QueueRow], bool], *, address: str
+        self, dialect: Dialect, kind: Hashable, is_wanted: Callable[[QueueRow], bool], *, network: str
     ) -> bytes:
         """Return the wanted topics in order of registration.
 
         Raises:
             SystemError_: no response can hold the list.
-            SystemBusyError: the address has caused too many large lists lately.
+            SystemBusyError: the network has caused too many large lists lately.
         """
         key = (id(dialect), kind)
         made = self._cached(key)
@@ -62,16 +65,16 @@ class TopicLists:
                 made = self._cached(key)
                 if made is None:
                     scanned = len(self._manager.tables.topic_queue_table) * _SCANNED_TOPIC_BYTES
-                    self._large_lists.charge(address, min(scanned, _BURST_BYTES))
+                    self._large_lists.charge(network, min(scanned, _BURST_BYTES))
                     made = await self._make(dialect, key, is_wanted)
         if isinstance(made, str):
             raise SystemError_(made)
-        self._large_lists.charge(address, len(made))
+        self._large_lists.charge(network, len(made))
         return made
 
-    def charge(self, address: str, size: int) -> None:
-        """Charge a list of another kind to an address. Raises SystemBusyError after too many bytes lately."""
-        self._large_lists.charge(address, size)
+    def charge(self, network: str, size: int) -> None:
+        """Charge a list of another kind to a network. Raises SystemBusyError after too many bytes lately."""
+        self._large_lists.charge(network, size)
 
     def _cached(self, key: Hashable) -> bytes | str | None:
         return self._made.get(key) if self._made_version == self._version() else None
@@ -104,27 +107,27 @@ class TopicLists:
 
 
 class LargeLists:
-    """Bytes of the large lists that were built for each address, or sent to it, lately."""
+    """Bytes of the large lists that were built for each network, or sent to it, lately."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # address -> (bytes that count against the address, time of that count)
+        # network -> (bytes that count against the network, time of that count)
         self._charged: dict[str, tuple[float, float]] = {}
 
-    def charge(self, address: str, size: int) -> None:
-        """Charge a list to the address that requests it. Raises SystemBusyError after too many bytes lately."""
+    def charge(self, network: str, size: int) -> None:
+        """Charge a list to the network that requests it. Raises SystemBusyError after too many bytes lately."""
         if size <= _LARGE_BYTES:
             return
         now = self._clock.monotonic()
-        charged = self._counted(address, now) + size
+        charged = self._counted(network, now) + size
         if charged > _BURST_BYTES:
             seconds = (charged - _BURST_BYTES) / _BYTES_PER_SECOND
-            raise SystemBusyError(f"too many large lists for {address}, try again in {seconds:.1f} s")
-        if len(self._charged) >= _MANY_ADDRESSES:
+            raise SystemBusyError(f"too many large lists for {network}, try again in {seconds:.1f} s")
+        if len(self._charged) >= _MANY_NETWORKS:
             self._charged = {known: at for known, at in self._charged.items() if self._counted(known, now)}
-        self._charged[address] = (charged, now)
+        self._charged[network] = (charged, now)
 
-    def _counted(self, address: str, now: float) -> float:
-        """The bytes that still count against an address."""
-        charged, at = self._charged.get(address, (0.0, now))
+    def _counted(self, network: str, now: float) -> float:
+        """The bytes that still count against a network."""
+        charged, at = self._charged.get(network, (0.0, now))
         return max(0.0, charged - (now - at) * _BYTES_PER_SECOND)

@@ -24,7 +24,7 @@ logger: Final = logging.getLogger(__name__)
 _LONGEST_TICK_SECONDS: Final = 1.0
 # Iterations of the event loop before brokers are judged, each of which reads all readable sockets: one to accept a
 # connection, two until it is read, one to read it, two for a request to the dispatcher, and as many in reserve. Where
-# input waits for the share of its address, a round of all waiting addresses takes the place of an iteration.
+# input waits for the share of its network, a round of all waiting networks takes the place of an iteration.
 _DRAIN_PASSES: Final = 12
 # Further iterations for a request that waits for fair scheduling.
 _CARRYING_OUT_PASSES: Final = 4

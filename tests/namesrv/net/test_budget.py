@@ -65,7 +65,7 @@ def test_reservations_stay_within_the_budget(wanted: list[tuple[str, int]]) -> N
         assert sum(size for address, size in held if address == one) <= 100
     for address, size in held:
         budget.release(address, size)
-    assert repr(budget) == "<MemoryBudget [0 of 800 bytes | 0 addresses]>"
+    assert repr(budget) == "<MemoryBudget [0 of 800 bytes | 0 networks]>"
 
 
 def test_large_frames_leave_room_for_connections() -> None:
@@ -189,7 +189,7 @@ async def test_closed_connection_releases_its_memory() -> None:
             await until(lambda: not served.server.connections)
             assert budget.used_bytes == 0
             # addresses without memory are removed: an IPv6 host has more of them than fit into memory
-            assert " 0 addresses]" in repr(budget)
+            assert " 0 networks]" in repr(budget)
 
 
 async def test_cancelled_watch_releases_its_memory() -> None:

@@ -253,6 +253,6 @@ async def test_frames_behind_a_request_wait_for_it_to_begin() -> None:
             waiting.add(repr(served.server.read_shares))
             await asyncio.sleep(0)
 
-        assert waiting == {"<ReadShares [1 addresses | 0 waiting]>"}
+        assert waiting == {"<ReadShares [1 networks | 0 waiting]>"}
         assert [(await peer.receive()).opaque for _ in range(3)] == [1, 2, 3]
         await asyncio.gather(*crowd)

@@ -106,7 +106,7 @@ async def test_shares_are_divided_among_the_active_addresses() -> None:
 
     for share in addresses:
         shares.leave(share)
-    assert repr(shares) == "<ReadShares [0 addresses | 0 waiting]>"
+    assert repr(shares) == "<ReadShares [0 networks | 0 waiting]>"
 
 
 async def test_requests_of_closed_connections_are_counted() -> None:

@@ -272,6 +272,6 @@ async def test_limits_of_an_address_are_those_of_its_network(host: str, network:
         peer = await served.connect()
         connection = served.connection_of(peer)
 
-        assert connection.peer.network == connection.read_share.address == network
+        assert connection.peer.network == connection.read_share.network == network
         assert served.server.slots._per_network == {network: 1}
         assert served.server.budget._used_by.keys() == {network}

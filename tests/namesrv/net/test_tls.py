@@ -22,7 +22,7 @@ from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.read_shares import ITERATION_COST, AddressShare, ReadShares
+from namesrv.net.read_shares import ITERATION_COST, NetworkShare, ReadShares
 from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv.net.tls_session import TlsSession
 from namesrv.net.tls_transport import HandshakeThreads, TlsTransport
@@ -449,12 +449,12 @@ async def test_https_port_releases_the_share_of_a_peer_without_tls(ca: Authority
     async with asyncio.timeout(GUARD_SECONDS):
         (address,) = await listener.listen("127.0.0.1", 0)
         peer = await RawPeer.connect(address)
-        await until(lambda: "1 addresses" in repr(shares))
+        await until(lambda: "1 networks" in repr(shares))
         peer.send(sent)
         peer.writer.write_eof()
         await peer.reader.read()
         peer.writer.transport.abort()
-        await until(lambda: "0 addresses" in repr(shares))
+        await until(lambda: "0 networks" in repr(shares))
         await listener.close()
 
     assert ("other", "tls") not in counts
@@ -672,7 +672,7 @@ async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: A
 PROXY_HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n"
 
 
-def use_up(share: AddressShare, iterations: int) -> None:
+def use_up(share: NetworkShare, iterations: int) -> None:
     """Use up the share of an address in the next iterations, as other connections of the address would."""
     share.spend(ITERATION_COST)
     if iterations:

@@ -179,8 +179,8 @@ async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InP
     lists = TopicLists(manager, lambda: 1 << 20, server.namesrv.clock)
     no_topics = b"\x82\xaatopic_list\x90\xabbroker_addr\xc0"
 
-    async def flagged(address: str) -> bytes:
-        return await lists.encoded(NATIVE, "flagged", lambda row: row[0].topic_sys_flag == 1, address=address)
+    async def flagged(network: str) -> bytes:
+        return await lists.encoded(NATIVE, "flagged", lambda row: row[0].topic_sys_flag == 1, network=network)
 
     # 17 scans of 30,000 topics cost 62.3 MiB, and a list that is still valid costs no scan.
     for _ in range(17):
@@ -222,7 +222,7 @@ def test_large_lists_are_limited_per_address() -> None:
         lists.charge("10.0.0.1", 16 * mib)
 
     for number in range(5_000):
-        lists.charge(f"address-{number}", 16 * mib)
+        lists.charge(f"network-{number}", 16 * mib)
         clock.stall(0.01)
     assert len(lists._charged) <= 1_000
 
