@@ -332,8 +332,11 @@ class FastPath:
         self, connection: ServerConnection, heartbeat: _Heartbeat, opaque: bytes, frame: bytes
     ) -> bytes | None:
         manager = self._manager
-        if heartbeat.is_native and not manager.is_registered(
-            heartbeat.key, heartbeat.broker_name, heartbeat.broker_id, heartbeat.agent_id, connection.id
+        if heartbeat.is_native and (
+            heartbeat.key in manager.tables.incomplete
+            or not manager.is_registered(
+                heartbeat.key, heartbeat.broker_name, heartbeat.broker_id, heartbeat.agent_id, connection.id
+            )
         ):
             return None
         state = heartbeat_state(frame[-heartbeat.state_body_bytes :]) if heartbeat.state_body_bytes else None

@@ -45,6 +45,8 @@ class RouteModel:
         self.topics: dict[str, dict[str, QueueData]] = {}
         self.mappings: dict[tuple[str, str], TopicQueueMappingInfo] = {}
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
+        # native brokers of which an operator deleted a topic since their last full registration
+        self.incomplete: set[BrokerAddrInfo] = set()
         # broker name -> when its removed write permission comes back
         self.write_removed: dict[str, float] = {}
         # the same broker name -> the expiries of the slaves that left since
@@ -139,6 +141,7 @@ class RouteModel:
             registration.enable_acting_master is not None and registration.broker_id == min(group.addrs)
         ):
             self._register_topics(registration, options, acts=registration.broker_id != 0 and group.acts)
+        self.incomplete -= {key} if registration.kind == "full" else set()
         before = self.live_brokers.get(key)
         self.live_brokers[key] = BrokerLiveInfo(
             name,
@@ -251,6 +254,7 @@ class RouteModel:
     def _drop_broker(self, key: BrokerAddrInfo) -> BrokerLiveInfo:
         self.filter_servers.pop(key, None)
         self.other_connections.pop(key, None)
+        self.incomplete.discard(key)
         return self.live_brokers.pop(key)
 
     # -- topics -------------------------------------------------------------------------------------------------------
@@ -259,6 +263,9 @@ class RouteModel:
         for name in list(self.topics.get(topic, ())):
             if cluster_name is None or name in self.clusters.get(cluster_name, ()):
                 self._take_out(topic, name)
+                self.incomplete.update(
+                    key for key, live in self.live_brokers.items() if live.broker_name == name and live.is_native
+                )
 
     def register_topic(self, topic: str, queue_datas: list[QueueData]) -> None:
         known = list(self.topics.get(topic, {}).values())
@@ -332,6 +339,7 @@ class RouteModel:
             "topics": {topic: dict(by_name) for topic, by_name in self.topics.items()},
             "mappings": dict(self.mappings),
             "filter_servers": dict(self.filter_servers),
+            "incomplete": set(self.incomplete),
             "write_removed": set(self.write_removed),
             "other_connections": {
                 key: dict(connections) for key, connections in self.other_connections.items() if connections
@@ -372,6 +380,7 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
             for name, mapping in by_name.items()
         },
         "filter_servers": dict(tables.filter_server_table),
+        "incomplete": set(tables.incomplete),
         "write_removed": set(tables.write_removed),
         "other_connections": {key: dict(connections) for key, connections in tables.connections.others.items()},
     }

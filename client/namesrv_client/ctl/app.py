@@ -65,7 +65,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "delete-topic": (
         "topics:delete_topic",
-        "Delete a topic from every server. RocketMQ's brokers that still have it register it again within 30 s.",
+        "Delete a topic from every server. Brokers that still have it register it again within 30 s.",
     ),
     "completion": ("completion:completion", "Print the completion script for a shell."),
     "context add": (

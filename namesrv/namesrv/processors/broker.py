@@ -206,7 +206,10 @@ class BrokerProcessor:
         return SUCCESS
 
     async def heartbeat(self, request: Request, header: BrokerHeartbeatRequestHeader) -> Reply:
-        """Handle BROKER_HEARTBEAT (904): native brokers receive an error if unknown; Java's brokers expect success."""
+        """Handle BROKER_HEARTBEAT (904); Java's brokers expect success.
+
+        A native broker that has to register again, since it is unknown or lost a deleted topic, receives an error.
+        """
         command = request.command
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         state = heartbeat_state(command.body) if command.is_native else None
@@ -215,6 +218,8 @@ class BrokerProcessor:
         ):
             raise QueryNotFoundError(f"broker {header.broker_name} at {header.broker_addr} is not registered")
         self._manager.touch(key, request.connection.id, state)
+        if command.is_native and key in self._manager.tables.incomplete:
+            raise QueryNotFoundError(f"a topic of broker {header.broker_name} at {header.broker_addr} was deleted")
         return SUCCESS
 
     async def query_data_version(self, request: Request, header: QueryDataVersionRequestHeader) -> Reply:

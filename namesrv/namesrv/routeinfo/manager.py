@@ -405,7 +405,8 @@ class RouteInfoManager:
         """Remove a topic, or only its queues on one cluster's brokers; unknown names change nothing."""
         async with self._changing() as section:
             row = self.tables.topic_queue_table.get(topic)
-            await self._change_topic(section, plan_delete_topic(self.tables, topic, cluster_name), row)
+            changes = await run_in_steps(plan_delete_topic(self.tables, topic, cluster_name))
+            await self._change_topic(section, changes, row)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
         """Set a topic's queues on known brokers. Raises LimitExceededError."""

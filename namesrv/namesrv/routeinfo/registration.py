@@ -194,6 +194,8 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         # of them, the next registration of the other is applied even if it is unchanged.
         tables.forget_digests((name,))
     section.apply(prepared, name)
+    if registration.kind == "full":
+        tables.incomplete.discard(key)
     if before is not None:
         _note_former_connection(section, key, before, on)
         if registration.connection_id != on:

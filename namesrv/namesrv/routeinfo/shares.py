@@ -242,14 +242,7 @@ def _exceeded_quota(  # noqa: PLR0913 - the registration, its owner and the quot
 
 def _has_name(tables: RouteTables, name: str, owner: Owner) -> bool:
     """True if a live broker of this name belongs to the owner."""
-    keys = (
-        BrokerAddrInfo(cluster, addr)
-        for cluster, names in tables.cluster_addr_table.items()
-        if name in names
-        for addr in tables.addrs_of(name).values()
-    )
-    named = ((key, live) for key in keys if (live := tables.broker_live_table.get(key)) is not None)
-    return any(live.broker_name == name and owner.has(key, live) for key, live in named)
+    return any(owner.has(key, live) for key, live in tables.brokers_named(name))
 
 
 # -- rows that a registration adds and drops ---------------------------------------------------------------------------

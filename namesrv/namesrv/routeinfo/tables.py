@@ -1,6 +1,6 @@
 """The route tables of a NameServer and their indexes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +38,8 @@ class Changes:
     # Live entries to set, and filter servers to set (empty: to drop).
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
+    # Brokers that lose a topic which an operator deletes.
+    incomplete: list[BrokerAddrInfo] = field(default_factory=list)
     # The notice for the members of the group.
     notice: MinBrokerIdChanged | None = None
 
@@ -71,6 +73,9 @@ class RouteTables:
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # Broker group whose write permission an operator removed -> the removal.
         self.write_removed: dict[str, WriteRemoval] = {}
+        # Live native brokers that lost a topic which an operator deleted, until their next full registration: their
+        # heartbeats have no topics, so the response asks for it. RocketMQ's brokers send all topics every 30 s.
+        self.incomplete: set[BrokerAddrInfo] = set()
 
         # The connections of the live brokers, and others that may take over.
         self.connections = BrokerConnections()
@@ -118,6 +123,15 @@ class RouteTables:
                 return live.advertised
         return NOTHING_ADVERTISED
 
+    def brokers_named(self, name: str) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
+        """Return the live brokers of a group."""
+        addrs = self.addrs_of(name).values()
+        clusters = [cluster for cluster, names in self.cluster_addr_table.items() if name in names]
+        for key in (BrokerAddrInfo(cluster, addr) for cluster in clusters for addr in addrs):
+            live = self.broker_live_table.get(key)
+            if live is not None and live.broker_name == name:
+                yield key, live
+
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Insert or replace a live entry."""
         known = self.broker_live_table.get(key)
@@ -132,6 +146,7 @@ class RouteTables:
             self.versions.live_changed(live, None)
             self.connections.drop_broker(key, live.connection_id)
         self.filter_server_table.pop(key, None)
+        self.incomplete.discard(key)
         self.digests.drop(key)
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
@@ -184,6 +199,7 @@ class RouteTables:
                 self.filter_server_table.pop(key, None)
         for key, live in changes.live.items():
             self.set_live(key, live)
+        self.incomplete.update(changes.incomplete)
         self.topics.apply(prepared.topics)
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:

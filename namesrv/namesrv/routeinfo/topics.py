@@ -2,20 +2,30 @@
 
 from collections.abc import Callable, Sequence
 
-from namesrv.routeinfo.rows import TopicRow, queues_of, row_with
+from namesrv.routeinfo.rows import CHUNK_TOPICS, TopicRow, queues_of, row_with
 from namesrv.routeinfo.tables import Changes, RouteTables
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE
 
 
-def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Changes:
-    """Plan the removal of a topic with its static mappings; with a cluster, only from that cluster's brokers."""
+def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Steps[Changes]:
+    """Plan the removal of a topic with its static mappings; with a cluster, only from that cluster's brokers.
+
+    A broker that still has the topic brings it back with its next full registration, as in Java.
+    """
     row = queues_of(tables.topic_queue_table.get(topic))
     topic = tables.topics.names.get(topic, topic)
     leaving = tables.broker_addr_table if cluster_name is None else tables.cluster_addr_table.get(cluster_name, ())
     left = tuple(queues for queues in row if queues.broker_name not in leaving)
-    return Changes() if left == row else Changes({topic: TopicRow(left) if left else None})
+    if left == row:
+        return Changes()
+    changes = Changes({topic: TopicRow(left) if left else None})
+    losing = [queues.broker_name for queues in row if queues.broker_name in leaving]
+    for names in parts(losing, CHUNK_TOPICS):
+        changes.incomplete += [key for name in names for key, live in tables.brokers_named(name) if live.is_native]
+        yield
+    return changes
 
 
 def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> Changes:

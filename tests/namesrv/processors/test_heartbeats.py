@@ -10,7 +10,17 @@ import pytest
 from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native
+from tests.support.namesrv_peer import (
+    ELSEWHERE,
+    OTHER,
+    TIMESTAMP,
+    Broker,
+    NamesrvPeer,
+    Spelling,
+    native,
+    native_registration,
+    registration,
+)
 from tests.support.spelling import ONEWAY
 
 BROKER = Broker()
@@ -75,6 +85,44 @@ async def test_native_heartbeat_reports_the_state_of_the_broker(server: InProces
     refused = await peer.call(904, BROKER.ext, native({"state": {"long": "x" * 16_384}}), spelling="native")
     assert refused.outcome == (1, "state of 16400 bytes, limit 16384")
     assert pytest.approx(age(server)) == 0.2
+
+
+@pytest.mark.settings(admin_enabled=True)
+async def test_native_broker_registers_again_after_the_deletion_of_a_topic(
+    server: InProcess, peer: NamesrvPeer
+) -> None:
+    """Its heartbeats get QUERY_NOT_FOUND, as those of an unknown broker, but count, until its full registration."""
+    for broker in (BROKER, ELSEWHERE):
+        await peer.register(broker, spelling="native")
+    assert (await peer.call(216, {"topic": "T", "clusterName": BROKER.cluster})).code == 0
+
+    for _ in range(2):
+        server.clock.stall(0.2)
+        response = await peer.call(904, BROKER.ext, spelling="native")
+        assert response.outcome == (22, "a topic of broker broker-a at 10.0.0.1:10911 was deleted")
+        assert response.ext_fields == {"boot_id": server.namesrv.boot.id}
+        assert age(server) == 0.0
+        await peer.register(BROKER, native_registration("V"), spelling="native", kind="delta")
+    assert (await peer.call(904, ELSEWHERE.ext, spelling="native")).code == 0
+
+    await peer.register(BROKER, spelling="native")
+    assert (await peer.call(904, BROKER.ext, spelling="native")).code == 0
+    assert (await peer.call(105, {"topic": "T"})).value["queueDatas"][0]["brokerName"] == "broker-a"
+
+
+@pytest.mark.settings(admin_enabled=True)
+async def test_deletion_asks_no_other_broker_to_register(server: InProcess, peer: NamesrvPeer) -> None:
+    """A deletion that removes nothing of a native broker does not affect its heartbeats, and none those of others."""
+    await peer.register(BROKER, spelling="native")
+    await peer.register(OTHER, registration("T", "V"))
+    for topic, cluster in (("V", ""), ("unknown", ""), ("T", "nowhere")):
+        assert (await peer.call(216, {"topic": topic, "clusterName": cluster})).code == 0
+    assert (await peer.call(904, BROKER.ext, spelling="native")).code == 0
+
+    await peer.call(216, {"topic": "T"})
+    body = b'{"counter":1,"stateVersion":0,"timestamp":%d}' % TIMESTAMP
+    assert (await peer.call(904, OTHER.ext)).code == 0
+    assert (await peer.call(322, OTHER.ext, body)).fields == {"changed": "false"}
 
 
 @pytest.mark.parametrize("code", [904, 322])

@@ -174,9 +174,8 @@ def delete_topic(
         ),
     ] = None,
 ) -> None:
-    """Delete a topic from every server. RocketMQ's brokers that still have it register it again within 30 s.
+    """Delete a topic from every server. Brokers that still have it register it again within 30 s.
 
-    Broker agents register it again when they connect again or change the topic.
     Exits with 1 if no server that answered had it, or one was not reached.
     """
 
