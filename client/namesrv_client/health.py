@@ -299,8 +299,12 @@ def problems(
     servers: Sequence[Server], *, gone: Iterable[Gone] = (), missing: Iterable[Missing] = (), disagreements: int = 0
 ) -> list[Problem]:
     """All problems, worst first."""
+    own = [problem for one in servers for problem in _of_server(one)]
+    if any(one.brokers for one in servers):
+        # A server without any broker lacks those of the others, which `missing` has.
+        own = [one for one in own if one.kind != "no_brokers"]
     unordered = [
-        *(problem for one in servers for problem in _of_server(one)),
+        *own,
         *_of_groups(servers),
         *_of_gone(servers, gone),
         *(
@@ -360,6 +364,9 @@ def _of_server(server: Server) -> Iterator[Problem]:
         # A newer server may report a problem that this version does not know.
         if one.kind in LEVELS:
             yield Problem(cast("Kind", one.kind), server.address, why=one.why, causes=tuple(one.causes))
+    # Apache's server reports no problems of its own.
+    if server.info is None and server.brokers is not None and not server.brokers:
+        yield Problem("no_brokers", server.address)
 
 
 def _of_groups(servers: Collection[Server]) -> Iterator[Problem]:

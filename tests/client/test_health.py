@@ -79,6 +79,12 @@ def reporting(*own: ServerProblem, ready: bool = True) -> Server:
             Problem("server_not_ready", "s1", why="waiting"),
             "warning",
         ),
+        (Server("s1", "answers", brokers=()), Problem("no_brokers", "s1"), "warning"),
+        (
+            reporting(ServerProblem("no_brokers", "none yet")),
+            Problem("no_brokers", "s1", why="none yet"),
+            "warning",
+        ),
         (
             reporting(ServerProblem("disk_failing", "kv: full"), ServerProblem("of_a_newer_server")),
             Problem("disk_failing", "s1", why="kv: full"),
@@ -90,6 +96,11 @@ def test_each_failure_is_one_problem(report: Server, problem: Problem, level: st
     """A failure yields one problem with its level, and an unknown problem of a newer server none."""
     assert problems([report]) == [problem]
     assert problem.level == level
+
+
+def test_server_without_the_brokers_of_another_only_lacks_them() -> None:
+    """Each of them is reported as missing, unless that is expected, as after a start."""
+    assert problems([reporting(ServerProblem("no_brokers", "none yet")), server(broker(), address="s2")]) == []
 
 
 @pytest.mark.parametrize("silent", [0.0, 60.0, None])

@@ -427,7 +427,7 @@ async def test_open_audit_page_reads_the_trail_only_once(tmp_path: Path) -> None
     ):
         tab = shown.tab("/audit")
         try:
-            await passing(server.clock, lambda: "no broker is registered, 1 server" in tab.parts.get("verdict", ""))
+            await passing(server.clock, lambda: "no broker on 1 server" in tab.parts.get("verdict", ""))
         finally:
             # A reader of the file waits for a writer.
             with suppress(OSError):

@@ -44,6 +44,7 @@ _TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
     "server_asked": ("no response yet", "its state is unknown"),
     "broker_gone": ("the broker has left", "{topics} have one broker fewer"),
     "server_not_ready": ("not ready", "clients get no routes from it"),
+    "no_brokers": ("no broker is registered", "clients get no routes from it"),
     "missing_broker": ("missing", "clients of this server cannot reach it for {topics}"),
     "disagreement": ("{differences} between servers", "clients of different servers get different routes"),
     "write_removed": ("write permission removed by an operator", "producers do not write to {affected}"),

@@ -44,14 +44,10 @@ def verdict(
     *,
     topics: int = 0,
 ) -> Verdict:
-    """The verdict on a cluster with these problems and so many topics; acknowledged problems are no alarm.
-
-    Without problems the verdict is good only if a broker is registered: brokers that have not come back after a restart
-    of their servers look like brokers that never existed.
-    """
+    """The verdict on a cluster with these problems and so many topics; acknowledged problems are no alarm."""
     new = [one for one in found if one.key not in acknowledged]
     levels = {one.level for one in new}
-    otherwise: VerdictLevel = "acknowledged" if found else "good" if cluster.broker_keys else "unknown"
+    otherwise: VerdictLevel = "acknowledged" if found else "good"
     level = next((level for level in WORST_FIRST if level in levels), otherwise)
     counts = Counter(one.kind for one in new or found)
     return Verdict(

@@ -1,4 +1,4 @@
-"""The problems that one server knows: of its disk, memory, certificate and readiness, and of its broker groups."""
+"""The problems that one server knows: of its readiness, disk, memory and certificate, and of its brokers."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -31,6 +31,8 @@ class ServerState:
 
     # The reason that the server gets no route requests; empty if it is ready.
     not_ready: str = ""
+    # A remark on why no broker is registered; empty if there is one.
+    no_brokers: str = ""
     # File -> the reason that it cannot be written.
     failing_files: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int = 0
@@ -45,6 +47,7 @@ class ServerState:
         """Return the state now."""
         return cls(
             not_ready=namesrv.boot.why_not_serving(),
+            no_brokers=_no_brokers(namesrv),
             failing_files={file: why for file, state in namesrv.writes().items() if (why := state.problem())},
             memory_bytes=namesrv.memory_bytes(),
             max_memory_bytes=namesrv.settings.current.max_memory_bytes,
@@ -58,6 +61,8 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
     problems = []
     if state.not_ready:
         problems.append(ServerProblem("server_not_ready", state.not_ready))
+    elif state.no_brokers:
+        problems.append(ServerProblem("no_brokers", state.no_brokers))
     if state.failing_files:
         reasons = "; ".join(map(": ".join, state.failing_files.items()))
         problems.append(ServerProblem("disk_failing", reasons, [*state.failing_files]))
@@ -73,6 +78,14 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
     if expiring:
         problems.append(ServerProblem("certificate_expires", "; ".join(expiring.values()), [*expiring]))
     return problems
+
+
+def _no_brokers(namesrv: Namesrv) -> str:
+    if namesrv.manager.tables.broker_live_table:
+        return ""
+    if namesrv.boot.readiness.expects_brokers:
+        return "there were some before the start: check their logs and the network"
+    return "each broker needs this server in its list of NameServers (namesrvAddr)"
 
 
 def expiry_text(days: float) -> str:

@@ -103,21 +103,16 @@ def liveness(namesrv: Namesrv) -> list[Check]:
 def readiness(namesrv: Namesrv) -> list[Check]:
     """Checks that must pass before the server gets route requests."""
     boot = namesrv.boot
-    registered = _brokers(len(namesrv.manager.tables.broker_live_table))
-    if namesrv.is_ready_without_brokers():
-        registered = "no broker, although there were some before the start: check their logs and the network"
+    brokers = len(namesrv.manager.tables.broker_live_table)
     return [
         Check("listening", boot.is_listening, "yes" if boot.is_listening else "not yet"),
         Check("brokers", boot.is_ready(), boot.readiness_text()),
-        Check("registered", True, registered),  # noqa: FBT003 - never fails: other servers may have no more brokers
+        # Never fails: other servers may have no more brokers.
+        Check("registered", True, f"{brokers} broker{'' if brokers == 1 else 's'}"),  # noqa: FBT003
         Check("staying", not boot.is_draining, "draining" if boot.is_draining else "yes"),
         *_certificate(namesrv),
         _housekeeping(namesrv),
     ]
-
-
-def _brokers(count: int) -> str:
-    return f"{count} broker{'' if count == 1 else 's'}"
 
 
 def _certificate(namesrv: Namesrv) -> list[Check]:

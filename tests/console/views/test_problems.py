@@ -58,13 +58,6 @@ def test_worst_problem_decides() -> None:
     assert not good.is_compared
 
 
-def test_servers_without_brokers_are_not_good() -> None:
-    """Brokers that never came back after a restart of all servers look as if there had been none."""
-    empty = verdict(Cluster(1, (ServerView("s1"),)), [], ())
-
-    assert (empty.level, empty.counts, empty.brokers) == ("unknown", (), 0)
-
-
 def test_problems_without_an_acknowledgement_are_shown_first() -> None:
     """Of too many problems the list has the worst ones, and leaves out acknowledged ones first."""
     found = [Problem("without_master", "c1/a"), Problem("write_removed", "c1/b"), Problem("write_removed", "c1/c")]

@@ -1,6 +1,7 @@
 """The problems that one server knows, in its own response and in /readyz?verbose."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from namesrv.observability.health import ServerState, group_problems, groups_by_
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import LEVELS, GroupHealth
 from tests.support.http_peer import ask
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration
 
 MIB = 1024 * 1024
@@ -54,7 +55,7 @@ MIB = 1024 * 1024
             [("memory_budget", "81 of 100 MiB in use")],
         ),
         (
-            ServerState("draining", {"kv": "full", "audit": "stuck"}),
+            ServerState("draining", "none yet", {"kv": "full", "audit": "stuck"}),
             [("server_not_ready", "draining"), ("disk_failing", "kv: full; audit: stuck", ["kv", "audit"])],
         ),
     ],
@@ -74,6 +75,30 @@ def test_groups_of_one_problem_are_listed_together() -> None:
         ServerProblem("write_removed", "b-00, b-01"),
     ]
     assert {health.value for health in GroupHealth} - LEVELS.keys() == {"healthy"}
+
+
+async def test_server_without_brokers_is_ready_and_reports_it(tmp_path: Path) -> None:
+    """A new server waits for no broker; one that had brokers reports their absence only after its wait."""
+    async with namesrv_in_process(tmp_path) as server:
+        assert await problems_of(server) == [
+            "no_brokers: each broker needs this server in its list of NameServers (namesrvAddr)"
+        ]
+        assert server.namesrv.boot.is_serving()
+        await (await server.connect()).register(MASTER)
+        assert await problems_of(server) == []
+    async with namesrv_in_process(tmp_path) as server:
+        (waiting,) = await problems_of(server)
+        assert waiting.startswith("server_not_ready: waiting")
+        await server.clock.advance(45)
+        assert await problems_of(server) == [
+            "no_brokers: there were some before the start: check their logs and the network"
+        ]
+
+
+async def problems_of(server: InProcess) -> list[str]:
+    """The problems in the server's own report."""
+    info = (await (await server.connect()).call(20002, spelling="native")).value
+    return [f"{one['kind']}: {one['why']}" for one in info["problems"]]
 
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")

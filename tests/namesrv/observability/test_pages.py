@@ -15,7 +15,7 @@ from tests.support.raw_peer import RawPeer
 
 @pytest.mark.parametrize(
     ("query", "lines"),
-    [("", 1), ("?verbose", 6), ("?verbose=1", 6), ("?x&verbose", 6), ("?verbos", 1), ("?x=verbose", 1)],
+    [("", 1), ("?verbose", 7), ("?verbose=1", 7), ("?x&verbose", 7), ("?verbos", 1), ("?x=verbose", 1)],
 )
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_verbose_query_parameter(server: InProcess, query: str, lines: int) -> None:

@@ -129,7 +129,7 @@ def problems_in(seen: Sequence[Seen], now: float) -> list[Problem]:
     return [
         one
         for one in problems(reports, missing=missing_brokers(reports))
-        if one.kind not in ("server_asked", "missing_broker")
+        if one.kind not in ("server_asked", "no_brokers", "missing_broker")
     ]
 
 
