@@ -81,6 +81,11 @@ def _live_violations(tables: RouteTables) -> Iterator[str]:
             yield f"{entry.broker_name} is not in its cluster {key.cluster_name}"
     if not tables.topic_queue_table.keys() <= tables.topics.names.keys():
         yield "topics.names lacks topics"
+    yield from (
+        f"{key} is incomplete"
+        for key in tables.incomplete
+        if key not in live or not live[key].is_native or key in tables.digests.of_broker
+    )
     yield from (f"filter servers of {key}" for key, found in tables.filter_server_table.items() if key not in live)
     for key, connections in tables.connections.others.items():
         if (

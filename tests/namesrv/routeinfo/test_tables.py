@@ -1,6 +1,7 @@
 """The tables apply a change in one step, keep their indexes, and drop all data of removed brokers."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,19 @@ def test_unchanged_topics_are_not_affected() -> None:
         assert apply(tables, plan_register_topic(tables, topic, queues)) == RowChanges()
     for topic, cluster in (("t1", "nowhere"), ("unknown", None)):
         assert apply(tables, finished(plan_delete_topic(tables, topic, cluster))) == RowChanges()
+
+
+def test_removed_broker_is_no_longer_incomplete() -> None:
+    """A native broker that lost a deleted topic is forgotten when it leaves; a broker of RocketMQ is not noted."""
+    tables = tables_of(replace(MASTER, is_native=True), replace(SLAVE, is_native=True), OTHER)
+    for topic in ("t1", "t3"):
+        apply(tables, finished(plan_delete_topic(tables, topic, None)))
+    assert tables.incomplete == {key("m:1"), key("s:1")}
+
+    remove(tables, key("m:1"))
+
+    assert tables.incomplete == {key("s:1")}
+    assert violations(tables) == []
 
 
 def test_names_of_removed_topics_are_bounded() -> None:
