@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +29,10 @@ CANNOT_SYNC_DIRECTORY: Final = frozenset({errno.EBADF, errno.EINVAL})
 FileStamp = tuple[int, int, int]
 
 
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600, like: os.stat_result | None = None) -> None:
     """Replace the file: after a return the new file survives a power cut, after an error the old file is still there.
+
+    The new file has the owner, group and permissions of `like`; without it, those of this process and `mode`.
 
     There is one exception: when only the last step fails, the sync of the directory after the rename, the new file is
     in place and whole, but a power cut may still bring the old file back. Raises OSError; no temporary file is left.
@@ -39,7 +42,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(temporary, flags, mode, dir_fd=directory)
         try:
-            _write_and_close(file, data)
+            _write_and_close(file, data, like)
             os.replace(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -50,10 +53,10 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 def file_stamp(path: Path) -> FileStamp | None:
     """A value that changes when the file is changed or replaced; None without a file."""
     try:
-        stat = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def remove_leftovers(path: Path) -> None:
@@ -115,8 +118,11 @@ def _reserve(path: Path) -> Path:
             return target
 
 
-def _write_and_close(file: int, data: bytes) -> None:
+def _write_and_close(file: int, data: bytes, like: os.stat_result | None) -> None:
     try:
+        if like is not None:
+            os.fchown(file, like.st_uid, like.st_gid)
+            os.fchmod(file, stat.S_IMODE(like.st_mode))
         # A nearly full disk accepts a part of the data and refuses the rest at the next call.
         rest = memoryview(data)
         while rest:

@@ -1,6 +1,5 @@
 """`namesrv-console passwd`: adds users to the file, changes their passwords and roles, removes them."""
 
-import os
 import sys
 from collections.abc import Callable
 from getpass import getpass
@@ -10,7 +9,7 @@ from typing import Final
 from argon2 import PasswordHasher
 
 from namesrv_console.access.users import MAX_PASSWORD, Entry, Role, check_name, read_users
-from namesrv_runtime.durable_file import sync_directory, write_atomically
+from namesrv_runtime.durable_file import write_atomically
 
 _MIN_PASSWORD: Final = 12
 
@@ -34,29 +33,9 @@ def passwd(path: Path, name: str, *, role: Role | None = None, delete: bool = Fa
         users[name] = Entry(role, PasswordHasher().hash(_password()))
         done = f"set the password of {role} {name!r}"
     lines = (f"{name}:{it.role}:{it.password_hash}\n" for name, it in sorted(users.items()))
-    _write(path, "".join(lines).encode())
+    # Owner, group and mode stay, since the console may run as another user than the administrator.
+    write_atomically(path, "".join(lines).encode(), like=path.stat() if path.exists() else None)
     return done
-
-
-def _write(path: Path, text: bytes) -> None:
-    """Write the file. Owner, group and mode stay, since the console may run as another user than the administrator.
-
-    Raises OSError.
-    """
-    if not path.exists():
-        write_atomically(path, text)
-        return
-    before = path.stat()
-    # The console reads the file once after each change, so nothing may be missing when the new one is in its place.
-    aside = path.with_name(f".{path.name}.new")
-    try:
-        write_atomically(aside, text)
-        os.chown(aside, before.st_uid, before.st_gid)
-        aside.chmod(before.st_mode & 0o777)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    sync_directory(path.parent)
 
 
 def _password() -> str:
