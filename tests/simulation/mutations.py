@@ -117,7 +117,7 @@ MUTATIONS: Final = (
         "namesrv_runtime.durable_file",
         "    with _synced_directory(path.parent) as directory:\n        temporary",
         "    if path.exists():\n        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)\n"
-        "        _write_and_close(file, data)\n        return\n"
+        "        _write_and_close(file, data, like)\n        return\n"
         "    with _synced_directory(path.parent) as directory:\n        temporary",
     ),
     Mutation(
