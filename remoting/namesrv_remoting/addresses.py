@@ -9,7 +9,8 @@ Address = IPv4Address | IPv6Address
 
 # The owner of one IPv6 address usually has 2^64 of them.
 _IPV6_PREFIX: Final = 64
-HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+# Python encodes no name with an empty label, or one of more than 63 characters, for its resolver: UnicodeError.
+HOST_NAME: Final = re.compile(r"(?!.*\.\.)(?!.*[^.]{64})[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _MAX_PORT: Final = 65535
 
 
