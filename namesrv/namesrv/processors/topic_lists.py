@@ -22,12 +22,13 @@ _CHUNK: Final = 2_500
 _MAX_BYTES: Final = 32 * 1024 * 1024
 # A request of 60 bytes can cause a response of 16 MiB, or a scan of a million topics. For lists larger than
 # _LARGE_BYTES, one network gets _BURST_BYTES at once and then _BYTES_PER_SECOND: enough for tools, too little for a
-# flood.
+# flood. No list costs more than _BURST_BYTES, so that a network without recent lists gets any list.
 _LARGE_BYTES: Final = 256 * 1024
 _BURST_BYTES: Final = 64 * 1024 * 1024
 _BYTES_PER_SECOND: Final = 16 * 1024 * 1024
-# A list that is built costs so many bytes more for each topic of the tables, but at most a whole burst: the lists that
-# are built for a network take a twentieth of the processor at most.
+# A list that is built costs at least so many bytes for each topic of the tables. To scan and encode a topic takes about
+# 0.4 µs, so the lists that are built for a network take about a twentieth of the processor. With more than 500,000
+# topics, where each list costs a whole burst, this share grows with the topics: to a tenth with a million.
 _SCANNED_TOPIC_BYTES: Final = 128
 # Beyond this number of networks, networks without recent bytes are dropped.
 _MANY_NETWORKS: Final = 1_000
@@ -59,17 +60,17 @@ class TopicLists:
             SystemBusyError: the network has caused too many large lists lately.
         """
         key = (id(dialect), kind)
-        made = self._cached(key)
+        made, scanned = self._cached(key), 0
         if made is None:
             async with self._making:
                 made = self._cached(key)
                 if made is None:
                     scanned = len(self._manager.tables.topic_queue_table) * _SCANNED_TOPIC_BYTES
-                    self._large_lists.charge(network, min(scanned, _BURST_BYTES))
+                    self._large_lists.charge(network, scanned)
                     made = await self._make(dialect, key, is_wanted)
         if isinstance(made, str):
             raise SystemError_(made)
-        self._large_lists.charge(network, len(made))
+        self._large_lists.charge(network, len(made), paid=scanned)
         return made
 
     def charge(self, network: str, size: int) -> None:
@@ -114,12 +115,17 @@ class LargeLists:
         # network -> (bytes that count against the network, time of that count)
         self._charged: dict[str, tuple[float, float]] = {}
 
-    def charge(self, network: str, size: int) -> None:
-        """Charge a list to the network that requests it. Raises SystemBusyError after too many bytes lately."""
-        if size <= _LARGE_BYTES:
+    def charge(self, network: str, size: int, *, paid: int = 0) -> None:
+        """Charge a list to the network that requests it, less the cost of a size that was charged for it before.
+
+        Raises:
+            SystemBusyError: the network has caused too many large lists lately.
+        """
+        cost = _cost(size) - _cost(paid)
+        if cost <= 0:
             return
         now = self._clock.monotonic()
-        charged = self._counted(network, now) + size
+        charged = self._counted(network, now) + cost
         if charged > _BURST_BYTES:
             seconds = (charged - _BURST_BYTES) / _BYTES_PER_SECOND
             raise SystemBusyError(f"too many large lists for {network}, try again in {seconds:.1f} s")
@@ -131,3 +137,8 @@ class LargeLists:
         """The bytes that still count against a network."""
         charged, at = self._charged.get(network, (0.0, now))
         return max(0.0, charged - (now - at) * _BYTES_PER_SECOND)
+
+
+def _cost(size: int) -> int:
+    """The bytes that a list of this size counts: 0 for a small list, at most a whole burst for a large one."""
+    return min(size, _BURST_BYTES) if size > _LARGE_BYTES else 0

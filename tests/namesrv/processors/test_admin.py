@@ -172,7 +172,7 @@ async def test_list_that_waited_has_the_new_brokers_of_its_cluster(server: InPro
 
 
 async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InProcess, peer: NamesrvPeer) -> None:
-    """An address gets 64 MiB of lists and scans of 128 bytes for each topic; other addresses are not limited by it."""
+    """An address gets 64 MiB of lists, or scans of 128 bytes for each topic; other addresses are not limited by it."""
     names = [f"topic-{at}" for at in range(29_999)]
     await peer.register(MASTER, native_registration("T", *names), spelling="native")
     manager = server.namesrv.manager
@@ -191,6 +191,32 @@ async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InP
     with pytest.raises(SystemBusyError, match=r"^too many large lists for 10\.0\.0\.1, try again in 0\.1 s$"):
         await flagged("10.0.0.1")
     assert await flagged("10.0.0.2") == no_topics
+
+
+async def test_first_list_is_never_refused(server: InProcess, peer: NamesrvPeer) -> None:
+    """A scan of 600,000 topics costs more than a burst: an address gets one list at once, but not the next one."""
+    for number in range(12):
+        names = [f"topic-{at}" for at in range(number * 50_000, (number + 1) * 50_000)]
+        broker = Broker(f"b{number}", 0, f"10.0.0.{number}:10911")
+        await peer.register(broker, native_registration(*names), spelling="native")
+    first, second, third = [await server.connect(source=f"127.0.0.{number}") for number in (2, 3, 4)]
+
+    assert len((await first.call(206)).java_value["topicList"]) == 600_000
+    assert len((await second.call(224, {"cluster": "cluster-1"})).java_value["topicList"]) == 600_000
+    assert (await third.call(311)).java_value == {"topicList": []}
+    assert (await first.call(313)).outcome == (2, "too many large lists for 127.0.0.2, try again in 4.0 s")
+
+
+async def test_list_that_is_built_costs_the_larger_of_scan_and_size(server: InProcess, peer: NamesrvPeer) -> None:
+    """A list of long names costs its size, and nothing more for the scan: 13 lists of 4.8 MiB are within 64 MiB."""
+    names = [f"{at:0>250}" for at in range(20_000)]
+    await peer.register(MASTER, native_registration(*names), spelling="native")
+    lists = TopicLists(server.namesrv.manager, lambda: 1 << 24, server.namesrv.clock)
+
+    for number in range(13):
+        await lists.encoded(NATIVE, number, lambda _: True, network="10.0.0.1")
+    with pytest.raises(SystemBusyError):
+        await lists.encoded(NATIVE, 13, lambda _: True, network="10.0.0.1")
 
 
 async def test_address_bears_the_cost_of_lists_of_brokers(server: InProcess, peer: NamesrvPeer) -> None:
