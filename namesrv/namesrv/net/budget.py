@@ -72,10 +72,14 @@ class MemoryBudget:
         self._connections_bytes += size if is_reserved else 0
         return is_reserved
 
+    def charge_connection(self, network: str, size: int) -> None:
+        """Charge the memory of a connection, even beyond the budget."""
+        self._connections_bytes += size
+        self.charge(network, size)
+
     def release_connection(self, network: str, size: int) -> None:
         """Release the memory of a connection."""
-        self._connections_bytes -= size
-        self.release(network, size)
+        self.charge_connection(network, -size)
 
     def _take(self, network: str, size: int, room: int, shared: int) -> bool:
         share = max(shared // _SHARE, self._least_share_bytes())

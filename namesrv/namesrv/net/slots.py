@@ -38,7 +38,7 @@ class ConnectionSlots:
     def occupy(self, connection: ServerConnection, make_room: Callable[[ServerConnection], None]) -> bool:
         """Admit a connection; True if the slot is a reserved one, so the peer must register a broker.
 
-        While all slots are occupied, `make_room` is called with a connection to close.
+        While all slots are occupied, `make_room` is called with a connection to close for the admitted one.
 
         Raises:
             RemoteProtocolError: the connection is not admitted.
@@ -47,19 +47,31 @@ class ConnectionSlots:
         if limits.max_connections_per_ip and self._per_network[network] >= limits.max_connections_per_ip:
             message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
             raise RemoteProtocolError(message, reason="connections_per_ip")
+        oldest = None
         if len(self.connections) >= limits.max_connections:
             oldest = self._oldest_without_broker()
             if oldest is None:
                 message = f"too many connections, limit {limits.max_connections}"
                 raise RemoteProtocolError(message, reason="connections")
-            make_room(oldest)
-        if not self.budget.reserve_connection(network, _CONNECTION_BYTES):
+        if not self._reserve(network, oldest):
             raise RemoteProtocolError("no memory for another connection", reason="memory")
+        if oldest is not None:
+            make_room(oldest)
         self.connections[connection.id] = connection
         self._per_network[network] += 1
         is_reserved = len(self.connections) > limits.max_connections - limits.reserved_connections
         if is_reserved:
             self._in_reserved[connection.id] = connection
+        return is_reserved
+
+    def _reserve(self, network: str, oldest: ServerConnection | None) -> bool:
+        """Reserve the memory of a new connection, which may be that of the oldest one; False if too little is left."""
+        if oldest is None:
+            return self.budget.reserve_connection(network, _CONNECTION_BYTES)
+        self.budget.release_connection(oldest.peer.network, _CONNECTION_BYTES)
+        is_reserved = self.budget.reserve_connection(network, _CONNECTION_BYTES)
+        # The oldest connection holds its memory until it is closed, which happens only if the new one is admitted.
+        self.budget.charge_connection(oldest.peer.network, _CONNECTION_BYTES)
         return is_reserved
 
     def _oldest_without_broker(self) -> ServerConnection | None:
@@ -69,9 +81,10 @@ class ConnectionSlots:
         """
         # Connections of registered brokers are removed from `_in_reserved`, too: they are never closed to make room.
         while self._in_reserved:
-            oldest = self._in_reserved.pop(next(iter(self._in_reserved)))
+            oldest = next(iter(self._in_reserved.values()))
             if oldest.must_register:
                 return oldest
+            del self._in_reserved[oldest.id]
         return None
 
     def leave(self, connection: ServerConnection) -> bool:

@@ -305,3 +305,25 @@ async def test_connections_without_a_registration_give_way_to_brokers(sends_hear
         ] * 3
         for peer in (*clients, broker):
             assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
+
+
+@pytest.mark.parametrize("over", [0, CONNECTION])
+async def test_connection_gives_way_only_to_an_admitted_one(over: int) -> None:
+    """A new connection takes the memory of the oldest without a broker; if that is too little, the oldest stays."""
+    budget = MemoryBudget(8 * 6 * CONNECTION)
+    async with serving({REGISTER: register, SERVER_INFO: small}, budget=budget, **SIX) as served:
+        clients = [await served.connect() for _ in range(6)]
+        budget.charge("127.0.0.1", over)
+        late = await served.connect()
+
+        if over:
+            assert await late.at_end()
+            assert served.event_listener.refused == [(7, "memory", "no memory for another connection")]
+            assert (await clients[2].ask(json_frame(SERVER_INFO, 7))).opaque == 7
+            budget.release("127.0.0.1", over)
+            late = await served.connect()
+        assert served.event_listener.refused[-1] == (3, "connections", "connection slot needed for a broker")
+        assert await clients[2].at_end()
+        assert (await late.ask(json_frame(REGISTER, 8))).opaque == 8
+        assert budget.used_bytes == 6 * CONNECTION
+    assert budget.used_bytes == 0
