@@ -24,6 +24,7 @@ from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
     BROKER_A,
+    BROKER_B,
     client_settings,
     register,
     registered,
@@ -158,6 +159,19 @@ async def test_max_stale_limits_the_age_of_a_route(tmp_path: Path) -> None:
             await client.route("orders", max_stale=5.0)
 
 
+async def test_route_that_a_restarted_server_cannot_confirm_is_confirmed_by_another(tmp_path: Path) -> None:
+    """The chosen server has restarted and lacks a broker of the route; a call with `max_stale` asks the next server."""
+    brokers = [BROKER_A, BROKER_B]
+    async with route_scene(tmp_path, brokers, brokers, poll_seconds=80_000.0) as scene:
+        await scene.client.route("orders")
+        await scene.restarted(BROKER_A)
+        scene.clock.stall(5.0)
+
+        route = await scene.client.route("orders", max_stale=1.0)
+        assert (route.age, sorted(route.brokers)) == (0.0, ["broker-a", "broker-b"])
+        assert scene.client.chosen_server == scene.proxy.address
+
+
 async def test_unknown_topic_is_a_positive_answer(tmp_path: Path) -> None:
     """Only a server past its warm-up denies a topic; a denied topic is not refreshed."""
     async with route_scene(tmp_path) as scene:
@@ -167,7 +181,7 @@ async def test_unknown_topic_is_a_positive_answer(tmp_path: Path) -> None:
         assert (scene.client.cached("none"), scene.client.is_in_use("none")) == (None, False)
 
         await scene.restarted(BROKER_A)
-        with pytest.raises(RouteUnavailableError, match="has just started or lost its brokers, and may not know topic"):
+        with pytest.raises(RouteUnavailableError, match="has just started or lost its brokers, and may not know all"):
             await scene.client.route("none")
         assert (await scene.client.route("orders")).topic == "orders"
 

@@ -146,7 +146,7 @@ class RouteKeeper:
         fetches, self._unsent = self._unsent, {}
         reasons: Mapping[str, str] = {}
         try:
-            reasons = await self.session.routes(list(fetches), self._apply_fetched)
+            reasons = await self.session.routes(list(fetches), self._apply_fetched, rejected=self.cache.unconfirmed)
         finally:
             for topic, fetch in fetches.items():
                 # In `finally`, so that no caller waits for ever after an unexpected error.
@@ -165,8 +165,9 @@ class RouteKeeper:
             if known is None and topic not in self.in_use:
                 # The topic has joined the sync point, but no further request will name it.
                 self.cache.forget(topic)
-            if route is None and not response.knows_all_topics and not is_absent:
-                # Another server may have the topic.
+            is_undecided = topic in self.cache.unconfirmed or (route is None and not response.knows_all_topics)
+            if is_undecided and not is_absent:
+                # Another server may have the topic, or all of its brokers.
                 continue
             if known is None:
                 reason = f"topic {topic} does not exist, according to {self.session.chosen}"

@@ -7,7 +7,7 @@ or "go away" counts as failed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Final
 
@@ -40,7 +40,7 @@ Attempt = Callable[[Server, float], Awaitable[None]]
 
 
 class _UndecidedError(RemotingError):
-    """The server may not know all topics yet, or refused a topic; another server may have the route."""
+    """The server may not know all topics and brokers yet, or refused a topic; another server may have the route."""
 
 
 class _UnansweredError(RouteUnavailableError):
@@ -183,20 +183,23 @@ class ServerSession:
         self._is_closed = True
         await self._servers.close()
 
-    async def routes(self, topics: Sequence[str], receive: Receive) -> Mapping[str, str]:
+    async def routes(
+        self, topics: Sequence[str], receive: Receive, *, rejected: Container[str] = ()
+    ) -> Mapping[str, str]:
         """Request the full routes of topics; return the topics that no server could answer, with the reasons.
 
-        Topics that one server may not know yet, or has refused, are requested from the other servers as well.
+        Topics that one server may not know yet, or has refused, are requested from the other servers as well, and so
+        are topics that are in `rejected` after `receive`, because their route was not accepted.
         """
         left = dict.fromkeys(topics)
         # for each server that works, why it gave no route of a topic
         of_topics: dict[Server, dict[str, str]] = {}
 
         def received(response: RouteResponse) -> None:
-            for topic, route in response.routes.items():
-                if route is not None or response.knows_all_topics:
-                    left.pop(topic, None)
             receive(response)
+            for topic, route in response.routes.items():
+                if (route is not None or response.knows_all_topics) and topic not in rejected:
+                    left.pop(topic, None)
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
             unanswered = await server.full_routes(list(left), received, timeout_seconds)
@@ -454,9 +457,9 @@ class ServerSession:
 
 
 def _why_undecided(topic: str, error: RemotingError | None) -> str:
-    """The reason why a working server gave no route of a topic; without an error the server does not know the topic."""
+    """The reason why a working server gave no route of a topic; without an error the server knows too little."""
     if error is None:
-        return f"has just started or lost its brokers, and may not know topic {topic} yet"
+        return f"has just started or lost its brokers, and may not know all brokers of topic {topic} yet"
     return str(error) or "refused without a reason"
 
 
