@@ -164,7 +164,8 @@ class LineFiles:
 
         Returns the removed files, and whether the wall clock is doubted. `steady` is the time of a clock that is never
         set. A step of the wall clock may make all files look old at once: after a step no file is removed for its age
-        until the clock has run evenly for as long as files are kept.
+        until the clock has run evenly for as long as files are kept. Raises OSError if a file cannot be removed, once
+        all others are.
         """
         files = self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX)
         self._notice_steps(wall, steady, max((status.st_mtime for _, status in files), default=None))
@@ -179,9 +180,16 @@ class LineFiles:
                 break
             removed.append(path)
             total -= size
+        failure: OSError | None = None
         for path in removed:
-            path.unlink(missing_ok=True)
-            _remove_empty(path.parent, self.directory)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                failure = error
+            else:
+                _remove_empty(path.parent, self.directory)
+        if failure is not None:
+            raise failure
         return removed, is_doubted
 
     def _notice_steps(self, wall: float, steady: float, newest: float | None) -> None:
@@ -202,8 +210,9 @@ class LineFiles:
         for path in self.directory.glob(f"dt=*/hour=*/{self._name}-*"):
             match = mine.fullmatch(path.name)
             if match:
-                # Another process may rename or remove the file meanwhile.
-                with contextlib.suppress(FileNotFoundError):
+                # Another process may rename or remove the file meanwhile, or the folder may be another user's: such
+                # a file is left alone.
+                with contextlib.suppress(OSError):
                     status = path.stat()
                     order = (path.parent, status.st_mtime_ns, match[1], int(match[2]))
                     files.append((order, path, status))

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import gzip
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,21 @@ def test_old_files_are_deleted(files: LineFiles, tmp_path: Path) -> None:
     left = ("ns-1-00aa-2", "ns-1-00aa-3", "ns-2-00aa-1")
     assert [f"{HOUR_8}/{name}.jsonl.gz" for name in left] == names(tmp_path)
     assert not (tmp_path / HOUR_7).exists()
+
+
+def test_file_that_cannot_be_deleted_keeps_no_other_file(files: LineFiles, tmp_path: Path) -> None:
+    """The other old files are deleted, and the error is raised afterwards; a link in a circle is left alone."""
+    folder = tmp_path / HOUR_7
+    undeletable = closed(tmp_path, HOUR_7, "ns-1-00aa-1.jsonl.gz/x", size=10, modified=WALL - 9 * DAY).parent
+    os.utime(undeletable, (WALL - 9 * DAY, WALL - 9 * DAY))
+    (folder / "ns-1-00aa-2.jsonl.gz").symlink_to("ns-1-00aa-2.jsonl.gz")
+    closed(tmp_path, HOUR_7, "ns-1-00aa-3.jsonl.gz", size=10, modified=WALL - 8 * DAY)
+    closed(tmp_path, HOUR_7, "ns-1-00aa-4.jsonl.gz", size=10, modified=WALL)
+
+    with pytest.raises(OSError, match=re.escape(str(undeletable))):
+        files.remove_old(WALL, 0.0)
+
+    assert names(tmp_path) == [f"{HOUR_7}/ns-1-00aa-1.jsonl.gz/x", f"{HOUR_7}/ns-1-00aa-4.jsonl.gz"]
 
 
 def test_file_ends_at_a_sixteenth_of_a_smaller_limit(files: LineFiles) -> None:
