@@ -133,10 +133,7 @@ class RouteModel:
         for other, live in list(self.live_brokers.items()):
             if other != key and live.broker_name == name and other.broker_addr in (holder, key.broker_addr):
                 self._drop_broker(other)
-        group.zone_name = registration.zone_name
-        group.acts = registration.enable_acting_master is True
-        group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
-        group.addrs[registration.broker_id] = key.broker_addr
+        self._join(group, registration)
         if registration.broker_id == 0 or (
             registration.enable_acting_master is not None and registration.broker_id == min(group.addrs)
         ):
@@ -178,6 +175,16 @@ class RouteModel:
     def next_generation(self) -> int:
         self._generation += 1
         return self._generation
+
+    def _join(self, group: Group, registration: Registration) -> None:
+        addr = registration.broker_addr
+        was_master = group.addrs.get(0) == addr
+        group.zone_name = registration.zone_name
+        group.acts = registration.enable_acting_master is True
+        group.addrs = {number: other for number, other in group.addrs.items() if other != addr}
+        group.addrs[registration.broker_id] = addr
+        if was_master and group.acts and min(group.addrs) > 0:
+            self._set_perms(registration.broker_name, lambda perm: perm & ~WRITE)
 
     def _register_topics(self, registration: Registration, options: RouteOptions, *, acts: bool) -> None:
         name, body = registration.broker_name, registration.body

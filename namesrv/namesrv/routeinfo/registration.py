@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from namesrv.routeinfo.acting_master import registers_without_write
+from namesrv.routeinfo.acting_master import loses_write, registers_without_write
 from namesrv.routeinfo.admission import admit, squats, superseded_entries
 from namesrv.routeinfo.connections import OtherConnection
 from namesrv.routeinfo.effects import Evicted, MinBrokerIdChanged, Registered
@@ -32,6 +32,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterRe
 from namesrv.routeinfo.rows import row_with
 from namesrv.routeinfo.shares import topics_dropped
 from namesrv.routeinfo.tables import Changes, Prepared, RouteTables
+from namesrv.routeinfo.topics import plan_perms
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
@@ -103,6 +104,11 @@ def plan_registration(
         registration.enable_acting_master is True,
     )
     changes.dropped.extend(superseded_entries(tables, name, key, addrs_before.get(registration.broker_id)))
+    was_master = addrs_before.get(MASTER_ID) == key.broker_addr
+    if was_master and loses_write(addrs, enable_acting_master=registration.enable_acting_master is True):
+        # The group loses its master as if the broker had left. In Java the write permission stays until the prime slave
+        # registers its topics anew, which the heartbeats of an agent do not.
+        yield from plan_perms(tables, changes, name, lambda perm: perm & ~PERM_WRITE)
     if registration.makes_routes(addrs_before):
         dropped = yield from topics_dropped(tables, registration, options)
         yield from _plan_topics(tables, registration, changes, dropped)

@@ -20,7 +20,17 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from namesrv_remoting.requests import AccessClass
-from tests.support.route_builders import ROOMY, body, register, registration, rules, tables_of, topic
+from tests.support.route_builders import (
+    ROOMY,
+    addresses,
+    body,
+    register,
+    registration,
+    rows,
+    rules,
+    tables_of,
+    topic,
+)
 from tests.support.route_model import facts_of
 from tests.support.steps import finished, steps_and_result
 
@@ -86,6 +96,18 @@ def test_rows_share_the_string_of_the_broker_name() -> None:
     names = [queues.broker_name for row in tables.topic_queue_table.values() for queues in row.queues]
     assert len(names) == 3
     assert {id(tables.broker_addr_table["b1"].broker_name)} == {*map(id, names)}
+
+
+@pytest.mark.parametrize(("enable_acting_master", "perm"), [(True, 4), (False, 6)])
+def test_group_loses_write_when_its_master_becomes_a_slave(*, enable_acting_master: bool, perm: int) -> None:
+    """The prime slave acts as master at once: an agent's heartbeats would not register its topics anew."""
+    master, slave = (replace(each, enable_acting_master=enable_acting_master) for each in (MASTER, SLAVE))
+    tables = tables_of(master, slave)
+
+    register(tables, replace(master, broker_id=2))
+
+    assert addresses(tables) == {"b1": {1: "s:1", 2: "m:1"}}
+    assert rows(tables) == {"t1": {"b1": perm}, "t2": {"b1": perm}}
 
 
 FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="team-a")
