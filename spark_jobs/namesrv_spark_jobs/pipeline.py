@@ -170,7 +170,7 @@ def made(engine: Engine, walk: Walk, options: Options, progress: Callable[[str],
     progress("registration periods")
     rest, points, boot_table = walk.rest, walk.points, walk.boots
     first = engine.all_stored(
-        periods=registration_periods.periods(points, rest),
+        periods=registration_periods.periods(points, rest, walk.moments),
         beginnings=registration_periods.beginnings(points),
         routes=clients.routes(rest, options.topics),
         brokers=extract.brokers(walk.taken),

@@ -131,6 +131,14 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
     assert period_of(lines.evict(removed)).is_over_bound == is_over
 
 
+@pytest.mark.parametrize(("resumed", "last_ok_s"), [(100_000, 30), (62_000, 90)])
+def test_silence_without_logged_heartbeat_has_the_stops_of_the_server(resumed: int, last_ok_s: int) -> None:
+    """The `silent_ms` of 125 s excludes a stop of 60 s that began after the last heartbeat, not one before it."""
+    lines = HeartbeatLines().start().late(resumed, 60_000).evict(215_000, silent_ms=125_000)
+
+    assert period_of(lines).last_ok == last_ok_s * S
+
+
 @pytest.mark.parametrize(
     ("reason", "gone", "back", "after_ms", "is_false"),
     [

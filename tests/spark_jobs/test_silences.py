@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from namesrv_spark_jobs.analysis import Analysis, analyse
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
@@ -45,6 +47,26 @@ def test_staleness_begins_with_a_heartbeat_that_was_not_logged(engine: Engine, t
     assert (found["registry"]["all"]["max"], found["registry"]["over_bound"]) == (125_000, 0)
     # the boot's settings hold after the gap, too
     assert [(one["broker_expiry_ms"], one["scan_interval_ms"]) for one in found["settings"]] == [(120_000, 5_000)] * 2
+
+
+@pytest.mark.parametrize(
+    ("resumed_at", "staleness_ms"),
+    # a stop during the silence of 125 s, and one before it
+    [(100_000, 185_000), (62_000, 125_000)],
+)
+def test_staleness_of_unseen_heartbeat_has_the_stops_of_the_server(
+    engine: Engine, tmp_path: Path, resumed_at: float, staleness_ms: int
+) -> None:
+    """The log lacks the last heartbeat: `silent_ms` excludes a stop of 60 s, during which the route was stale, too."""
+    lines = HeartbeatLines().start().late(resumed_at, 60_000).scan(215_000, 42)
+    lines.evict(215_000, scan=42, silent_ms=125_000)
+
+    found = _analysed(engine, tmp_path, lines)
+
+    assert found.summary["registry"]["all"]["max"] == staleness_ms
+    assert found.summary["registry"]["over_bound"] == 0
+    (row,) = found.intervals.select("last_ok_ms").collect()
+    assert row["last_ok_ms"] == MIDNIGHT_MS + 215_000 - staleness_ms
 
 
 def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ def point_heartbeats(points: DataFrame) -> DataFrame:
     return heartbeats.withColumnRenamed("point", "seq")
 
 
-def periods(points: DataFrame, rest: DataFrame) -> DataFrame:
+def periods(points: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame:
     """One row for each registration period; a period that is still open has no `evict_seq`.
 
     `usual_interval` is the interval between heartbeats at the end of the period: a median, or a quarter of the expiry
     when the period has no interval. For a period without heartbeats in the log, `last_ok` is computed from the `silent`
-    of its eviction.
+    of its eviction, and from the delays of the server, which `silent` excludes.
     """
     evicts = rest.filter(F.col("event") == "evict")
     is_heartbeat = F.col("point").isNotNull() & ~F.col("is_evict")
@@ -48,9 +48,11 @@ def periods(points: DataFrame, rest: DataFrame) -> DataFrame:
     with_usual_intervals = known.join(_usual_intervals(points), on=["key", "period"], how="left").withColumn(
         "expiry", expiry
     )
-    return with_usual_intervals.select(
+    with_delays = with_usual_intervals.join(_unseen_delays(known, moments), on=["key", "period"], how="left")
+    unseen = F.col("end.mono") - F.coalesce("silent", F.lit(0)) - F.coalesce("unseen_late", F.lit(0))
+    return with_delays.select(
         *(*_PERIOD, "heartbeats", "first_ok", "first_live"),
-        F.coalesce("last_heartbeat.mono", F.col("end.mono") - F.coalesce("silent", F.lit(0))).alias("last_ok"),
+        F.coalesce("last_heartbeat.mono", unseen).alias("last_ok"),
         "evict_seq",
         F.col("end.mono").alias("removed"),
         F.col("end.live").alias("removed_live"),
@@ -72,6 +74,18 @@ def _usual_intervals(points: DataFrame) -> DataFrame:
     )
     middle = F.get("recent_intervals", F.floor((F.size("recent_intervals") - 1) / 2).cast("int"))
     return of_period.select("key", "period", middle.alias("usual_interval"))
+
+
+def _unseen_delays(known: DataFrame, moments: DataFrame) -> DataFrame:
+    """`unseen_late` of each period without heartbeats: the sum of the server's delays while the broker was silent."""
+    seen = F.col("end.live") - F.coalesce("silent", F.lit(0))
+    ends = known.filter(F.col("last_heartbeat").isNull()).select(
+        "key", "period", "boot", F.col("end.mono").alias("removed"), seen.alias("seen")
+    )
+    delays = moments.filter(F.col("event") == "late").select("boot", "mono", "live", "late")
+    during = (F.col("mono") <= F.col("removed")) & (F.col("live") > F.col("seen"))
+    pairs = ends.join(F.broadcast(delays), on="boot", how="inner").filter(during)
+    return pairs.groupBy("key", "period").agg(F.sum("late").alias("unseen_late"))
 
 
 def beginnings(points: DataFrame) -> DataFrame:

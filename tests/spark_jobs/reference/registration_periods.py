@@ -55,9 +55,7 @@ class RegistrationPeriod:
         self.expiry = self.last_line.time("expiry_ms")
         # None when it began before the log
         self.first_ok = self.heartbeats[0].at if self.heartbeats else None
-        self.last_ok = (
-            self.heartbeats[-1].at if self.heartbeats else self.last_line.at - (self.last_line.time("silent_ms") or 0)
-        )
+        self.last_ok = self.heartbeats[-1].at if self.heartbeats else _unseen_last_ok(boot, self.last_line)
         # None when it is open
         self.reason: str | None = None if self.evict is None else self.evict.get("reason")
         self.removed = None if self.evict is None else self.evict.at
@@ -87,6 +85,14 @@ class RegistrationPeriod:
         """True if the same broker process sends a heartbeat again."""
         back, evict = self.back, self.last_line
         return self.is_unannounced and back is not None and is_same_process(evict, back, back.at - evict.at)
+
+
+def _unseen_last_ok(boot: Boot, evict: Line) -> int:
+    """The last heartbeat of a broker without any in the log: `silent_ms` is liveness time, without delays."""
+    silent = evict.time("silent_ms") or 0
+    seen = boot.live[evict.seq] - silent
+    delays = (line for line in boot.of("late") if line.at <= evict.at and boot.live[line.seq] > seen)
+    return evict.at - silent - sum(line.time("late_ms") or 0 for line in delays)
 
 
 def periods(boot: Boot) -> list[RegistrationPeriod]:
