@@ -224,6 +224,8 @@ class RouteClient:
 
     def forget(self, topic: str) -> None:
         """Stop polling a topic, and drop its route."""
+        if self._snapshot is not None and self._cache.get(topic) is not None:
+            self._snapshot.changed()
         self._keeper.forget(topic)
         self._selector.forget(topic)
 

@@ -68,8 +68,11 @@ class RouteSnapshot:
                 await self.save()
 
     async def save(self) -> None:
-        """Save now, unless the cache is empty. `run` repeats a failed save after 5 s; each new reason is a warning."""
-        if not len(self._cache):
+        """Save now, unless the cache is empty and has not changed.
+
+        `run` repeats a failed save after 5 s; each new reason is a warning.
+        """
+        if not len(self._cache) and not self._is_changed:
             return
         self._is_changed = False
         self._saved_at = self._clock.monotonic()

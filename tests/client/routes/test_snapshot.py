@@ -224,6 +224,20 @@ async def test_snapshot_is_written_after_changes_and_periodically(tmp_path: Path
         assert saved(snapshot) == {"orders": confirmed}
 
 
+async def test_forgotten_topics_leave_the_snapshot(tmp_path: Path) -> None:
+    """This includes the last one, after which the file has no route."""
+    snapshot = tmp_path / "routes.json"
+    async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
+        for topic in ("orders", "bills"):
+            await scene.client.route(topic)
+        await written(scene, 5.0)
+        scene.client.forget("bills")
+        await written(scene, 5.0)
+        assert list(saved(snapshot)) == ["orders"]
+        scene.client.forget("orders")
+    assert saved(snapshot) == {}
+
+
 async def test_snapshot_is_written_when_threads_can_be_started_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
