@@ -78,6 +78,8 @@ class RouteKeeper:
         self._requests: set[asyncio.Task[None]] = set()
         # set when a new watch is needed: for other topics, or after a restart of the server
         self._watch_again = asyncio.Event()
+        # True while there is no watch, because one request cannot name all topics
+        self._has_too_many = False
         # set when the list of servers has changed
         self._servers_changed = asyncio.Event()
         # brokers of failed sends, whose topics are to be refreshed
@@ -113,6 +115,8 @@ class RouteKeeper:
         """Stop keeping a topic up to date."""
         self.in_use.discard(topic)
         self.cache.forget(topic)
+        if self._has_too_many:
+            self._watch_again.set()
 
     def servers_changed(self) -> None:
         """Poll at once if no server answered the last poll, because a new server may answer."""
@@ -264,7 +268,8 @@ class RouteKeeper:
             if not topics:
                 await self._watch_again.wait()
                 continue
-            if len(pull_batches(topics)) > 1:
+            self._has_too_many = len(pull_batches(topics)) > 1
+            if self._has_too_many:
                 if not has_warned:
                     _watch_logger.warning(
                         "no watch of %d topics, which one request cannot name; polls go on", len(topics)
