@@ -184,8 +184,12 @@ class ServerLinks:
 
     def unsettled(self) -> list[str]:
         """The servers that have not accepted all topics, each with its last error."""
-        missing = (link for link in self if not link.settled.is_set())
-        return [f"{link.address} ({link.state.last_error or 'no answer yet'})" for link in missing]
+        missing = ((link.address, link.state.last_error) for link in self if not link.settled.is_set())
+        # The errors of connections name the server, but its responses do not.
+        return [
+            error if error and address in error else f"{address} ({error or 'no answer yet'})"
+            for address, error in missing
+        ]
 
     def _link_registered(self) -> None:
         self._link_changed.set()
