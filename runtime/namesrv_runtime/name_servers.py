@@ -138,7 +138,8 @@ def _fetch(url: str) -> str:
 def _text(data: bytes) -> str:
     if len(data) > _MAX_LIST_BYTES:
         raise ValueError(f"more than {_MAX_LIST_BYTES} bytes")
-    return data.decode()
+    # "utf-8-sig" leaves out a byte order mark, which some editors write.
+    return data.decode("utf-8-sig")
 
 
 @dataclass(eq=False, repr=False)

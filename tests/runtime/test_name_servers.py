@@ -84,6 +84,13 @@ async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await resolve("env:SERVERS") == ("c:3",)
 
 
+async def test_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """The mark is not a part of the first address."""
+    (tmp_path / "servers").write_bytes(b"\xef\xbb\xbfa:1\nb:2\n")
+
+    assert await resolve(f"file:{tmp_path / 'servers'}") == ("a:1", "b:2")
+
+
 @pytest.mark.parametrize(
     ("source", "content", "reason"),
     [
