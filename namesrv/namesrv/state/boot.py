@@ -21,10 +21,18 @@ class Boot:
     # (host, port) of every listening socket; empty until the server listens.
     addresses: list[tuple[str, int]] = field(default_factory=list)
     is_draining: bool = False
+    # Monotonic time of the last tick. Readiness is judged as of then: a request that is read first after a stop of this
+    # process must not end the wait for brokers.
+    _ticked_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Take the time of the start."""
-        self.started_monotonic = self.clock.monotonic()
+        self.started_monotonic = self._ticked_at = self.clock.monotonic()
+
+    def tick(self, stopped_seconds: float) -> None:
+        """Let time pass, in which this process was stopped for `stopped_seconds`: the wait for brokers is longer."""
+        self.readiness.extend(stopped_seconds)
+        self._ticked_at = self.clock.monotonic()
 
     @property
     def is_listening(self) -> bool:
@@ -33,7 +41,7 @@ class Boot:
 
     def is_ready(self) -> bool:
         """True if route requests may be answered."""
-        return self.readiness.is_ready(self.clock.monotonic())
+        return self.readiness.is_ready(self._ticked_at)
 
     def is_serving(self) -> bool:
         """True while the server listens, is ready, and is not draining."""
@@ -49,7 +57,7 @@ class Boot:
 
     def readiness_text(self) -> str:
         """Return why the server is ready or not, for people."""
-        return self.readiness.reason(self.clock.monotonic())
+        return self.readiness.reason(self._ticked_at)
 
     def uptime(self) -> float:
         """Return the seconds since the start, independent of changes of the wall clock."""

@@ -256,6 +256,23 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
         assert [missing.broker_name for missing in server.namesrv.boot.readiness.missing] == ["broker-b"]
 
 
+@pytest.mark.parametrize("seconds", [60, 1200])
+async def test_stop_of_the_process_does_not_end_the_wait(tmp_path: Path, seconds: float) -> None:
+    """Brokers get the rest of their 45 s after the server was stopped; requests that waited meanwhile are refused."""
+    await run_with(tmp_path, A)
+    async with namesrv_in_process(tmp_path) as server:
+        client = await server.connect()
+        await server.clock.advance(10)
+
+        server.clock.stall(seconds)
+        # The request is read before the tick that notices the stop.
+        assert (await client.call(105, {"topic": "T"})).outcome == (1, "name server not ready")
+        await server.clock.advance(33)
+        assert not is_ready(server)
+        await server.clock.advance(3)
+        assert is_ready(server)
+
+
 async def test_lost_snapshot_is_remembered_until_the_wait_is_over(tmp_path: Path, log: Log) -> None:
     """A server that is killed while it waits because of a damaged snapshot waits again at its next boot."""
     path, killed = tmp_path / "snapshot.json", tmp_path / "killed.json"
