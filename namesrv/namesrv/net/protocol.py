@@ -50,6 +50,8 @@ LONGEST_FAST_REQUEST: Final = 512
 _ANY_COST: Final = float("-inf")
 # Memory of TLS for one connection, as measured: during the handshake, and after it.
 _HANDSHAKE_BYTES: Final = 48 * 1024
+# Received bytes that `_HANDSHAKE_BYTES` includes. Hellos and certificates are smaller.
+_HELLO_BYTES: Final = 16 * 1024
 _TLS_BYTES: Final = 20 * 1024
 # properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
@@ -360,10 +362,20 @@ class ServerConnection(asyncio.Protocol):
     def begin_tls(self) -> bool:
         """Reserve memory for TLS and start the handshake deadline; False after a refusal for lack of memory."""
         if not self._memory.reserve_tls(_HANDSHAKE_BYTES):
-            self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
+            self._refuse_handshake()
             return False
         self.expect_handshake()
         return True
+
+    def hold_handshake_bytes(self, size: int) -> bool:
+        """Reserve memory for received bytes that wait for the handshake; False after a refusal for lack of memory."""
+        if not self._memory.reserve_input(max(0, size - _HELLO_BYTES)):
+            self._refuse_handshake()
+            return False
+        return True
+
+    def _refuse_handshake(self) -> None:
+        self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
 
     def expect_handshake(self) -> None:
         """Start the handshake deadline: a peer that has not completed the handshake by then is refused."""
@@ -384,6 +396,7 @@ class ServerConnection(asyncio.Protocol):
     def handshake_over(self, tls_version: str = "") -> None:
         """The handshake is complete, or the peer sent plain text instead; frames follow."""
         self.peer.tls_version = tls_version
+        self._memory.set_input(0)
         self._memory.shrink_tls(_TLS_BYTES)
         self._deadlines.handshake_over(self._owner.clock.monotonic())
         transport = self._transport

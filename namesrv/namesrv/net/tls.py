@@ -104,6 +104,10 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
 
     # -- as the listener of a handshake -------------------------------------------------------------------------------
 
+    def handshake_bytes_wait(self, size: int) -> bool:
+        """Reserve memory for received bytes that wait for the handshake; False if the peer is refused instead."""
+        return self._connection.hold_handshake_bytes(size)
+
     def handshake_step_began(self) -> None:
         """Hold the handshake deadline while the server computes."""
         self._connection.hold_handshake_deadline()

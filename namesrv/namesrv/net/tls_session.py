@@ -14,8 +14,10 @@ _RECORD_HEAD_BYTES: Final = 5
 _TLS_MAJOR_VERSION: Final = 3
 # The type of records with handshake messages; in TLS 1.3, records of encrypted messages have the type of data.
 _HANDSHAKE_RECORD: Final = 22
-# The most records of one step of a handshake; a peer may put each byte into a record of its own.
+# The most records of one step of a handshake, since a peer may put each byte into a record of its own; and the bytes
+# after which a step gets no further record, since they stay in memory until the step is over.
 _RECORDS_A_STEP: Final = 32
+_BYTES_A_STEP: Final = 16 * 1024
 # the largest TLS 1.2 record, with its head
 _MAX_RECORD_BYTES: Final = _RECORD_HEAD_BYTES + RECORD_BYTES + 2048
 # The most consecutive bytes of records without data (KeyUpdate, for example); more than that is an attack. OpenSSL
@@ -76,6 +78,10 @@ class TlsSession:
         """Keep received bytes until the TLS object gets them."""
         self._received += data
 
+    def discard(self) -> None:
+        """Discard the received bytes, since the connection has ended."""
+        self._received.clear()
+
     def output(self) -> bytes:
         """The records that are to be sent."""
         return self._outgoing.read()
@@ -89,7 +95,7 @@ class TlsSession:
         """
         is_short = self._tls.context.verify_mode == ssl.CERT_NONE
         for _ in range(_RECORDS_A_STEP):
-            if not (size := self.next_record()):
+            if self._incoming.pending >= _BYTES_A_STEP or not (size := self.next_record()):
                 break
             is_short = is_short and self._received[0] != _HANDSHAKE_RECORD
             self._incoming.write(self._received[:size])

@@ -108,6 +108,10 @@ def _give_way() -> None:
 class HandshakeListener:
     """Listener of one connection's handshake; called in the event loop. By default the methods do nothing."""
 
+    def handshake_bytes_wait(self, size: int) -> bool:  # noqa: ARG002 - no memory is reserved by default
+        """Received bytes wait for the handshake; False if the listener has closed the connection for lack of memory."""
+        return True
+
     def handshake_step_began(self) -> None:
         """A step of the handshake is queued for a thread; the peer cannot continue until the step has ended."""
 
@@ -213,6 +217,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _CLOSED
         if self._share is not None:
             self._shares.leave(self._share)
+        # A queued step of the handshake references this transport.
+        self._session.discard()
         self._protocol.connection_lost(exc)
         # Protocol and listener reference this transport. In a reference cycle, a closed connection would stay in memory
         # until a full garbage collection, which is rare.
@@ -244,6 +250,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._session.receive(data)
         if self._phase is _OPEN:
             self._read_records()
+        elif not self._listener.handshake_bytes_wait(self._session.received_bytes):
+            return
         elif self._phase is _HANDSHAKE:
             self._shake_hands()
         elif self._session.received_bytes > _MAX_AHEAD_BYTES and self._below is not None:

@@ -641,6 +641,39 @@ def test_step_with_an_unencrypted_message_is_not_short(ca: Authority, received: 
     assert session.received_bytes == max(0, len(received) - 32 * 6) + len(HELLO) - 1
 
 
+def test_step_of_a_handshake_has_few_bytes(ca: Authority) -> None:
+    """A peer may send large records after its hello: they are not kept in memory beside those that wait."""
+    context = tls(ca).context
+    assert context is not None
+    session, record = TlsSession(context), b"\x17\x03\x03\x20\0" + bytes(8192)
+    session.receive(20 * record)
+    session.begin_step()
+
+    assert session.received_bytes == 18 * len(record)
+
+
+async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> None:
+    """A peer that sends more while its hello waits for a thread is refused once its share of the memory is used up."""
+    go_on = threading.Event()
+    budget = MemoryBudget(MEBIBYTE)
+    tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
+    async with serving(tls=tls_side, budget=budget) as served:
+        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
+        try:
+            peer = await served.connect()
+            peer.send(Side(trusting(ca)).hello())
+            await until(lambda: "2 waiting" in repr(tls_side.threads))
+            assert served.event_listener.refused == []
+            # the share of an address is 128 KiB
+            peer.send(bytes(128 * 1024))
+            await until(lambda: served.event_listener.closed)
+        finally:
+            go_on.set()
+
+    assert served.event_listener.refused == [(1, "memory", "no memory for a TLS handshake")]
+    assert budget.used_bytes == 0
+
+
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
 async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: Any) -> None:
     """A peer has 5 s for its own part of the handshake; the wait for a thread comes on top."""
