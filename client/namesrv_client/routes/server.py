@@ -311,13 +311,15 @@ class Server:
             routes={topic: route},
         )
 
-    async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> Unanswered:
-        """Request the full routes of topics, with a timeout for each request; return the unanswered topics.
+    async def full_routes(
+        self, topics: Sequence[str], receive: Receive, timeout_seconds: float, unanswered: dict[str, RemotingError]
+    ) -> None:
+        """Request the full routes of topics, with a timeout for each request; add unanswered topics to `unanswered`.
 
         Raises RemotingError, also if all topics were refused.
         """
         pull = self._pull_batches if self.identity.is_native else self._pull_each
-        return await pull(topics, receive, timeout_seconds)
+        await pull(topics, receive, timeout_seconds, unanswered)
 
     async def changes(
         self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float
@@ -335,12 +337,14 @@ class Server:
                     raise
                 point.retain(())
                 known, others = [], list(topics)
+        unanswered: dict[str, RemotingError] = {}
         try:
-            return await self.full_routes(others, receive, timeout_seconds)
+            await self.full_routes(others, receive, timeout_seconds, unanswered)
         except ResponseError as error:
             if not known or not may_concern_a_topic(error):
                 raise
-            return dict.fromkeys(others, error)
+            return {**dict.fromkeys(others, error), **unanswered}
+        return unanswered
 
     async def _pull_changes(self, topics: Sequence[str], since: int, receive: Receive, timeout_seconds: float) -> None:
         """Request the changes of topics since a revision, in as few requests as the server accepts."""
@@ -368,11 +372,12 @@ class Server:
             )
         )
 
-    async def _pull_batches(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> Unanswered:
+    async def _pull_batches(
+        self, topics: Sequence[str], receive: Receive, timeout_seconds: float, unanswered: dict[str, RemotingError]
+    ) -> None:
         """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""
         batches = [topics[at : at + BATCH] for at in range(0, len(topics), BATCH)]
         refusals_left = _REFUSALS + 2 * len(batches)
-        unanswered: dict[str, RemotingError] = {}
         while batches:
             batch = batches.pop(0)
             try:
@@ -388,13 +393,13 @@ class Server:
                     unanswered[batch[0]] = error
                     if len(unanswered) == len(topics):
                         raise
-        return unanswered
 
-    async def _pull_each(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> Unanswered:
+    async def _pull_each(
+        self, topics: Sequence[str], receive: Receive, timeout_seconds: float, unanswered: dict[str, RemotingError]
+    ) -> None:
         """Request each topic in RocketMQ's protocol, several at a time."""
         waiting = iter(topics)
         failures: list[RemotingError] = []
-        unanswered: dict[str, RemotingError] = {}
 
         async def work() -> None:
             for topic in waiting:
@@ -420,7 +425,6 @@ class Server:
         last = next(reversed(unanswered.values()), None)
         if len(unanswered) == len(topics) and isinstance(last, ResponseError):
             raise last
-        return unanswered
 
 
 def _refusal(request: asyncio.Task[RemotingError | None]) -> ResponseError | None:

@@ -202,7 +202,13 @@ class ServerSession:
                     left.pop(topic, None)
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
-            unanswered = await server.full_routes(list(left), received, timeout_seconds)
+            unanswered: dict[str, RemotingError] = {}
+            try:
+                await server.full_routes(list(left), received, timeout_seconds, unanswered)
+            except RemotingError:
+                # The error of one topic must not stand for all others.
+                of_topics[server] = {topic: _why_undecided(topic, error) for topic, error in unanswered.items()}
+                raise
             if left:
                 of_topics[server] = {topic: _why_undecided(topic, unanswered.get(topic)) for topic in left}
                 # The record of the server names the topic of the last error.

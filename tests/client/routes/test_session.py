@@ -586,13 +586,14 @@ async def test_warning_of_refused_topics_names_the_server_that_answered(caplog: 
         ]
 
 
-async def test_topics_of_one_request_have_their_own_reasons() -> None:
+@pytest.mark.parametrize("others", [[], ["bills"]])
+async def test_topics_of_one_request_have_their_own_reasons(others: list[str]) -> None:
     """The server refuses one topic, and its route of another one is malformed."""
     async with ApacheServer() as server, session_of(server, protocol="rocketmq") as scene:
         server.routes |= {"bills": apache_route("broker-a"), "orders": 16, "rates": b"{"}
 
         malformed = "body of TopicRouteData cannot be read: Input data was truncated"
-        assert await scene.session.routes(["bills", "orders", "rates"], scene.take) == {
+        assert await scene.session.routes([*others, "rates", "orders"], scene.take) == {
             "orders": f"no NameServer could answer: {server.address}: a bug",
             "rates": f"no NameServer could answer: {server.address}: {malformed}",
         }
