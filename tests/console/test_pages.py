@@ -249,7 +249,7 @@ async def test_long_namespace_has_pages(tmp_path: Path) -> None:
 
         first = await it.page("/kv?namespace=many")
         last = await it.shown.text("/kv?namespace=many&q=K&page=3")
-        chosen = await it.page("/kv?namespace=many&q=k12")
+        chosen = await it.page("/kv?namespace=many&q=+k12+")
         none = await it.page("/kv?namespace=many&q=x")
 
     assert "Keys: 250" in first

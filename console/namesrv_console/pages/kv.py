@@ -18,7 +18,7 @@ async def show(visit: Visit) -> Content:
     )
     rows = value_rows({server: by_key or {} for server, by_key in values.given.items()})
     text = visit.query.get("q", "")
-    wanted = text.casefold()
+    wanted = text.strip().casefold()
     # Keys that differ are on the first page.
     found = sorted((row for row in rows if wanted in row.key.casefold()), key=lambda row: not row.drifts)
     shown, page, pages = on_page(found, visit.number("page"))
