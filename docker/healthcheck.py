@@ -2,10 +2,13 @@
 
 The argument is the path, by default /livez; the address comes from NAMESRV_HTTP_LISTEN, with TLS if
 NAMESRV_HTTP_TLS=true. With NAMESRV_HTTP_TLS_CLIENT_AUTH=require the check presents the server's own certificate, whose
-CA must then be in NAMESRV_TLS_CA_FILE. The check reads the environment only, not the server's files and flags.
+CA must then be in NAMESRV_TLS_CA_FILE. If NAMESRV_HTTP_LISTEN is empty, the server has no HTTP endpoint, and is healthy
+while its port for brokers and clients accepts connections. The check reads the environment only, not the server's files
+and flags.
 """
 
 import os
+import socket
 import ssl
 import sys
 import urllib.error
@@ -14,7 +17,8 @@ from collections.abc import Sequence
 
 # Shorter than the container's timeout for the check, so that the reason is printed.
 _TIMEOUT_SECONDS = 3.0
-_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # a server on all addresses also listens on loopback
+# A server on all addresses also listens on loopback.
+_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "::1"}  # noqa: S104
 
 
 def reachable(listen: str) -> str:
@@ -39,8 +43,24 @@ def _of_ourselves() -> ssl.SSLContext:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the check; returns the exit code."""
     path = next(iter(sys.argv[1:] if argv is None else argv), "/livez")
+    listen = os.environ.get("NAMESRV_HTTP_LISTEN", "127.0.0.1:9877")
+    return _check_http(listen, path) if listen else _check_port()
+
+
+def _check_port() -> int:
+    first = os.environ.get("NAMESRV_LISTEN_HOST", "0.0.0.0").partition(",")[0].strip()  # noqa: S104
+    host, port = _ANY.get(first, first), os.environ.get("NAMESRV_LISTEN_PORT", "9876")
+    try:
+        with socket.create_connection((host, int(port)), _TIMEOUT_SECONDS):
+            return 0
+    except (OSError, ValueError) as error:
+        sys.stdout.write(f"{host} port {port}: {error}\n")
+        return 1
+
+
+def _check_http(listen: str, path: str) -> int:
     scheme = "https" if os.environ.get("NAMESRV_HTTP_TLS", "").lower() == "true" else "http"
-    url = f"{scheme}://{reachable(os.environ.get('NAMESRV_HTTP_LISTEN', '127.0.0.1:9877'))}{path}"
+    url = f"{scheme}://{reachable(listen)}{path}"
     try:
         # A configured proxy must not be used for loopback.
         direct = urllib.request.build_opener(

@@ -8,6 +8,9 @@ from docker import healthcheck
 from tests.docker.commands import run
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
+from tests.support.ipv6 import can_use_ipv6
+
+NEEDS_IPV6 = pytest.mark.skipif(not can_use_ipv6(), reason="this machine has no IPv6 loopback")
 
 
 def health_check(*path: str, **environ: str) -> tuple[int, str]:
@@ -49,3 +52,15 @@ def test_health_check_of_a_server(tmp_path: Path) -> None:
         code, output = health_check(NAMESRV_HTTP_LISTEN=listen)
         assert code == 1
         assert "refused" in output
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1, 127.0.0.2", pytest.param("::", marks=NEEDS_IPV6)])
+def test_health_check_without_http(tmp_path: Path, host: str) -> None:
+    """If health and metrics are off, the server is healthy while its port for brokers and clients is open."""
+    with Daemon(tmp_path, "--http-listen", "", "--listen-host", host).listening() as daemon:
+        off = {"NAMESRV_HTTP_LISTEN": "", "NAMESRV_LISTEN_HOST": host, "NAMESRV_LISTEN_PORT": str(daemon.address[1])}
+
+        assert health_check("/readyz", **off) == (0, "")
+        daemon.stop()
+        code, output = health_check("/readyz", **off)
+        assert (code, "refused" in output) == (1, True)
