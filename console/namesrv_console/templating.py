@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from namesrv_client.ctl import output
-from namesrv_client.health import subject_of
+from namesrv_client.health import RED_SHARE, YELLOW_SHARE, subject_of
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
 from namesrv_console.style import STYLE
@@ -139,6 +139,8 @@ def _environment(words: Catalogue) -> Environment:
         link=link,
         style=STYLE,
         version=_static_version(),
+        late_below=YELLOW_SHARE,
+        dying_below=RED_SHARE,
     )
     environment.filters.update(
         lasting=lasting, moment=moment, what=what, sentence=sentence, subject=subject_of, utc=utc, seconds=to_the_second

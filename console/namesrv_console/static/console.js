@@ -37,7 +37,7 @@ function ageText({ lastSeen, evicted }, moment) {
 function showAge(element, moment) {
   const lastSeen = Number(element.dataset.lastSeen), evicted = Number(element.dataset.evicted);
   const share = Math.min(1, Math.max(0, (evicted - moment) / (evicted - lastSeen)));
-  const look = share >= 0.7 ? "in_time" : share >= 0.25 ? "late" : "dying";
+  const look = share < body.dyingBelow ? "dying" : share < body.lateBelow ? "late" : "in_time";
   if (!element.classList.contains(look)) {
     element.classList.remove("in_time", "late", "dying");
     element.classList.add(look);
