@@ -2,23 +2,16 @@
 
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from namesrv_client.ctl.output import counted
+from namesrv_client.ctl.output import filled
 
 LANGUAGES: Final = ("en", "zh")
 _ACCEPTED: Final = re.compile(r"\s*([a-z]{2,3})(?:-[^;,]*)?\s*(?:;\s*q=([0-9.]+))?\s*", re.ASCII | re.IGNORECASE)
-
-
-class _Count(int):
-    """A number in a text: `{count}` becomes 1,234, and `{count:topic}` becomes "1 topic" or "1,234 topics"."""
-
-    def __format__(self, noun: str) -> str:
-        number = int(self)
-        return counted(number, noun) if noun else f"{number:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +24,11 @@ class Catalogue:
     def text(self, key: str, /, **values: object) -> str:
         """The text of a key, with its placeholders filled. Raises KeyError if the key is unknown."""
         found = self.texts[key]
-        counts = {name: _Count(value) for name, value in values.items() if isinstance(value, int)}
-        return found.format(**values | counts) if values else found
+        return filled(found, **values) if values else found
+
+    def section(self, name: str) -> Callable[..., str]:
+        """The function `text` for the keys of one section."""
+        return lambda key, /, **values: self.text(f"{name}.{key}", **values)
 
 
 @cache

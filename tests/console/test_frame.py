@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_client.ctl.audit_trail import TEXTS
 from namesrv_console.app import PAGES
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from tests.support.console import console
@@ -26,6 +27,13 @@ def test_every_language_has_the_same_words() -> None:
     english, *others = map(shape, LANGUAGES)
     for other in others:
         assert english == other
+
+
+def test_the_audit_page_has_the_texts_of_namesrvctl() -> None:
+    """Sentences about audit lines have the same keys, and in English the same words, as in `namesrvctl audit`."""
+    texts = {key.removeprefix("act."): text for key, text in catalogue("en").texts.items() if key.startswith("act.")}
+
+    assert texts == TEXTS
 
 
 _PLURALS = "acts|brokers|connections|differences|groups|queues|rows|servers|topics"

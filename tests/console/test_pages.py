@@ -451,7 +451,9 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
             assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
             assert words.count("WIPE_WRITE_PERM_OF_BROKER") == 1
             shown.http.cookies.set("language", "zh")
-            assert '<td data-label="事件">变更</td>' in await shown.text("/audit?event=change")
+            in_chinese = await shown.text("/audit?event=change")
+            assert '<td data-label="事件">变更</td>' in in_chinese
+            assert re.search("写权限 broker-a.true -&gt; false.运维操作.<", in_chinese)
             shown.http.cookies.delete("language")
             for query in ("account=unknown", "event=sign_in"):
                 assert "No such acts." in await Scene(it.one, it.other, shown).page(f"/audit?{query}")

@@ -6,14 +6,16 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from namesrv_client.ctl.output import filled
+from namesrv_client.health import InstanceKey, subject_of
 from namesrv_remoting.addresses import host_of
 from namesrv_remoting.codes import RequestCode
 
@@ -227,62 +229,137 @@ def _end_ms(folder: Path) -> float:
 
 # -- lines as sentences ------------------------------------------------------------------------------------------------
 
+# Fills the placeholders of one of TEXTS; the console does so in other languages.
+Text = Callable[..., str]
 
-def sentence(line: Line) -> str:
-    """The meaning of an audit line, as one sentence."""
+TEXTS: Final[Mapping[str, str]] = {
+    "and": "; ",
+    "broker_registered": "registered {broker} at {address}",
+    "broker_changed": "changed {broker} at {address}",
+    "broker_removed": "removed {broker} at {address}",
+    "routes": "routes of {topics}",
+    "routes_and_more": "routes of {topics} and {more} more",
+    "account_added": "account {account} added",
+    "account_changed": "account {account} changed",
+    "account_removed": "account {account} removed",
+    "secrets_rotated": "{change}, secrets rotated",
+    "access_file": "access file",
+    "not_done": "not done on {server}: {error}",
+    "value": "{what} {name}: {before} -> {after}",
+    "on_server": "{change} on {server}",
+    "no_value": "none",
+    "kv": "kv",
+    "setting": "setting",
+    "write_permission": "write permission",
+    "registration": "registration",
+    "topic": "topic",
+    "acknowledgement": "acknowledgement",
+    "broker_that_left": "broker that left",
+    "because": "{change} ({reason})",
+    "silent": "silent",
+    "disconnected": "disconnected",
+    "unregistered": "unregistered",
+    "superseded": "superseded",
+    "operator": "operator",
+    "expired": "expired",
+    "last_of": "{change} (the last of {count:change} within {seconds} s)",
+    "observed": "(observed only)",
+    "repeated": "({count} more)",
+    "more_refused": "{count} more refused",
+    "more_changes": "{count:more change} of brokers",
+    "signed_in": "signed in to the console ({source})",
+    "lost": "lines lost: {count}",
+}
+# What a change may be of, and the reasons of changes; a newer server may have others, which have no text.
+_KINDS: Final = frozenset(
+    {"kv", "setting", "write_permission", "registration", "topic", "acknowledgement", "broker_that_left", "access_file"}
+)
+_REASONS: Final = frozenset({"silent", "disconnected", "unregistered", "superseded", "operator", "expired"})
+# Fields that name the subject of a change.
+_SUBJECT: Final = ("namespace", "key", "broker_name", "topic", "setting")
+
+
+def in_english(key: str, /, **values: object) -> str:
+    """One of TEXTS with its placeholders filled."""
+    return filled(TEXTS[key], **values)
+
+
+def sentence(line: Line, text: Text = in_english) -> str:
+    """The meaning of an audit line, as one sentence; reasons of refusals are in the server's words."""
     match line:
         case {"event": "change", "changes": [*changes]}:
-            return "; ".join(filter(None, map(_change, changes))) + _times(line)
+            found = text("and").join(filter(None, (_change(change, text) for change in changes)))
+            return _last_of(line, found, text)
         case {"event": "refusal"}:
             about = " ".join(f"{name}={value}" for name, value in (line.get("about") or {}).items())
             words = [f"{line.get('reason')}: {line.get('remark')}", f"[{about}]" if about else ""]
-            words.append("(observed only)" if line.get("observed") else "")
-            words.append(f"({line['repeated']} more)" if line.get("repeated") else "")
+            words.append(text("observed") if line.get("observed") else "")
+            words.append(text("repeated", count=_number(line, "repeated")) if line.get("repeated") else "")
             return " ".join(filter(None, words))
         case {"event": "refusals" | "changes" as event}:
-            what, by = ("refused", "by_address") if event == "refusals" else ("changes of brokers", "by_source")
+            key, by = ("more_refused", "by_address") if event == "refusals" else ("more_changes", "by_source")
             counts = ", ".join(f"{name} ({count})" for name, count in (line.get(by) or {}).items())
-            return f"{line.get('count')} more {what}{f': {counts}' if counts else ''}"
+            return f"{text(key, count=_number(line, 'count'))}{f': {counts}' if counts else ''}"
         case {"event": "sign_in"}:
-            return f"signed in to the console ({line.get('source')})"
+            return text("signed_in", source=line.get("source"))
         case {"event": "dropped"}:
-            return f"lines lost: {line.get('count')}"
+            return text("lost", count=_number(line, "count"))
     return ""
 
 
-def _times(line: Line) -> str:
-    """The number of repeated changes in a line, and their time span in seconds; empty for a single change."""
+def _last_of(line: Line, change: str, text: Text) -> str:
+    """The change of a line, with the number and the time span of those that it stands for."""
     if not line.get("repeated"):
-        return ""
+        return change
     seconds = (int(line.get("last_ms", 0)) - int(line.get("first_ms", 0))) / 1000
-    return f" (the last of {line['repeated']} changes within {seconds:.1f} s)"
+    return text("last_of", change=change, count=_number(line, "repeated"), seconds=f"{seconds:.1f}")
 
 
-def _change(change: Any) -> str:
+def _number(line: Line, name: str) -> int:
+    """A number of a line; 0 if it is damaged."""
+    return found if isinstance(found := line.get(name), int) else 0
+
+
+def _change(change: Any, text: Text) -> str:
     match change:
         case {"what": "broker", "before": before, "after": after}:
             broker = after or before or {}
-            how = "removed" if after is None else "registered" if before is None else "changed"
-            reason = f" ({change['reason']})" if change.get("reason") else ""
-            name = f"{change.get('cluster')}/{broker.get('broker_name')}/{broker.get('broker_id')}"
-            return f"{how} {name} at {change.get('broker_addr')}{reason}"
+            key = "broker_removed" if after is None else "broker_registered" if before is None else "broker_changed"
+            name = subject_of(
+                (str(change.get("cluster")), str(broker.get("broker_name")), cast("int", broker.get("broker_id")))
+            )
+            return _because(change, text(key, broker=name, address=change.get("broker_addr")), text)
         case {"what": "routes", "topics": int(topics), "named": [*named]}:
-            more = f" and {topics - len(named)} more" if topics > len(named) else ""
-            return f"routes of {', '.join(str(each.get('topic')) for each in named)}{more}"
+            names = ", ".join(str(each.get("topic")) for each in named)
+            more = topics - len(named)
+            return text("routes_and_more", topics=names, more=more) if more > 0 else text("routes", topics=names)
         case {"what": "account", "account": name, "before": before, "after": after}:
-            how = "added" if before is None else "removed" if after is None else "changed"
-            return f"account {name} {how}{', secrets rotated' if change.get('rotated') else ''}"
+            key = "account_added" if before is None else "account_removed" if after is None else "account_changed"
+            found = text(key, account=name)
+            return text("secrets_rotated", change=found) if change.get("rotated") else found
         # Only a console's trail has this change.
         case {"what": "not_done", "server": server, "error": error}:
-            return f"not done on {server}: {error}"
+            return text("not_done", server=server, error=error)
         case {"what": what, "before": before, "after": after}:
-            names = ("namespace", "key", "broker_name", "topic", "setting")
-            subject = [change[name] for name in names if name in change]
-            name = "/".join(map(str, subject))
-            reason = f" ({change['reason']})" if change.get("reason") else ""
-            return f"{str(what).replace('_', ' ')} {name}: {_value(before)} -> {_value(after)}{reason}"
-    return str(change.get("what")) if isinstance(change, dict) else ""
+            name = "/".join(str(change[one]) for one in _SUBJECT if one in change)
+            values = {"before": _value(before, text), "after": _value(after, text)}
+            found = text("value", what=_kind(what, text), name=name, **values)
+            # A console makes one change on several servers.
+            found = text("on_server", change=found, server=change["server"]) if "server" in change else found
+            return _because(change, found, text)
+    return _kind(change.get("what"), text) if isinstance(change, dict) else ""
 
 
-def _value(value: object) -> str:
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+def _kind(what: object, text: Text) -> str:
+    return text(str(what)) if str(what) in _KINDS else str(what).replace("_", " ")
+
+
+def _because(change: Mapping[str, Any], found: str, text: Text) -> str:
+    """The change with its reason, if it has one."""
+    if not (reason := change.get("reason")):
+        return found
+    return text("because", change=found, reason=text(str(reason)) if str(reason) in _REASONS else reason)
+
+
+def _value(value: object, text: Text) -> str:
+    return text("no_value") if value is None else json.dumps(value, ensure_ascii=False)

@@ -205,6 +205,19 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+class _Count(int):
+    """A number in a text: `{count}` becomes 1,234, and `{count:topic}` becomes "1 topic" or "1,234 topics"."""
+
+    def __format__(self, noun: str) -> str:
+        number = int(self)
+        return counted(number, noun) if noun else f"{number:,}"
+
+
+def filled(text: str, /, **values: object) -> str:
+    """A text with its placeholders filled; a number may have a noun, as in {count:topic}."""
+    return text.format(**values | {name: _Count(value) for name, value in values.items() if isinstance(value, int)})
+
+
 def lasting(seconds: float | None) -> str | None:
     """A duration for people: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
     if seconds is None or not math.isfinite(seconds):

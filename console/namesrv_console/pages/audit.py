@@ -3,6 +3,7 @@
 Without a directory the page shows the servers' last events, which have no accounts.
 """
 
+from functools import partial
 from heapq import merge
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +40,7 @@ async def show(visit: Visit) -> Content:
     return {
         "directories": directories,
         "acts": acts(lines),
-        "sentence": sentence,
+        "sentence": partial(sentence, text=visit.catalogue.section("act")),
         "problems": problems,
         "since": since,
         "sinces": tuple(_HOURS),

@@ -43,7 +43,7 @@ REGISTERED = changed(
         "cluster": "c",
         "broker_addr": "m:1",
         "before": None,
-        "after": {"broker_name": "broker-a", "broker_id": 0},
+        "after": {"broker_name": "dc1/broker-a", "broker_id": 0},
     },
     account="",
     peer="[fd00::7]:5001",
@@ -93,7 +93,7 @@ def test_lines_are_shown_in_order_of_time(data_dir: Path) -> None:
     events = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
     assert events == [cells[1:2] for cells in done.cells[1:]]
     assert [cells[-1] for cells in done.cells[1:] if cells[1] != "start"] == [
-        "routes of orders and 21 more; registered c/broker-a/0 at m:1",
+        "routes of orders and 21 more; registered c/dc1%2Fbroker-a/0 at m:1",
         'kv NS/k: none -> "\\u001b[2J"',
         "not_granted: may not [topic=bills] (7 more)",
         "write permission broker-b: true -> false",
@@ -113,7 +113,7 @@ def test_summary_lines_show_count_and_duration(tmp_path: Path) -> None:
 
     assert [cells[1] for cells in done.cells[1:]] == ["start", "change", "changes", "stop"]
     assert [cells[-1] for cells in done.cells[2:4]] == [
-        "routes of orders and 21 more; registered c/broker-a/0 at m:1 (the last of 5 changes within 2.5 s)",
+        "routes of orders and 21 more; registered c/dc1%2Fbroker-a/0 at m:1 (the last of 5 changes within 2.5 s)",
         "7 more changes of brokers: orders (7)",
     ]
 
@@ -128,8 +128,8 @@ def test_summary_lines_show_count_and_duration(tmp_path: Path) -> None:
         (["--account=op", "--request=put-kv-config"], [KV]),
         (["--peer=fd00::7"], [REGISTERED]),
         (["--peer=10.0.0.7:5000", "--event=change"], [KV, WIPED]),
-        (["--broker=broker-a"], [REGISTERED]),
-        (["--broker=broker-*"], [REGISTERED, WIPED]),
+        (["--broker=dc1/broker-a"], [REGISTERED]),
+        (["--broker=*broker-*"], [REGISTERED, WIPED]),
         (["--topic=bills"], [REFUSED]),
         (["--topic=orders"], [REGISTERED]),
         (["--topic=k"], []),

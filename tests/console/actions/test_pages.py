@@ -144,7 +144,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         signed_in, changed = rows["sign_in"], rows["change"]
         assert signed_in[-1] == "signed in to the console (password)"
         assert changed[1:3] == ["change", "olga"]
-        assert 'write permission broker-a: "RW-" -> "R--"' in changed[-1]
+        assert f'write permission broker-a: "RW-" -> "R--" on {console.second.where}; not done on' in changed[-1]
         assert f"not done on {console.down}: no connection" in changed[-1]
         # Each server's log has the user, too.
         assert [it["request_fields"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
