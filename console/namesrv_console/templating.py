@@ -21,14 +21,11 @@ from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
 from namesrv_console.style import STYLE
 from namesrv_console.views.events import sentence
-from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.spans import to_the_second, written
 
 # Live parts of the frame, which every page has.
 FRAME_PARTS: Final = ("verdict", "chips")
-# Fields of an event that name its broker.
-_LEADING: Final = ("cluster", "broker_name", "broker_id")
 _ROW: Final = "<!--row-->"
 _ID: Final = re.compile(r'\s*<[a-z]+ id="([^"]*)"')
 
@@ -114,15 +111,6 @@ def utc(ts_ms: int) -> str:
         return str(ts_ms)
 
 
-def what(event: Event) -> str:
-    """An event in a line."""
-    fields = event.fields
-    words = ["/".join(str(fields[name]) for name in _LEADING)] if all(name in fields for name in _LEADING) else []
-    others = ((name, value) for name, value in fields.items() if value is not None and not (words and name in _LEADING))
-    words += [f"{name}={', '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in others]
-    return " ".join(words)
-
-
 def _environment(words: Catalogue) -> Environment:
     environment = Environment(
         autoescape=True,
@@ -143,7 +131,13 @@ def _environment(words: Catalogue) -> Environment:
         dying_below=RED_SHARE,
     )
     environment.filters.update(
-        lasting=lasting, moment=moment, what=what, sentence=sentence, subject=subject_of, utc=utc, seconds=to_the_second
+        lasting=lasting,
+        moment=moment,
+        what=output.event_text,
+        sentence=sentence,
+        subject=subject_of,
+        utc=utc,
+        seconds=to_the_second,
     )
     environment.globals["ui"] = environment.get_template("ui.html").module
     return environment

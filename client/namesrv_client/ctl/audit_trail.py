@@ -325,9 +325,8 @@ def _change(change: Any, text: Text) -> str:
         case {"what": "broker", "before": before, "after": after}:
             broker = after or before or {}
             key = "broker_removed" if after is None else "broker_registered" if before is None else "broker_changed"
-            name = subject_of(
-                (str(change.get("cluster")), str(broker.get("broker_name")), cast("int", broker.get("broker_id")))
-            )
+            parts = (change.get("cluster"), broker.get("broker_name"), broker.get("broker_id"))
+            name = subject_of(cast("InstanceKey", parts))
             return _because(change, text(key, broker=name, address=change.get("broker_addr")), text)
         case {"what": "routes", "topics": int(topics), "named": [*named]}:
             names = ", ".join(str(each.get("topic")) for each in named)

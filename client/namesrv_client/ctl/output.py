@@ -20,6 +20,8 @@ from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.options import Options
+from namesrv_client.health import instance_of, subject_of
+from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
 
 # Into a pipe or file each row is one line of any length.
@@ -32,6 +34,8 @@ ERASE_BELOW: Final = "\x1b[J"
 
 # Shown for an absent value.
 ABSENT: Final = "-"
+# Fields of an event that name its broker.
+_OF_THE_BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 # Number of spaces between two columns.
 _GAP: Final = 2
 
@@ -245,6 +249,18 @@ def moment(ts_ms: int | None) -> str | None:
     except (ValueError, OverflowError, OSError):
         # A server may send any number.
         return str(ts_ms)
+
+
+def event_text(event: Event) -> str:
+    """The fields of an event in a line: the broker as one word, all other fields by name."""
+    fields, words = event.fields, []
+    if (key := instance_of(event)) is not None:
+        words = [subject_of(key), *([str(fields["broker_addr"])] if "broker_addr" in fields else [])]
+        fields = {name: value for name, value in fields.items() if name not in _OF_THE_BROKER}
+    for name, value in fields.items():
+        if value is not None:
+            words.append(f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
+    return " ".join(words)
 
 
 # In JSON the only unprintable character outside of strings is the line break.

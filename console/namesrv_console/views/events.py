@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from namesrv_client.ctl import audit_trail
-from namesrv_client.health import instance_of
+from namesrv_client.health import instance_of, subject_of
 from namesrv_console.state import Cluster, ServerView
 from namesrv_remoting.addresses import host_of
 from namesrv_remoting.bodies.extensions import Event
@@ -133,7 +133,7 @@ def sentence(event: Event) -> tuple[str, Mapping[str, Any]] | None:
     topics = list(map(str, named)) if isinstance(named, list) else []
     total = count if isinstance(count, int) else len(topics)
     return key, {
-        "broker": "/".join(map(str, instance)) if instance else fields.get("broker_name") or "?",
+        "broker": subject_of(instance) if instance else fields.get("broker_name") or "?",
         "by": fields.get("by"),
         "seconds": f"{silent_ms / 1000 if isinstance(silent_ms, int) else 0.0:.1f}",
         "number": named if isinstance(named, int) else total,

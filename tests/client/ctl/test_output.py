@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from namesrv_client.ctl.comparison import perm_text
-from namesrv_client.ctl.output import cell, counted, json_text, lasting, moment, table, yaml_text
+from namesrv_client.ctl.output import cell, counted, event_text, json_text, lasting, moment, table, yaml_text
+from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, at, ctl, one_server
@@ -97,6 +99,21 @@ def test_invalid_timestamp_is_shown_as_a_number(ts_ms: int | None) -> None:
 def test_moments_are_in_utc() -> None:
     """Times are in UTC, whatever the zone of this machine, like those of the report and the console."""
     assert moment(1_772_352_000_001) == "2026-03-01 08:00:00.001"
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"cluster": "c", "broker_name": "dc1/b%", "broker_id": 0, "broker_addr": "m:1", "by": None},
+            "c/dc1%2Fb%25/0 m:1",
+        ),
+        ({"broker_name": "b", "topics": ["T", "%RETRY%g"], "count": 2}, "broker_name=b topics=T,%RETRY%g count=2"),
+    ],
+)
+def test_fields_of_an_event_are_a_line(fields: dict[str, Any], text: str) -> None:
+    """The broker is one word, in which a slash within a name is escaped; other fields have their names."""
+    assert event_text(Event(1, "takeover_attempted", 0, fields)) == text
 
 
 @pytest.mark.parametrize(("perm", "text"), [(0, "---"), (2, "-W-"), (4, "R--"), (6, "RW-"), (7, "RWX"), (8, "---")])

@@ -14,7 +14,7 @@ from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_mem
 from namesrv_client.ctl.comparison import Fact, Value, differing_facts, facts_with_addresses, spelled
 from namesrv_client.ctl.nameserver import MAX_EVENTS, NameServer
 from namesrv_client.ctl.options import Options, check_known
-from namesrv_client.ctl.output import ABSENT, Output, complain, counted, moment
+from namesrv_client.ctl.output import ABSENT, Output, complain, counted, event_text, moment
 from namesrv_client.ctl.running import Columns, Request, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_remoting.bodies.extensions import EVENT_TYPES, Event, Events
@@ -29,8 +29,6 @@ _ROUTES_SECONDS: Final = 2.0
 # Duration of one watch, below the time after which a NAT or a proxy drops an idle connection.
 _WAIT_SECONDS: Final = 25.0
 _RETRY_SECONDS: Final = 1.0
-# Fields of an event that name its broker.
-_LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
 # Requests news of one server, without delay the first time; returns a function that prints the news.
@@ -89,20 +87,8 @@ _COLUMNS: Final[Columns[Event]] = {
     "time (UTC)": lambda event: moment(event.ts_ms),
     "number": lambda event: event.seq,
     "event": lambda event: event.event,
-    "what": lambda event: what(event.fields),
+    "what": event_text,
 }
-
-
-def what(fields: Mapping[str, object]) -> str:
-    """The fields of an event in a line: the broker as one word, all other fields by name."""
-    words = []
-    if all(name in fields for name in _LEADING):
-        words = ["/".join(str(fields[name]) for name in _LEADING[:3]), str(fields["broker_addr"])]
-        fields = {name: value for name, value in fields.items() if name not in _LEADING}
-    for name, value in fields.items():
-        if value is not None:
-            words.append(f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
-    return " ".join(words)
 
 
 def events(
