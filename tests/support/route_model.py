@@ -45,7 +45,7 @@ class RouteModel:
         self.topics: dict[str, dict[str, QueueData]] = {}
         self.mappings: dict[tuple[str, str], TopicQueueMappingInfo] = {}
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
-        # native brokers of which an operator deleted a topic since their last full registration
+        # native brokers whose topics an operator changed since their last full registration
         self.incomplete: set[BrokerAddrInfo] = set()
         # broker name -> when its removed write permission comes back
         self.write_removed: dict[str, float] = {}
@@ -230,7 +230,9 @@ class RouteModel:
 
     def end_write_removals(self, now: float) -> None:
         """Restore the write permission of brokers that were gone for their expiry."""
-        self.write_removed = {name: ends for name, ends in self.write_removed.items() if ends >= now}
+        for name in [name for name, ends in self.write_removed.items() if ends < now]:
+            del self.write_removed[name]
+            self._need_topics_of(name)
 
     def remove_write(self, name: str) -> None:
         """Remove the write permission until brokers leave."""
@@ -270,9 +272,12 @@ class RouteModel:
         for name in list(self.topics.get(topic, ())):
             if cluster_name is None or name in self.clusters.get(cluster_name, ()):
                 self._take_out(topic, name)
-                self.incomplete.update(
-                    key for key, live in self.live_brokers.items() if live.broker_name == name and live.is_native
-                )
+                self._need_topics_of(name)
+
+    def _need_topics_of(self, name: str) -> None:
+        self.incomplete.update(
+            key for key, live in self.live_brokers.items() if live.broker_name == name and live.is_native
+        )
 
     def register_topic(self, topic: str, queue_datas: list[QueueData]) -> None:
         known = list(self.topics.get(topic, {}).values())
@@ -293,6 +298,7 @@ class RouteModel:
 
     def add(self, name: str) -> int:
         self.write_removed.pop(name, None)
+        self._need_topics_of(name)
         return self._set_perms(name, lambda perm: 6)
 
     def _set_perms(self, name: str, new_perm: Any) -> int:

@@ -208,7 +208,7 @@ class BrokerProcessor:
     async def heartbeat(self, request: Request, header: BrokerHeartbeatRequestHeader) -> Reply:
         """Handle BROKER_HEARTBEAT (904); Java's brokers expect success.
 
-        A native broker that has to register again, since it is unknown or lost a deleted topic, receives an error.
+        A native broker that has to register again, since it is unknown or `incomplete`, receives an error.
         """
         command = request.command
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
@@ -219,7 +219,8 @@ class BrokerProcessor:
             raise QueryNotFoundError(f"broker {header.broker_name} at {header.broker_addr} is not registered")
         self._manager.touch(key, request.connection.id, state)
         if command.is_native and key in self._manager.tables.incomplete:
-            raise QueryNotFoundError(f"a topic of broker {header.broker_name} at {header.broker_addr} was deleted")
+            broker = f"broker {header.broker_name} at {header.broker_addr}"
+            raise QueryNotFoundError(f"{broker} has to register all its topics again")
         return SUCCESS
 
     async def query_data_version(self, request: Request, header: QueryDataVersionRequestHeader) -> Reply:

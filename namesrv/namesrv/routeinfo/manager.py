@@ -162,7 +162,7 @@ class RouteInfoManager:
         """End the removals that are over; the next registrations of these groups bring the write permission back."""
         for name in ended_removals(self.tables.write_removed, self.now()):
             # Slaves that registered meanwhile may have topics without the permission that they send.
-            self.tables.forget_digests((name,))
+            self.tables.need_topics_of(name)
             section.set_write_removal(name, None, "expired")
 
     @contextlib.asynccontextmanager
@@ -436,7 +436,10 @@ class RouteInfoManager:
         return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, is_removed=True)
 
     async def add_write_perm(self, broker_name: str) -> int:
-        """Set a broker group's topics to read and write permission (no other bit, as in Java); return their number."""
+        """Set a broker group's topics to read and write permission (no other bit, as in Java); return their number.
+
+        The next registrations of the group's brokers bring their own permissions back.
+        """
         return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, is_removed=False)
 
     async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, is_removed: bool) -> int:
@@ -444,7 +447,10 @@ class RouteInfoManager:
             changes = Changes()
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
             prepared = await run_in_steps(self.tables.prepare(changes))
-            self.tables.forget_digests((broker_name,))
+            if is_removed:
+                self.tables.forget_digests((broker_name,))
+            else:
+                self.tables.need_topics_of(broker_name)
             section.apply(prepared, broker_name)
             if not is_removed or broker_name in self.tables.broker_addr_table:
                 section.set_write_removal(broker_name, WriteRemoval() if is_removed else None, "operator")

@@ -38,7 +38,7 @@ class Changes:
     # Live entries to set, and filter servers to set (empty: to drop).
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
-    # Brokers that lose a topic which an operator deletes.
+    # Native brokers that lose a topic which an operator deletes.
     incomplete: list[BrokerAddrInfo] = field(default_factory=list)
     # The notice for the members of the group.
     notice: MinBrokerIdChanged | None = None
@@ -73,8 +73,8 @@ class RouteTables:
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # Broker group whose write permission an operator removed -> the removal.
         self.write_removed: dict[str, WriteRemoval] = {}
-        # Live native brokers that lost a topic which an operator deleted, until their next full registration: their
-        # heartbeats have no topics, so the response asks for it. RocketMQ's brokers send all topics every 30 s.
+        # Live native brokers whose topics an operator deleted or made writable, until their next full registration:
+        # their heartbeats have no topics, so the response asks for it. RocketMQ's brokers send all topics every 30 s.
         self.incomplete: set[BrokerAddrInfo] = set()
 
         # The connections of the live brokers, and others that may take over.
@@ -159,6 +159,11 @@ class RouteTables:
                 if name in names:
                     for addr in data.broker_addrs.values():
                         self.digests.drop(BrokerAddrInfo(cluster, addr))
+
+    def need_topics_of(self, broker_name: str) -> None:
+        """Have all brokers of a group register their topics again, which have other permissions here."""
+        self.forget_digests((broker_name,))
+        self.incomplete.update(key for key, live in self.brokers_named(broker_name) if live.is_native)
 
     def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Prepare changes, yielding about every millisecond; they must be the next changes to be applied."""

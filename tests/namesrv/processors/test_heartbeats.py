@@ -19,11 +19,13 @@ from tests.support.namesrv_peer import (
     Spelling,
     native,
     native_registration,
+    native_topic,
     registration,
 )
 from tests.support.spelling import ONEWAY
 
 BROKER = Broker()
+INCOMPLETE = "broker broker-a at 10.0.0.1:10911 has to register all its topics again"
 UNKNOWN = Broker("broker-z", 0, "10.0.0.99:10911")
 
 
@@ -99,7 +101,7 @@ async def test_native_broker_registers_again_after_the_deletion_of_a_topic(
     for _ in range(2):
         server.clock.stall(0.2)
         response = await peer.call(904, BROKER.ext, spelling="native")
-        assert response.outcome == (22, "a topic of broker broker-a at 10.0.0.1:10911 was deleted")
+        assert response.outcome == (22, INCOMPLETE)
         assert response.ext_fields == {"boot_id": server.namesrv.boot.id}
         assert age(server) == 0.0
         await peer.register(BROKER, native_registration("V"), spelling="native", kind="delta")
@@ -108,6 +110,25 @@ async def test_native_broker_registers_again_after_the_deletion_of_a_topic(
     await peer.register(BROKER, spelling="native")
     assert (await peer.call(904, BROKER.ext, spelling="native")).code == 0
     assert (await peer.call(105, {"topic": "T"})).value["queueDatas"][0]["brokerName"] == "broker-a"
+
+
+@pytest.mark.settings(admin_enabled=True)
+async def test_native_broker_registers_again_when_an_operator_adds_its_write_permission(
+    server: InProcess, peer: NamesrvPeer
+) -> None:
+    """The operator's request makes a read-only topic writable; the broker's registration brings its permission back."""
+    body = native_registration({**native_topic("T"), "perm": 4})
+    await peer.register(BROKER, body, spelling="native")
+    await peer.call(205, {"brokerName": BROKER.name})
+    assert (await peer.call(904, BROKER.ext, spelling="native")).code == 0
+
+    await peer.call(327, {"brokerName": BROKER.name})
+    assert (await peer.call(105, {"topic": "T"})).value["queueDatas"][0]["perm"] == 6
+    assert (await peer.call(904, BROKER.ext, spelling="native")).outcome == (22, INCOMPLETE)
+
+    await peer.register(BROKER, body, spelling="native")
+    assert (await peer.call(105, {"topic": "T"})).value["queueDatas"][0]["perm"] == 4
+    assert (await peer.call(904, BROKER.ext, spelling="native")).code == 0
 
 
 @pytest.mark.settings(admin_enabled=True)
