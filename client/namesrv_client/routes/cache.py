@@ -51,7 +51,9 @@ class SyncPoint:
     requested in full first; otherwise a change of that topic would be missed for ever.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_leave: Callable[[Iterable[str]], None] = lambda _: None) -> None:
+        # called with topics that are about to be dropped, whose time of confirmation would be lost
+        self._on_leave = on_leave
         # None while no server has sent a revision
         self.boot_id: str | None = None
         # all changes of `topics` up to this revision are known
@@ -86,6 +88,7 @@ class SyncPoint:
 
     def retain(self, topics: Collection[str]) -> None:
         """Drop all topics except these, so that the next request asks for them in full."""
+        self._on_leave(self.topics.difference(topics))
         self.topics.intersection_update(topics)
 
 
@@ -162,7 +165,7 @@ class RouteCache:
         self._brokers: dict[str, BrokerData] = {}
         self._uses: Counter[str] = Counter()
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
-        self.point = SyncPoint()
+        self.point = SyncPoint(self._leave_point)
         # topics whose last response was not accepted, or that the server refused, and that have to be requested again
         self.unconfirmed: set[str] = set()
 

@@ -492,6 +492,27 @@ async def test_topic_forgotten_during_a_poll_does_not_make_watches_spin(tmp_path
         await scene.watched()
 
 
+async def test_refused_topic_keeps_its_age(tmp_path: Path) -> None:
+    """The route of a topic that the access file denies from now on is as old as its last confirmation."""
+    access = tmp_path / "access.toml"
+    account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
+    access.write_text(account % '"route-read"')
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server:
+        await registered(server, BROKER_A)
+        async with route_client(clock, server, poll_seconds=1000.0) as client:
+            routes = [await client.route(topic) for topic in ("orders", "bills")]
+            clock.stall(60.0)
+            assert await client.refresh()
+            access.write_text(account % '{ access = "route-read", topics = ["orders"] }')
+            await server.reloader(f"--access={access}").reload()
+            clock.stall(10.0)
+
+            assert await client.refresh()
+            known = [client.cached(route.topic) for route in routes]
+            assert [route and route.age for route in known] == [0.0, 10.0]
+
+
 async def test_refused_topic_is_polled_not_watched(tmp_path: Path) -> None:
     """The access file denies one topic of the client for a while, and the other topic stays watched."""
     access = tmp_path / "access.toml"
