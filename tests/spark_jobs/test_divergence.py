@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
@@ -24,3 +26,26 @@ def test_slave_that_is_elected_master_stays_the_same_broker(engine: Engine, tmp_
     # the restarted server lacked the broker until its next heartbeat
     once = {"episodes": 1, "longest_ms": 10_000, "total_ms": 10_000}
     assert divergence == {**once, "by_broker": {"c1/broker-a/0": once}}
+
+
+@pytest.mark.parametrize(
+    ("names", "restarted_at", "overlap"),
+    [
+        (("ns-1", "ns-1"), 10_000, "boot-1 and boot-2 of ns-1 overlap from 2026-03-01 00:00:10 to 2026-03-01 00:01:40"),
+        (("ns-1", "ns-2"), 10_000, None),
+        # the clocks of two boots are not exact to the millisecond
+        (("ns-1", "ns-1"), 99_000, None),
+    ],
+)
+def test_servers_that_share_a_name_are_found(
+    engine: Engine, tmp_path: Path, names: tuple[str, str], restarted_at: int, overlap: str | None
+) -> None:
+    """One of two servers of a name lacks the broker: they count as one, so that no divergence shows it."""
+    first = HeartbeatLines("boot-1", names[0]).start().heartbeats(1_000, 31_000).scan(100_000, 20)
+    second = HeartbeatLines("boot-2", names[1]).start(restarted_at).scan(200_000, 20)
+    files = [str(write_plain(tmp_path / one.boot, "log.jsonl", one.lines)) for one in (first, second)]
+
+    found = analyse(engine, files, Options(), lambda _step: None).summary["findings"]
+
+    texts = [finding["text"].partition(": ")[0] for finding in found if finding["code"] == "shared_name"]
+    assert texts == ([] if overlap is None else [f"Boots {overlap} UTC"])

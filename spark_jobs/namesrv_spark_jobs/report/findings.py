@@ -11,6 +11,8 @@ Summary = Mapping[str, Any]
 # a finding: severity, code and text
 Found = Iterator[tuple[str, str, str]]
 
+# the longest overlap of two boots that inexact clocks explain
+_OVERLAP_MS: Final = 1_000
 _SEVERITIES: Final = ("critical", "warning", "info")
 # findings about the input: severity, and the words for one and for many
 _OF_INPUT: Final = {
@@ -119,6 +121,7 @@ def _of_input(summary: Summary) -> Found:
             selected = ", but --since and --until select lines by that clock" if is_selected else ""
             yield severity, code, f"{counted(summary['input'][code], one, many)}{selected}."
     yield from _of_missing_lines(summary)
+    yield from _of_shared_names(summary)
     if unknown := summary["client"]["unknown_revisions"]:
         text = counted(unknown, "route that a client was given is", "routes that clients were given are")
         yield "info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients."
@@ -147,3 +150,32 @@ def _of_missing_lines(summary: Summary) -> Found:
         why = ", or ".join(cause for cause, is_possible in causes if is_possible)
         text = f"Lines of {server} are missing {time}{others}: {why}."
         yield "warning", "missing_lines", f"{text} No interval is counted across missing lines."
+
+
+def _of_shared_names(summary: Summary) -> Found:
+    """Boots of one server follow each other. Boots that overlap are those of two servers, which the report merges."""
+    # (server, boot) -> the first and last moment of all its parts
+    extents: dict[tuple[str, str], tuple[int, int]] = {}
+    for boot in summary["settings"]:
+        key, since, until = (boot["nameserver"] or "", boot["boot_id"]), boot["from_ms"], boot["until_ms"]
+        known = extents.get(key, (since, until))
+        extents[key] = min(known[0], since), max(known[1], until)
+    ordered = sorted((server, *extent, boot) for (server, boot), extent in extents.items())
+    # (milliseconds, server, from, until, both boots)
+    overlaps: list[tuple[int, str, int, int, str, str]] = []
+    # the boot of the server that has lasted longest so far
+    before, last, other = "", 0, ""
+    for server, since, until, boot in ordered:
+        end = min(last, until)
+        if server == before and end - since > _OVERLAP_MS:
+            overlaps.append((end - since, server, since, end, other, boot))
+        if server != before or until > last:
+            before, last, other = server, until, boot
+    if overlaps:
+        _, server, since, end, one, other = max(overlaps)
+        time = f"from {shown_moment(since)} to {shown_moment(end)} UTC"
+        others = f" (and {counted(len(overlaps) - 1, 'other overlap')})" if len(overlaps) > 1 else ""
+        text = f"Boots {one} and {other} of {server or 'a NameServer without a name'} overlap {time}{others}"
+        cause = "two servers have this name, or its wall clock was set back between them"
+        what = "Two servers count as one here, without divergence between them: give each its own nameserver-name"
+        yield "warning", "shared_name", f"{text}: {cause}. {what}."
