@@ -1,5 +1,6 @@
 """The problems that one server knows: of its readiness, disk, memory and certificate, and of its brokers."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ def _no_brokers(namesrv: Namesrv) -> str:
 
 def expiry_text(days: float) -> str:
     """The time until a certificate or revocation list expires, or since it has expired."""
+    if days == math.inf:
+        return "never expires"
     lasting = f"{abs(days):.1f} days" if abs(days) >= _HOURS_BELOW_DAYS else f"{abs(days) * 24:.1f} hours"
     return f"expires in {lasting}" if days > 0 else f"expired {lasting} ago"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv.certificates import CrlSeconds
-from namesrv.observability.health import ServerState, group_problems, groups_by_health, server_problems
+from namesrv.observability.health import ServerState, crl_text, group_problems, groups_by_health, server_problems
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import LEVELS, GroupHealth
 from tests.support.http_peer import ask
@@ -15,6 +15,11 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration
 
 MIB = 1024 * 1024
+
+
+def test_revocation_list_without_an_expiry_never_expires() -> None:
+    """The time at which the next list is due is optional in a list."""
+    assert crl_text(CrlSeconds(float("inf"), float("inf"))) == "revocation list never expires"
 
 
 @pytest.mark.parametrize(
