@@ -9,10 +9,11 @@ from typing import Final
 
 from namesrv.access.audit_lines import cut
 from namesrv.context import Namesrv
+from namesrv.routeinfo.rows import queues_of
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.state.lost_routes import LostRoute
 from namesrv_remoting.address_views import AddressView, BrokerIdentity
-from namesrv_remoting.codes import AUTO_CREATE_TOPIC, MASTER_ID
+from namesrv_remoting.codes import AUTO_CREATE_TOPIC, MASTER_ID, PERM_WRITE
 from namesrv_runtime.clock import Clock, wall_ms_at
 
 # Characters of a name that a remark shows: a remark stays below a kilobyte beside the topic.
@@ -47,12 +48,16 @@ def _never_registered(tables: RouteTables) -> str:
         return "No broker is registered: each broker needs this server in its list of NameServers (namesrvAddr)."
     if not any(MASTER_ID in group.broker_addrs for group in tables.broker_addr_table.values()):
         return "No master is registered, and no slave has registered the topic."
-    if AUTO_CREATE_TOPIC in tables.topic_queue_table:
+    creators = queues_of(tables.topic_queue_table.get(AUTO_CREATE_TOPIC))
+    # Producers send only to masters whose queues they may write to.
+    if any(each.perm & PERM_WRITE and MASTER_ID in tables.addrs_of(each.broker_name) for each in creators):
         return f"No broker has registered the topic; a first message would create it ({AUTO_CREATE_TOPIC} exists)."
-    return (
-        "No broker has registered the topic, and a first message would not create it: "
-        f"no broker has autoCreateTopicEnable ({AUTO_CREATE_TOPIC} is missing)."
+    why = (
+        f"no master has {AUTO_CREATE_TOPIC} with write permission"
+        if creators
+        else f"no broker has autoCreateTopicEnable ({AUTO_CREATE_TOPIC} is missing)"
     )
+    return f"No broker has registered the topic, and a first message would not create it: {why}."
 
 
 def _loss(tables: RouteTables, lost: LostRoute, view: AddressView | None) -> str:

@@ -150,6 +150,12 @@ async def restarted(world: World) -> None:
     await world.serve()
 
 
+async def default_topic_is_read_only(world: World) -> None:
+    """The only broker that creates topics has no write permission, since an operator removed it."""
+    peer = await world.broker(MASTER, "TBW102", "U")
+    await peer.call(205, {"brokerName": "broker-a"})
+
+
 async def zone_without_broker(world: World) -> None:
     """The client wants brokers of a zone that has no broker."""
     await world.broker()
@@ -174,6 +180,9 @@ CAUSES: Final = {
     ),
     "no message yet": Cause(
         lambda world: world.broker(MASTER, "TBW102"), "a first message would create it (TBW102 exists)."
+    ),
+    "default topic is read-only": Cause(
+        default_topic_is_read_only, "a first message would not create it: no master has TBW102 with write permission."
     ),
     "only a slave": Cause(
         lambda world: world.broker(SLAVE), "No master is registered, and no slave has registered the topic."
