@@ -18,6 +18,7 @@ from namesrv.observability.health import all_problems, crl_text, expiry_text
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.bodies.extensions import ServerProblem
+from namesrv_runtime.log import printable
 
 PAGES: Final = ("/livez", "/readyz", "/metrics", NAME_SERVERS_PAGE, TARGETS_PAGE)
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -91,7 +92,8 @@ def _checked(checks: Sequence[Check], problems: Sequence[ServerProblem], request
     is_ok = all(check.is_ok for check in checks)
     shown = [str(check) for check in checks if "verbose" in request.query_params or not check.is_ok]
     shown += [f"[!] {one.kind}: {one.why}" for one in problems]
-    text = "\n".join([*shown, "ok" if is_ok else "failed", ""])
+    # The names of brokers, which any peer may choose, are among them.
+    text = "\n".join([*map(printable, shown), "ok" if is_ok else "failed", ""])
     return PlainTextResponse(text, 200 if is_ok else 503, headers=_NO_STORE)
 
 

@@ -12,7 +12,7 @@ from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import LEVELS, GroupHealth
 from tests.support.http_peer import ask
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, Broker, registration
 
 MIB = 1024 * 1024
 
@@ -124,6 +124,17 @@ async def test_readyz_shows_the_problems(server: InProcess) -> None:
         "[!] write_removed: broker-b",
     ]
     assert (verbose.status, short.status, short.text) == (200, 200, "ok\n")
+
+
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_name_of_a_broker_adds_no_line_to_readyz(server: InProcess) -> None:
+    """Any peer may choose the name; control characters are escaped."""
+    await (await server.connect()).register(Broker("x\nfailed\x1b[2J", 1), registration("T", "U"))
+    (address,) = server.controller.http.pages
+
+    verbose = await asyncio.to_thread(ask, address, "/readyz?verbose")
+
+    assert verbose.text.splitlines()[-2:] == ["[!] without_master: cluster-1/x\\nfailed\\x1b[2J", "ok"]
 
 
 async def test_group_that_changed_its_cluster_has_its_master(server: InProcess) -> None:
