@@ -89,7 +89,7 @@ class ServerLink:
     def status(self) -> ServerState:
         """The current state; any thread may call this."""
         lateness_seconds = max(0.0, self._state.lateness_seconds)
-        return replace(self.state, lateness_seconds=lateness_seconds, is_settled=self.settled.is_set())
+        return replace(self._state.reported(), lateness_seconds=lateness_seconds, is_settled=self.settled.is_set())
 
     def socket_descriptors(self) -> list[int]:
         """File descriptors of the open connections: the current one, and the previous one while it is kept."""

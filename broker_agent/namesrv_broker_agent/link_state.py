@@ -51,9 +51,12 @@ class LinkState:
     def __init__(
         self, address: str, heartbeat_seconds: float, clock: Clock, on_status: Callable[[Status], None]
     ) -> None:
-        self.current = ServerState(address, "connecting", clock.wall())
         self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
+        # The wall clock minus the monotonic clock at the start. The times in `current` go by it; `reported` moves them
+        # by the steps of the wall clock since then.
+        self._wall_offset = clock.wall() - clock.monotonic()
+        self.current = ServerState(address, "connecting", self._now())
         # called after each change of the status, with the previous status
         self._on_status = on_status
         # monotonic time of the last accepted registration or heartbeat, or of the start
@@ -70,6 +73,15 @@ class LinkState:
     def lateness_seconds(self) -> float:
         """Seconds by which the next heartbeat is overdue; 0 or less before the heartbeat is due."""
         return self._clock.monotonic() - self._accepted_at - self._heartbeat_seconds
+
+    def reported(self) -> ServerState:
+        """The current state, with times by the wall clock as it is set now; any thread may call this."""
+        current, step = self.current, self._clock.wall() - self._now()
+        times = {name: getattr(current, name) for name in ("since", "last_response", "last_heartbeat")}
+        return replace(current, **{name: time + step for name, time in times.items() if time is not None})
+
+    def _now(self) -> float:
+        return self._clock.monotonic() + self._wall_offset
 
     def connection_replaced(self) -> None:
         """Note that the next registration goes over a new connection."""
@@ -117,7 +129,7 @@ class LinkState:
     def becomes(self, status: Status, protocol: str | None, error: str | None = None) -> None:
         """Set the status, with the protocol of the connection and the error that caused the change."""
         before = self.current.status
-        since = self.current.since if before == status else self._clock.wall()
+        since = self.current.since if before == status else self._now()
         self.current = replace(self.current, status=status, since=since, protocol=protocol, last_error=error)
         if status != before:
             if status == "registered":
@@ -130,7 +142,7 @@ class LinkState:
             _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
         self._accepted_at = self._clock.monotonic()
         self._refusal = None
-        self._responded(last_heartbeat=self._clock.wall(), **changes)
+        self._responded(last_heartbeat=self._now(), **changes)
 
     def _responded(self, *, error: str | None = None, **changes: Any) -> None:
-        self.current = replace(self.current, last_response=self._clock.wall(), last_error=error, **changes)
+        self.current = replace(self.current, last_response=self._now(), last_error=error, **changes)

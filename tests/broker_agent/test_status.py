@@ -40,6 +40,10 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
         started = replace(STOPPED, is_started=True, is_ready=True, servers=(known,))
         assert started == it.agent.status()
         json.dumps(asdict(started))
+        it.clock.step_wall(3600.0)
+        now = START + 3600
+        assert it.agent.status().servers == (replace(known, since=now, last_response=now, last_heartbeat=now),)
+        it.clock.step_wall(-3600.0)
 
         # the first heartbeat comes after half a period, the next ones after 28.5 s
         await it.passing(lambda: it.state.heartbeats == 1)

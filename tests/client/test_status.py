@@ -66,6 +66,8 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
             lost.last_response,
         )
         assert lost.pulls == {"answered": 1, "unreachable": 1}
+        scene.clock.step_wall(3600.0)
+        assert [each.since for each in scene.client.status().servers] == [START + 3610, START + 3610]
         assert "no connection" in (lost.last_error or "")
         revision = scene.servers[1].namesrv.manager.revisions.revision
         assert status.routes == (RouteStatus("orders", "pull", 2.5, revision, None, is_in_use=True),)
@@ -80,6 +82,8 @@ async def test_status_contains_watches_and_readiness(tmp_path: Path) -> None:
         await scene.client.route("orders")
         await scene.watched()
         assert scene.client.status().watches == (WatchStatus(scene.proxy.address, START, 1),)
+        scene.clock.step_wall(3600.0)
+        assert scene.client.status().watches == (WatchStatus(scene.proxy.address, START + 3600, 1),)
 
         scene.proxy.cut()
         await until(lambda: not scene.client.status().watches)

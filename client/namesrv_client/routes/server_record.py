@@ -24,11 +24,11 @@ class ServerRecord:
         self.answered_at = float("-inf")
         # the reason of the last failure of the server or of a request to it
         self.error: str | None = None
-        # number of connections that had a response; True while the current connection has had one; wall-clock time of
+        # number of connections that had a response; True while the current connection has had one; monotonic time of
         # the last change of that, or of the start
         self._connections = 0
         self.is_connected = False
-        self.since = clock.wall()
+        self._changed_at = clock.monotonic()
         # route requests by result
         self.pulls: Counter[str] = Counter()
 
@@ -46,10 +46,18 @@ class ServerRecord:
         return max(0, self._connections - 1)
 
     @property
+    def since(self) -> float:
+        """Wall-clock time of the last change of the connection's state, or of the start."""
+        return self._wall_at(self._changed_at)
+
+    @property
     def last_response(self) -> float | None:
         """Wall-clock time of the last response; None before the first one."""
-        now, answered_at = self._clock.monotonic(), self.answered_at
-        return self._clock.wall() - (now - answered_at) if answered_at > float("-inf") else None
+        return self._wall_at(self.answered_at) if self.answered_at > float("-inf") else None
+
+    def _wall_at(self, moment: float) -> float:
+        # By the wall clock as it is set now: a time that was noted earlier is wrong once the clock has been set.
+        return self._clock.wall() - (self._clock.monotonic() - moment)
 
     def note_failure(self, failure: object) -> str:
         """Keep the reason of a failure, and return it in words."""
@@ -63,7 +71,7 @@ class ServerRecord:
         if not self.is_connected and is_open:
             self.is_connected = True
             self._connections += 1
-            self.since = self._clock.wall()
+            self._changed_at = self._clock.monotonic()
             logger.info("connected to %s%s", self._address, remark)
             self._events.connected(self._address)
 
@@ -71,6 +79,6 @@ class ServerRecord:
         """Note that the connection has ended."""
         if self.is_connected:
             self.is_connected = False
-            self.since = self._clock.wall()
+            self._changed_at = self._clock.monotonic()
             logger.info("disconnected from %s: %s", self._address, why)
             self._events.disconnected(self._address, why)

@@ -139,7 +139,7 @@ class ServerSession:
         self.is_ready = False
         # number of requests that no server answered, or that were only refused
         self.unanswered = 0
-        # the current watch: its server, its start (wall clock) and its number of topics
+        # the current watch: its server, its start (monotonic) and its number of topics
         self._held: tuple[Server, float, int] | None = None
 
     @property
@@ -167,7 +167,8 @@ class ServerSession:
         held = self._held
         if held is None or not held[0].record.is_connected:
             return ()
-        server, since, topics = held
+        server, began, topics = held
+        since = self._clock.wall() - (self._clock.monotonic() - began)
         return (WatchStatus(server.address, since, topics),)
 
     def use(self, addresses: tuple[str, ...]) -> None:
@@ -267,7 +268,7 @@ class ServerSession:
                 known, others = self._point.known(server.identity.boot_id, topics)
                 if not others:
                     self._watched, since = server.identity.boot_id, self._point.revision
-                    self._held = (server, self._clock.wall(), len(known))
+                    self._held = (server, self._clock.monotonic(), len(known))
                     try:
                         response = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
                     finally:
