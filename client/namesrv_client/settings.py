@@ -17,7 +17,8 @@ from namesrv_runtime.settings import PathArgument
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-def _default_client_name() -> str:
+def default_client_name() -> str:
+    """The name of the host and the id of this process."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("-._")
     return f"{host[:40] or 'client'}-{os.getpid()}"
 
@@ -50,7 +51,7 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     heartbeat_log_dir: PathArgument | None = None
     # the name of this client in that log and in its file names; two clients must not share a name
     client_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
-        default_factory=_default_client_name
+        default_factory=default_client_name
     )
     # messages for topics that do not exist yet go to the brokers of this topic
     default_topic: str = AUTO_CREATE_TOPIC

@@ -9,7 +9,7 @@ from namesrv_client.client import RouteClient
 from namesrv_client.queues.topic_queues import MessageQueue
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges
 from namesrv_client.routes.status import ClientStatus
-from namesrv_client.settings import ClientSettings
+from namesrv_client.settings import ClientSettings, default_client_name
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_runtime.background_loop import StoppedError, Threaded, direct, waited
 from namesrv_runtime.clock import Clock
@@ -82,7 +82,11 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         super().__init__("namesrv-client", "the client", self.settings.call_timeout_seconds)
 
     def _made(self) -> _ThreadClient:
-        return _ThreadClient(self.settings, self._tell, **self._options)
+        settings = self.settings
+        if "client_name" not in settings.model_fields_set:
+            # The default names the process, and this one may be a child of the process that made the settings.
+            settings = settings.model_copy(update={"client_name": default_client_name()})
+        return _ThreadClient(settings, self._tell, **self._options)
 
     def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic. Raises RouteError as RouteClient.route."""

@@ -35,7 +35,8 @@ if child == 0:
     with client:
         first = list(client.route("orders").brokers)
         gc.collect()
-        report(brokers=first, again=client.refresh(), connections=connections())
+        has_own_name = client.status().client_name.endswith(f"-{os.getpid()}")
+        report(brokers=first, again=client.refresh(), connections=connections(), has_own_name=has_own_name)
     report(connections=connections())
     signal.pause()
 report(child=child, brokers=list(client.route("orders", max_stale=0.0).brokers), connections=connections())
@@ -79,7 +80,7 @@ def test_killed_parent_is_noticed_while_its_child_lives(namesrv: Daemon, loop: s
         try:
             assert lines == [
                 {"client": "<SyncRouteClient [not started]>", "connections": 0, "threads": 1, "stop": None},
-                {"brokers": ["broker-a"], "again": True, "connections": 1},
+                {"brokers": ["broker-a"], "again": True, "connections": 1, "has_own_name": True},
                 {"connections": 0},
             ]
             assert parent == {"brokers": ["broker-a"], "connections": 1}
