@@ -8,9 +8,11 @@ import logging
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Final, Self
 
 from namesrv_runtime import log
+from namesrv_runtime.threads import NoThreadError, thread_starts
 
 logger: Final = logging.getLogger(__name__)
 
@@ -29,11 +31,15 @@ class ExitDeadline:
             self._timer.cancel()
 
     def move(self, seconds: float, code: int) -> None:
-        """Replace the deadline: end the process in `seconds` with this exit code."""
+        """Replace the deadline: end the process in `seconds` with this exit code.
+
+        A process that can start no thread has no deadline: a stop must not fail for that.
+        """
         self.__exit__()
         self._timer = threading.Timer(seconds, _end, (code,))
         self._timer.daemon = True
-        self._timer.start()
+        with suppress(NoThreadError), thread_starts():
+            self._timer.start()
 
 
 def _end(code: int) -> None:

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from namesrv_runtime.deadline import ExitDeadline
+from tests.support.threads import without_new_threads
+
 _SCRIPT = """if True:
     import asyncio, sys, threading
     from namesrv_runtime import log, loops
@@ -21,6 +24,14 @@ _SCRIPT = """if True:
         loops.run(main)
     sys.exit(5)
 """
+
+
+async def test_end_of_a_process_that_can_start_no_thread_has_no_deadline() -> None:
+    """Then only the deadline is missing: the rest of the stop goes on."""
+    with ExitDeadline() as deadline:
+        deadline.move(3600, 3)
+        with without_new_threads():
+            deadline.move(3600, 4)
 
 
 @pytest.mark.parametrize(
