@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
+
+from namesrv_runtime.threads import NoThreadError, thread_starts
 
 T = TypeVar("T")
 
@@ -19,5 +22,11 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 def run(coro_fn: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `coro_fn()` on a loop of its own until it ends, and close the loop."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    runner = asyncio.Runner(loop_factory=new_event_loop)
+    try:
         return runner.run(coro_fn())
+    finally:
+        # The loop starts a thread to wait for the threads of its executor. If that fails, Python waits for them at the
+        # end of the process.
+        with suppress(NoThreadError), thread_starts():
+            runner.close()

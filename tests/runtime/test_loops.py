@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from contextlib import ExitStack
 
 import pytest
 
 from namesrv_runtime.loops import run
+from tests.support.threads import without_new_threads
 
 
 async def loop_module() -> str:
@@ -23,3 +25,14 @@ def test_runs_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert run(loop_module) == "asyncio"
     assert before is asyncio.events._event_loop_policy  # type: ignore[attr-defined]
+
+
+def test_loop_of_a_process_that_can_start_no_thread_ends_with_its_result() -> None:
+    """The loop would start a thread to wait for those of its executor."""
+
+    async def main() -> int:
+        stack.enter_context(without_new_threads())
+        return 5
+
+    with ExitStack() as stack:
+        assert run(main) == 5
