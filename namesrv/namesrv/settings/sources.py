@@ -215,6 +215,10 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield f"TLS: {printable(str(error))}"
     if settings.heartbeat_log_compact != "off" and not all(map(importlib.util.find_spec, _COMPACTION)):
         yield f"heartbeat-log-compact {settings.heartbeat_log_compact} needs namesrv-report, which is not installed"
+    if (logs := settings.audit_log_path) is not None and logs == settings.heartbeat_log_path:
+        # The files of both logs have the same names.
+        both = f"audit-log-dir and heartbeat-log-dir are both {printable(str(logs))}"
+        yield f"{both}: each log needs a directory of its own"
 
 
 def _doubts(settings: Settings) -> list[str]:

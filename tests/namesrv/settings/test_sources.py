@@ -107,6 +107,11 @@ def test_switches(argv: list[str], expected: bool) -> None:
             {},
             'listen-host: "a b" is not a valid address or host name (separate several with commas)',
         ),
+        (
+            ["--data-dir=/d", "--audit-log-dir=/d/logs", "--heartbeat-log-dir=logs"],
+            {},
+            "audit-log-dir and heartbeat-log-dir are both /d/logs: each log needs a directory of its own",
+        ),
         (["--listn-port", "1"], {}, "unknown flag --listn-port (did you mean --listen-port?)"),
         (["--listen-por=1"], {}, "unknown flag --listen-por (did you mean --listen-port?)"),
         (["--no-listen-port"], {}, "unknown flag --no-listen-port (did you mean --listen-port?)"),
