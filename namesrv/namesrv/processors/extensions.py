@@ -10,6 +10,7 @@ from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.steps import in_parts
 from namesrv.observability.health import ServerState, server_problems
 from namesrv.processors.live_settings import settings_list
+from namesrv.processors.topic_lists import LargeLists
 from namesrv_remoting.access import Account
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -35,6 +36,10 @@ from namesrv_runtime.clock import wall_ms_at
 
 # Items described between two yields to the event loop: about a millisecond.
 _CHUNK: Final = 250
+# Bytes that a broker or connection in a list counts, as in topic_lists.py: more than it has, since describing one takes
+# as long as scanning 20 topics. An item that is left out counts as much as a scanned topic.
+_LISTED_BYTES: Final = 1024
+_LEFT_OUT_BYTES: Final = 128
 # Names of serialize types; a connection without a request so far is not among them.
 _PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
 
@@ -44,6 +49,7 @@ class ExtensionProcessor:
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
+        self._large_lists = LargeLists(namesrv.clock)
 
     async def server_info(self, request: Request) -> Reply:
         """Handle SERVER_INFO (20002)."""
@@ -95,6 +101,9 @@ class ExtensionProcessor:
         """Handle LIST_CONNECTIONS (20004)."""
         clock = self._namesrv.clock
         now = clock.monotonic()
+        every = self._namesrv.slots.connections.values()
+        wanted = [connection for connection in every if body.role in (None, connection.peer.role)]
+        self._charge(request, len(wanted), len(every))
         connections = [
             Connection(
                 id=connection.id,
@@ -109,16 +118,26 @@ class ExtensionProcessor:
                 unsent_bytes=connection.unsent_bytes,
                 account=connection.peer.account or None,
             )
-            async for part in in_parts(list(self._namesrv.slots.connections.values()), _CHUNK)
+            async for part in in_parts(wanted, _CHUNK)
             for connection in part
-            if body.role in (None, connection.peer.role)
         ]
         return Reply(NATIVE.encode(ConnectionsResponse(connections)))
+
+    def _charge(self, request: Request, listed: int, scanned: int) -> None:
+        """Charge a list to the network that requests it. Raises SystemBusyError after too many large lists lately."""
+        size = listed * _LISTED_BYTES + (scanned - listed) * _LEFT_OUT_BYTES
+        self._large_lists.charge(request.connection.peer.network, size)
 
     async def list_brokers(self, request: Request, body: ListBrokersRequest) -> Reply:
         """Handle LIST_BROKERS (20005)."""
         manager = self._namesrv.manager
         tables, now = manager.tables, manager.now()
+        wanted = [
+            (key, live)
+            for key, live in tables.broker_live_table.items()
+            if body.cluster in (None, key.cluster_name) and body.broker_name in (None, live.broker_name)
+        ]
+        self._charge(request, len(wanted), len(tables.broker_live_table))
         brokers = [
             LiveBroker(
                 cluster=key.cluster_name,
@@ -139,9 +158,8 @@ class ExtensionProcessor:
                 state=None if live.state is None else dict(live.state),
                 advertised=None if live.advertised == NOTHING_ADVERTISED else live.advertised,
             )
-            async for part in in_parts(sorted(tables.broker_live_table.items()), _CHUNK)
+            async for part in in_parts(sorted(wanted), _CHUNK)
             for key, live in part
-            if body.cluster in (None, key.cluster_name) and body.broker_name in (None, live.broker_name)
         ]
         return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(body))))
 
