@@ -31,7 +31,7 @@ logger: Final = logging.getLogger(__name__)
 _ALL: Final = "all"
 # Longest text of a header field or body in the log; values of the key-value configuration may be long.
 _SHOWN_CHARACTERS: Final = 200
-# Approximate bytes of a broker in the list of all brokers.
+# Approximate bytes of a broker in the list of all brokers (106).
 _BROKER_BYTES: Final = 120
 
 
@@ -79,6 +79,8 @@ class AdminProcessor:
 
     async def system_topics(self, request: Request) -> Reply:
         """Handle GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""
+        # The list has the names of all clusters and brokers.
+        self._lists.charge(request.connection.peer.network, len(self._tables.broker_live_table) * _BROKER_BYTES)
         names, broker_addr = views.system_topics(self._tables, self._namesrv.routes.view_of(request))
         return Reply(dialect_of(request.command).encode(TopicList(names, broker_addr)))
 
