@@ -45,14 +45,19 @@ class Revoked(BrokerEffect):
 
 
 async def revoke_registrations(
-    file: AccessFile, manager: RouteInfoManager, connections: Mapping[int, ServerConnection], now: float
+    file: AccessFile,
+    manager: RouteInfoManager,
+    connections: Mapping[int, ServerConnection],
+    now: float,
+    only: BrokerAddrInfo | None = None,
 ) -> list[Revoked]:
-    """Remove all brokers that the file no longer allows, and close their connections; return these brokers.
+    """Remove all brokers (or one) that the file no longer allows, and close their connections; return these brokers.
 
     `now` is seconds since 1970.
     """
     revoked, tables = list[Revoked](), manager.tables
-    async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):
+    brokers = [(key, live) for key, live in tables.broker_live_table.items() if only is None or key == only]
+    async for part in in_parts(brokers, _BROKERS_AT_ONCE):
         for key, live in part:
             connection = connections.get(live.connection_id)
             reason = _why_revoked(file, key, live, connection, now) or await _refused_topic(file, tables, key, live)

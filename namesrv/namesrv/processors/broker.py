@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
+from namesrv.access.revocation import revoke_registrations
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import SUCCESS, Reply, Request
 from namesrv.net.steps import run_in_steps
 from namesrv.processors.admin import log_change
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv_remoting.access import AccessFile
 from namesrv_remoting.address_views import BrokerIdentity
 from namesrv_remoting.bodies.base import Steps, emptied
 from namesrv_remoting.bodies.dialects import dialect_of
@@ -22,7 +24,13 @@ from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, de
 from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable, MemberGroup
 from namesrv_remoting.codes import MASTER_ID, ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemBusyError, SystemError_
+from namesrv_remoting.errors import (
+    BadRequestError,
+    NoPermissionError,
+    QueryNotFoundError,
+    SystemBusyError,
+    SystemError_,
+)
 from namesrv_remoting.headers import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
@@ -71,16 +79,34 @@ class BrokerProcessor:
             raise BadRequestError(f"field kind: {header.kind[:64]!r} is neither full nor delta")
         self._check_expiry(header.heartbeat_timeout_millis)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
+        guard = self._namesrv.access.guard
+        admitted_at = None if guard is None else guard.changes
         try:
             result = await self._register(request, header, key)
         except (SystemError_, SystemBusyError):
             # The registration is too large or unreadable, or exceeds a quota, but its broker is alive.
             _count_as_heartbeat(self._manager, header, request.connection.id)
             raise
+        if guard is not None and guard.enforces and guard.changes != admitted_at:
+            await self._revoke_if_refused(guard.file, key)
         request.connection.confirm_broker()
         ext = self._master_for(request, header, result)
         order = await self._order_config(request)
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
+
+    async def _revoke_if_refused(self, file: AccessFile, key: BrokerAddrInfo) -> None:
+        """Remove a broker whose registration began before a change of the access file, which did not find it.
+
+        Raises NoPermissionError.
+        """
+        namesrv = self._namesrv
+        connections, now = namesrv.slots.connections, namesrv.clock.wall()
+        revoked = await revoke_registrations(file, self._manager, connections, now, only=key)
+        if revoked:
+            namesrv.boot.disconnected.forget(key, revoked[0].live)
+            if namesrv.access.audit is not None:
+                namesrv.access.audit.registrations_revoked(revoked)
+            raise NoPermissionError(revoked[0].reason)
 
     def _master_for(
         self, request: Request, header: RegisterBrokerRequestHeader, result: RegisterResult

@@ -352,6 +352,24 @@ async def test_reload_revokes_registrations_of_peers_that_the_account_no_longer_
     assert await moved.at_end()
 
 
+async def test_reload_revokes_a_registration_that_is_being_decoded(server: InProcess, access: Path) -> None:
+    """A large registration takes a while, and may have been admitted under the file before."""
+    hosts = '[accounts.hosts]\nnetworks = ["127.0.0.1"]\nmay = ["admin-read", "{}"]\n'
+    access.write_text(hosts.format("broker-control"))
+    await server.reloader(f"--access={access}").reload()
+    peer = await server.connect()
+    body = registration(*map(str, range(60_000)))
+    peer.send_request(103, BROKER.ext, body)
+    # More memory than for the body is charged once the registration has been admitted and is decoded.
+    await until(lambda: server.namesrv.slots.budget.used_bytes > 2 * len(body))
+
+    access.write_text(hosts.format("route-read"))
+    await server.reloader(f"--access={access}").reload()
+
+    assert await peer.at_end()
+    await until(lambda: not server.namesrv.manager.tables.broker_live_table)
+
+
 async def test_reload_keeps_a_slave_whose_master_has_topics_of_another_account(server: InProcess, access: Path) -> None:
     """The topics of a group are those of its master; a slave's account needs permissions only for what it sends."""
     slaves = NARROWED.format(by='topics = ["S*"]').replace("accounts.brokers", "accounts.slaves")
