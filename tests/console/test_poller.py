@@ -114,6 +114,23 @@ async def test_slow_link_looks_healthy_until_all_routes_have_arrived(tmp_path: P
             assert states == {"asking", "ready"}
 
 
+async def test_routes_arrive_one_by_one_over_a_link_that_is_too_slow_for_more(tmp_path: Path) -> None:
+    """The first routes take longer than the timeout: the console requests fewer at a time until they arrive."""
+    topics = [f"topic-{number}" for number in range(20)]
+    async with namesrv_in_process(tmp_path) as server:
+        for number in range(2):
+            broker = Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911")
+            await (await server.connect()).register(broker, registration(*topics))
+        async with (
+            SlowLink(server.address, server.clock, bytes_per_second=700) as link,
+            console(server.clock, link.address) as shown,
+        ):
+            await passing(server.clock, lambda: view(shown).state == "frozen")
+            # The requests before the one for routes were in time.
+            assert (len(view(shown).brokers), view(shown).routes) == (2, {})
+            await passing(server.clock, lambda: len(view(shown).routes) == len(topics))
+
+
 async def test_hanging_server_is_marked_within_three_seconds(tmp_path: Path) -> None:
     """The last reported state of a server that stops responding stays, frozen; updates of the other are not delayed."""
     async with (
