@@ -7,6 +7,7 @@ their port can register a name, and an escape sequence in it would repaint an op
 import json
 import math
 import re
+import select
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,9 @@ from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.options import Options
 from namesrv_client.health import instance_of, subject_of
 from namesrv_remoting.bodies.extensions import Event
+from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import printable
+from namesrv_runtime.program import EXIT_PIPE_CLOSED
 
 # Into a pipe or file each row is one line of any length.
 _PIPE_WIDTH: Final = 1_000_000
@@ -34,6 +37,8 @@ ERASE_BELOW: Final = "\x1b[J"
 
 # Shown for an absent value.
 ABSENT: Final = "-"
+# Interval of looks at the reader of standard output.
+_LOOK_SECONDS: Final = 0.5
 # Fields of an event that name its broker.
 _OF_THE_BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 # Number of spaces between two columns.
@@ -92,6 +97,14 @@ class Output:
             indented = encoded if is_one_of_many else msgspec.json.format(encoded, indent=2)
             self._write(json_text(indented.decode(), is_ascii=not speaks_unicode()) + "\n")
 
+    async def rest(self, clock: Clock, seconds: float) -> None:
+        """Sleep; end the command once standard output is a pipe without a reader, as a write to it would."""
+        end = clock.monotonic() + seconds
+        while (left := end - clock.monotonic()) > 0:
+            if not _has_reader():
+                raise SystemExit(EXIT_PIPE_CLOSED)
+            await clock.sleep(min(left, _LOOK_SECONDS))
+
     def live(self) -> Live:
         """A separate screen to paint on, which the terminal removes at the end."""
         return Live(console=self._console, screen=True, auto_refresh=False)
@@ -115,6 +128,17 @@ class Output:
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def _has_reader() -> bool:
+    """False if standard output is a pipe that no process reads any more."""
+    polled = select.poll()
+    try:
+        polled.register(sys.stdout, 0)
+    except OSError:
+        # A test runner may replace standard output by an object in memory.
+        return True
+    return not polled.poll(0)
 
 
 def yaml_text(document: Any, *, is_one_of_many: bool = False) -> str:

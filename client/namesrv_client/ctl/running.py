@@ -43,7 +43,7 @@ def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoRet
                 return report.code
             now = time.strftime("%H:%M:%S", time.gmtime())
             output.report(report, head=f"every {seconds:g} s, at {now} UTC; Ctrl-C ends")
-            await servers.clock.sleep(seconds)
+            await output.rest(servers.clock, seconds)
 
     run(options, stream, ExitCode.INTERRUPTED if seconds is None else ExitCode.OK, may_repeat=True)
 

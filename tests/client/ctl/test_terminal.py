@@ -13,6 +13,7 @@ import pytest
 from namesrv_testing.ports import held_port
 from tests.support.ctl import COMMAND, refusing_address
 from tests.support.daemon import Daemon
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
 from tests.support.terminal import Terminal
 
@@ -147,3 +148,26 @@ def test_closed_pipe_ends_quietly(server: str) -> None:
 
     assert done.stdout.splitlines()[-1] == "141"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("watch", "orders"),
+        ("events", "--follow", "--limit", "1"),
+        ("audit", "--follow", "--limit", "1"),
+        ("topics", "--watch", "1h"),
+        ("migrate", "check", "--watch", "1h"),
+    ],
+    ids=" ".join,
+)
+def test_command_that_has_nothing_to_print_ends_with_its_reader(server: str, words: tuple[str, ...]) -> None:
+    """`namesrvctl watch T | head -1` ends after the first line, not with the next change."""
+    other = ("--from", server, "--to", "127.0.0.1:9") if words[0] == "migrate" else ("-s", server)
+    with subprocess.Popen([*COMMAND, *words, *other], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        running.stdout.close()
+        code = running.wait(GUARD_SECONDS)
+
+    assert code == 141

@@ -103,7 +103,7 @@ def _follow(options: Options, trail: Trail, limit: int) -> None:
                 output.say(line, Text(printable("  ".join(cell or "-" for cell in cells))))
             complain(trail.problems)
             trail.problems.clear()
-            await servers.clock.sleep(_FOLLOW_SECONDS)
+            await output.rest(servers.clock, _FOLLOW_SECONDS)
             lines = trail.news()
 
     run(options, stream, ExitCode.OK)

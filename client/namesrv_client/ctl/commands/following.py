@@ -1,6 +1,7 @@
 """`events` and `watch`: the last events of each server, and changes as they happen."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -52,9 +53,12 @@ def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask
             return responses.code()
         code = ExitCode.NO
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for server in servers.all:
-                    tasks.create_task(_keep_asking(server.address, start(server, servers, output), servers.clock))
+            async with asyncio.TaskGroup() as resting:
+                rest = resting.create_task(output.rest(servers.clock, math.inf))
+                async with asyncio.TaskGroup() as tasks:
+                    for server in servers.all:
+                        tasks.create_task(_keep_asking(server.address, start(server, servers, output), servers.clock))
+                rest.cancel()
         except* _EnoughError:
             code = ExitCode.OK
         return code

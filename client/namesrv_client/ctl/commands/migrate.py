@@ -121,7 +121,7 @@ def check(
             is_last = seconds is None or (at_most is not None and took + seconds > at_most)
             if is_last or report.code is ExitCode.OK:
                 return report.code
-            await servers.clock.sleep(seconds or 0.0)
+            await output.rest(servers.clock, seconds or 0.0)
 
     run(replace(options, addresses=tuple(sides)), stream, ExitCode.INTERRUPTED, may_repeat=True)
 
