@@ -43,6 +43,7 @@ from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, Topic
 from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
+    NoPermissionError,
     QueryNotFoundError,
     RemoteProtocolError,
     RequestCodeNotSupportedError,
@@ -177,6 +178,16 @@ class NameServer:
                     return None
 
         return dict(zip(topics, await asyncio.gather(*map(route, topics)), strict=True))
+
+    async def refused_topics(self, topics: Sequence[str]) -> dict[str, NoPermissionError]:
+        """The topics whose routes the server denies, with its refusals: a request for several topics names only one."""
+        refused = {}
+        for topic in topics:
+            try:
+                await self.routes([topic])
+            except NoPermissionError as error:
+                refused[topic] = error
+        return refused
 
     async def why_no_route(self, topic: str) -> str:
         """The reason why a topic has no route; empty if it has one, and from Apache's server."""

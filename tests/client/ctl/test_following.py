@@ -172,7 +172,7 @@ async def test_watch_of_a_draining_server_pauses(tmp_path: Path) -> None:
         servers.clock = server.clock
         output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
         watching = asyncio.create_task(
-            _keep_asking(where, _Routes(servers.all[0], servers, output, ["T"], repeat(1)).ask, server.clock)
+            _keep_asking(where, _Routes(servers.all[0], servers, output, ["T"], repeat(1), []).ask, server.clock)
         )
         await until(lambda: len(server.namesrv.routes.watchers) == 1)
         server.namesrv.boot.is_draining = True
@@ -267,6 +267,29 @@ async def test_watch_prints_the_first_state_and_each_change(tmp_path: Path) -> N
     }
     assert [queues["broker_name"] for queues in printed[2]["route"]["queues"]] == ["broker-a", "broker-b"]
     assert printed[3]["facts"] == {"queues on broker-a": {"old": RW, "new": RO}}
+
+
+async def test_watch_shows_the_topics_that_are_not_refused(tmp_path: Path) -> None:
+    """Without access to one of several topics, the others are watched, and the exit code is 1."""
+    access = tmp_path / "access.toml"
+    rules = '"broker-control", { access = "route-read", topics = ["T", "V"] }'
+    access.write_text(f'[accounts.here]\nnetworks = ["127.0.0.0/8"]\nmay = [{rules}]\n')
+    async with one_server(tmp_path / "data", access=str(access)) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER)
+        watching = asyncio.create_task(ctl(*at(where), "watch", "T", "secret", "V", "--changes", "1"))
+        await until(lambda: len(server.namesrv.routes.watchers) == 1)
+        await peer.register(OTHER)
+        done = await watching
+
+    assert [line.split("  ", 1)[1] for line in done.lines] == [
+        "T  on broker-a",
+        "V  absent",
+        f"T  queues on broker-b: - -> {RW}; address of broker-b/0: - -> {OTHER.addr}",
+    ]
+    assert done.code == 1
+    (refusal,) = done.problems[-1:]
+    assert refusal.startswith(f"{where}: topic secret: refused with code 16: account here lacks route-read for topic")
 
 
 async def test_watch_polls_an_apache_server(tmp_path: Path) -> None:

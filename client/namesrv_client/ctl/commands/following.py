@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Annotated, Final, NoReturn
@@ -20,7 +20,7 @@ from namesrv_client.ctl.running import Columns, Request, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_remoting.bodies.extensions import EVENT_TYPES, Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
+from namesrv_remoting.errors import NoPermissionError, RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import printable
 
@@ -34,16 +34,17 @@ _RETRY_SECONDS: Final = 1.0
 
 # Requests news of one server, without delay the first time; returns a function that prints the news.
 Ask = Callable[[], Awaitable[Callable[[], None]]]
+Start = Callable[[NameServer, Servers, Output], Ask]
 
 
 class _EnoughError(Exception):
     """As many changes as the options name were printed."""
 
 
-def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask]) -> NoReturn:
+def _follow(options: Options, start: Start, refusals: Collection[str] = ()) -> NoReturn:
     """Print news of each server until enough changes were printed, or until Ctrl-C, which is the usual end.
 
-    Ends at once if no server answers.
+    Ends at once if no server answers. The exit code is NO if there are `refusals` at the end.
     """
 
     async def stream(servers: Servers, output: Output) -> int:
@@ -51,19 +52,28 @@ def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask
         if not responses.given:
             complain(responses.problems())
             return responses.code()
-        code = ExitCode.NO
         try:
-            async with asyncio.TaskGroup() as resting:
-                rest = resting.create_task(output.rest(servers.clock, math.inf))
-                async with asyncio.TaskGroup() as tasks:
-                    for server in servers.all:
-                        tasks.create_task(_keep_asking(server.address, start(server, servers, output), servers.clock))
-                rest.cancel()
-        except* _EnoughError:
-            code = ExitCode.OK
-        return code
+            is_usual_end = await _printed_enough(servers, output, start)
+        except asyncio.CancelledError:
+            is_usual_end = True
+        return ExitCode.OK if is_usual_end and not refusals else ExitCode.NO
 
     run(options, stream, ExitCode.OK)
+
+
+async def _printed_enough(servers: Servers, output: Output, start: Start) -> bool:
+    """Print news of each server; return True after enough changes, and False if no server supports the request."""
+    is_enough = False
+    try:
+        async with asyncio.TaskGroup() as resting:
+            rest = resting.create_task(output.rest(servers.clock, math.inf))
+            async with asyncio.TaskGroup() as tasks:
+                for server in servers.all:
+                    tasks.create_task(_keep_asking(server.address, start(server, servers, output), servers.clock))
+            rest.cancel()
+    except* _EnoughError:
+        is_enough = True
+    return is_enough
 
 
 async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
@@ -239,7 +249,12 @@ def watch(
     names = list(dict.fromkeys(topics))
     # One item for each change that may still be printed.
     left = iter(range(changes - 1, -1, -1)) if changes else repeat(1)
-    _follow(options, lambda server, servers, output: _Routes(server, servers, output, names, left).ask)
+    refusals: list[str] = []
+    _follow(
+        options,
+        lambda server, servers, output: _Routes(server, servers, output, names, left, refusals).ask,
+        refusals,
+    )
 
 
 @dataclass(slots=True)
@@ -250,6 +265,8 @@ class _Routes:
     topics: list[str]
     # Yields the number of changes that are still to be printed.
     left: Iterator[int]
+    # The topics whose routes a server denies.
+    refusals: list[str]
     # Boot id of the last response, and the known revision of that boot.
     boot_id: str | None = None
     revision: int = 0
@@ -257,7 +274,22 @@ class _Routes:
     known: dict[str, TopicRouteData | None] = field(default_factory=dict)
 
     async def ask(self) -> Callable[[], None]:
-        """Request the changed routes; our server answers as soon as a route changes, Apache's server is polled."""
+        """Request the changed routes; our server answers as soon as a route changes, Apache's server is polled.
+
+        If the server denies some of several topics, the others are requested from then on.
+        """
+        try:
+            return await self._ask()
+        except NoPermissionError:
+            refused = await self.server.refused_topics(self.topics)
+            if len(refused) in (0, len(self.topics)):
+                raise
+            complain([f"{self.server.address}: topic {topic}: {reason(error)}" for topic, error in refused.items()])
+            self.refusals.extend(refused)
+            self.topics = [topic for topic in self.topics if topic not in refused]
+            return await self._ask()
+
+    async def _ask(self) -> Callable[[], None]:
         if not await self.server.is_native():
             if self.known:
                 await self.servers.clock.sleep(_ROUTES_SECONDS)
