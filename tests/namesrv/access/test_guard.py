@@ -366,7 +366,7 @@ async def test_reload_revokes_a_registration_that_is_being_decoded(server: InPro
     access.write_text(hosts.format("route-read"))
     await server.reloader(f"--access={access}").reload()
 
-    assert await peer.at_end()
+    await until(lambda: server.find_connection(peer) is None)
     await until(lambda: not server.namesrv.manager.tables.broker_live_table)
 
 
