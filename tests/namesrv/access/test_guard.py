@@ -10,6 +10,7 @@ import pytest
 from namesrv.access.quotas import Rank
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import SettingsError, load
 from tests.support.certificates import Authority
@@ -352,21 +353,26 @@ async def test_reload_revokes_registrations_of_peers_that_the_account_no_longer_
     assert await moved.at_end()
 
 
-async def test_reload_revokes_a_registration_that_is_being_decoded(server: InProcess, access: Path) -> None:
-    """A large registration takes a while, and may have been admitted under the file before."""
+async def test_reload_revokes_registrations_that_are_being_decoded(server: InProcess, access: Path) -> None:
+    """Large registrations take a while, and may have been admitted under the file before."""
     hosts = '[accounts.hosts]\nnetworks = ["127.0.0.1"]\nmay = ["admin-read", "{}"]\n'
     access.write_text(hosts.format("broker-control"))
     await server.reloader(f"--access={access}").reload()
-    peer = await server.connect()
-    body = registration(*map(str, range(60_000)))
-    peer.send_request(103, BROKER.ext, body)
-    # More memory than for the body is charged once the registration has been admitted and is decoded.
-    await until(lambda: server.namesrv.slots.budget.used_bytes > 2 * len(body))
-
+    # The next state of the file is read before, because reading it could take longer than a registration.
     access.write_text(hosts.format("route-read"))
-    await server.reloader(f"--access={access}").reload()
+    loaded = server.reloader(f"--access={access}").read()
+    body = registration(*map(str, range(60_000)))
+    peers = [await server.connect() for _ in range(4)]
+    for number, peer in enumerate(peers):
+        peer.send_request(103, Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911").ext, body)
+    # More memory than for the bodies is charged once registrations have been admitted and are decoded.
+    await until(lambda: server.namesrv.slots.budget.used_bytes > 5 * len(body))
 
-    await until(lambda: server.find_connection(peer) is None)
+    await Reloader(server.namesrv, lambda: loaded).reload()
+
+    # Each peer gets a response, or is disconnected.
+    for peer in peers:
+        await peer.reader.read(1)
     await until(lambda: not server.namesrv.manager.tables.broker_live_table)
 
 
