@@ -1,8 +1,11 @@
 """`namesrv-staleness compact`: smaller files, the same report."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -13,6 +16,7 @@ from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines
+from tests.support.permissions import unprivileged
 from tests.support.spark_logs import (
     BAD_LINE,
     HUGE_TIME,
@@ -192,3 +196,43 @@ def test_audit_trail_beside_the_log_stays(logs: Path, tmp_path: Path) -> None:
 
     assert [path.name for path in trail.parent.iterdir()] == [trail.name]
     assert {path.name for path in tmp_path.rglob("*.jsonl.gz")} == {TORN, trail.name}
+
+
+def test_audit_trail_elsewhere_stays(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An audit trail in a directory of its own has no line of a heartbeat log, and is not converted."""
+    trail = write_closed(logs / "trail", "ns-1-00aa-1.jsonl.gz", ['{"v":1,"seq":1,"event":"change","account":"olga"}'])
+
+    assert main(["compact", str(logs), "--drop-lines"]) == 0
+
+    assert [path.name for path in trail.parent.iterdir()] == [trail.name]
+    assert f"skipped {trail}: no line of a heartbeat log\n" in capsys.readouterr().err
+
+
+def test_two_runs_at_once(tmp_path: Path) -> None:
+    """A file that the other run has converted and removed is done, as is one that a server's retention removed."""
+    logs = tmp_path / "logs"
+    for number in range(24):
+        write_closed(logs, f"ns-1-{number}-1.jsonl.gz", HeartbeatLines(f"boot-{number}").start().heartbeat(1).lines)
+    command = [sys.executable, "-m", "namesrv_spark_jobs", "compact", str(logs), "--drop-lines", "--quiet"]
+
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+
+    assert [(run.communicate()[1], run.returncode) for run in runs] == [("", 0), ("", 0)]
+    assert [path.suffix for path in logs.rglob("*") if path.is_file()] == [".parquet"] * 24
+
+
+@pytest.mark.parametrize(("closed", "mode"), [("file", 0), ("folder", 0o555)])
+def test_missing_permission_is_named(closed: str, mode: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that may not be read, or converted in its folder, is neither damaged nor a bug."""
+    # Other users may not enter the directories of pytest.
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        file = write_closed(Path(name), "ns-1-00aa-1.jsonl.gz", first_server().lines)
+        place = file if closed == "file" else file.parent
+        place.chmod(mode)
+
+        with unprivileged():
+            assert main(["compact", name]) == 2
+
+        place.chmod(0o755)
+    assert capsys.readouterr().err == f"namesrv-staleness: {file}: permission denied\n"

@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{PROGRAM}: {error}; --debug shows the whole trace\n")
         return errors.BUG
     except KeyboardInterrupt:
-        sys.stderr.write(f"{PROGRAM}: interrupted; nothing was written\n")
+        # a compaction keeps the files that it has converted
+        is_compaction = (sys.argv[1:] if argv is None else argv)[:1] == [compact.COMMAND]
+        sys.stderr.write(f"{PROGRAM}: interrupted{'' if is_compaction else '; nothing was written'}\n")
         # With `python -m`, Python ends by SIGINT and not with our exit code if the interruption arrived in `exec` of a
         # text, which dataclasses use. The next `exec` of a text resets that.
         exec("")  # noqa: S102 - an empty text

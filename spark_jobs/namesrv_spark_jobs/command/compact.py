@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
+from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingFileError, MissingPackageError, UsageError
 from namesrv_spark_jobs.log_files import refused, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, compacted_of, folders_below, is_audit_trail
 from namesrv_spark_jobs.report.shown import counted
@@ -42,23 +42,42 @@ def main(argv: Sequence[str]) -> int:
     # a report warns of a damaged file, but could not of a Parquet file made from it
     damaged = set(truncated([str(file) for file in files]))
     for name in sorted(damaged):
-        sys.stderr.write(f"{PROGRAM}: skipped {name}: truncated or damaged\n")
+        if Path(name).exists():
+            sys.stderr.write(f"{PROGRAM}: skipped {name}: truncated or damaged\n")
     files = [file for file in files if str(file) not in damaged]
-    before = after = 0
+    sizes: list[tuple[int, int]] = []
     for number, file in enumerate(files, 1):
-        target = compacted_of(file)
-        size = file.stat().st_size
-        if not target.exists():
-            _compact(file, target)
-        before, after = before + size, after + target.stat().st_size
-        if chosen.drop_lines:
-            file.unlink()
-        if not chosen.quiet:
-            sys.stderr.write(f"{PROGRAM}: {number} of {len(files)}: {target}\n")
+        size = _taken(file, drop_lines=chosen.drop_lines)
+        if size is not None:
+            sizes.append(size)
+            if not chosen.quiet:
+                sys.stderr.write(f"{PROGRAM}: {number} of {len(files)}: {compacted_of(file)}\n")
     if not chosen.quiet:
-        sizes = f"{before / 1e6:,.1f} MB became {after / 1e6:,.1f} MB"
-        sys.stderr.write(f"{PROGRAM}: {counted(len(files), 'file')}: {sizes}\n")
+        before, after = (sum(size[at] for size in sizes) for at in (0, 1))
+        became = f"{before / 1e6:,.1f} MB became {after / 1e6:,.1f} MB"
+        sys.stderr.write(f"{PROGRAM}: {counted(len(sizes), 'file')}: {became}\n")
     return OK
+
+
+def _taken(file: Path, *, drop_lines: bool) -> tuple[int, int] | None:
+    """Compact one file unless it is; return its size before and after, or None if it is no log or was removed."""
+    target = compacted_of(file)
+    try:
+        before = file.stat().st_size
+        if not target.exists() and not _compact(file, target):
+            sys.stderr.write(f"{PROGRAM}: skipped {file}: no line of a heartbeat log\n")
+            return None
+        after = target.stat().st_size
+        if drop_lines:
+            file.unlink()
+    except (EngineError, MissingFileError, OSError) as error:
+        if not file.exists():
+            # another run, or the daemon's retention, has removed it meanwhile
+            return None
+        if isinstance(error, OSError):
+            raise UsageError(f"{file}: {str(error.strerror).lower()}") from error
+        raise EngineError(f"{file}: {error}") from error
+    return before, after
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("place", metavar="DIR", help="directory of logs, as the daemon writes it, or one closed file")
     made.add_argument("--drop-lines", action="store_true", help="remove each file of lines once its Parquet is on disk")
     made.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    made.add_argument("--debug", action="store_true", help="show tracebacks of errors in DuckDB")
     return made
 
 
@@ -80,33 +100,49 @@ def _closed(place: Path) -> Iterator[Path]:
     if place.is_file():
         if not place.name.endswith(CLOSED_SUFFIX):
             raise UsageError(f"{place}: not a closed log ({CLOSED_SUFFIX})")
+        _require_permission(place)
         yield place
         return
     found = (Path(root, name) for root, names in folders_below(place, refused) for name in names)
     for file in sorted(found):
         # Parquet would not keep the fields of an audit trail.
         if file.name.endswith(CLOSED_SUFFIX) and not any(map(is_audit_trail, file.resolve().parents)):
+            _require_permission(file)
             yield file
 
 
-def _compact(file: Path, target: Path) -> None:
-    """Write the Parquet file beside a file, atomically and durably. It gets the file's age, for the retention."""
-    import duckdb  # noqa: PLC0415  # not for --help
+def _require_permission(file: Path) -> None:
+    """Raise UsageError for a file that may not be read, which would look damaged."""
+    try:
+        file.open("rb").close()
+    except PermissionError as error:
+        raise UsageError(f"{file}: permission denied") from error
+    except OSError:
+        # removed meanwhile
+        return
 
-    from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
+
+def _compact(file: Path, target: Path) -> bool:
+    """Write the Parquet file beside a file, atomically and durably. It gets the file's age, for the retention.
+
+    False for a file without a line of a heartbeat log, such as one of an audit trail, whose fields Parquet would lose.
+    """
+    from namesrv_spark_jobs.command.engine import embedded  # noqa: PLC0415  # not for --help
 
     # readers skip a name that begins with a dot
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     status = file.stat()
+    # without permission, DuckDB's error would be several lines long
+    scratch.touch()
     try:
-        with tempfile.TemporaryDirectory(prefix="namesrv-compact-") as staging, EmbeddedEngine(Path(staging)) as engine:
-            engine.write_sorted(str(file), scratch)
+        with tempfile.TemporaryDirectory(prefix="namesrv-compact-") as staging, embedded(Path(staging)) as engine:
+            if not engine.write_sorted(str(file), scratch):
+                return False
         with scratch.open("rb") as written:
             os.fsync(written.fileno())
         shutil.copymode(file, scratch)
         os.utime(scratch, ns=(time.time_ns(), status.st_mtime_ns))
         scratch.replace(target)
-    except (duckdb.Error, OSError) as error:
-        raise EngineError(f"{file}: {str(error).partition(chr(10))[0]}") from error
     finally:
         scratch.unlink(missing_ok=True)
+    return True

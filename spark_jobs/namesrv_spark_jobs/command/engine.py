@@ -107,7 +107,7 @@ def opened(choice: Choice, settings: Settings, staging: Path, conf: Mapping[str,
     """
     _require_package(choice.name)
     if choice.name == EMBEDDED:
-        with _embedded(staging) as engine:
+        with embedded(staging) as engine:
             yield engine
     else:
         usual = _SOON_DONE if _is_little_for_spark(choice, settings) else {}
@@ -128,7 +128,8 @@ def _has_duckdb() -> bool:
 
 
 @contextmanager
-def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
+def embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
+    """Context with the embedded engine, whose errors are EngineError, and OSError on a full disk."""
     import duckdb  # noqa: PLC0415  # not where Spark runs
 
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb

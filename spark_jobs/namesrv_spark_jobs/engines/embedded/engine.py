@@ -200,20 +200,29 @@ class EmbeddedEngine:
         folder.mkdir(parents=True, exist_ok=True)
         self._copy(kept, folder / f"{uuid.uuid4()}.parquet")
 
-    def write_sorted(self, file: str, target: Path) -> None:
-        """Write all lines of a file as a table to keep: small, and quick to read for one broker or a span of time."""
+    def write_sorted(self, file: str, target: Path) -> bool:
+        """Write all lines of a file as a table to keep: small, and quick to read for one broker or a span of time.
+
+        False if no line is one of a heartbeat log: nothing is written.
+        """
         lines, _ = self.lines_stored([file], _with_numbers, _with_numbers, _AS_LINES)
         kept: Any = lines.drop("file")
         numbers = [quoted(name) for name, kind in LINE.items() if kind == "double"]
         same = " AND ".join(f"bool_and(TRY_CAST({name} AS {_EXACT}) IS NOT DISTINCT FROM {name})" for name in numbers)
         options = []
-        if self._connection.execute(f"SELECT {same} FROM ({kept.sql})").fetchone() == (True,):
+        # an empty file is one of a log
+        is_log = "coalesce(bool_or(mono_ms IS NOT NULL), true)"
+        (found,) = self.rows_of(f"SELECT {is_log} AS is_log, {same} AS is_same FROM ({kept.sql})")
+        if not found["is_log"]:
+            return False
+        if found["is_same"]:
             exact = ", ".join(f"CAST({name} AS {_EXACT}) AS {name}" for name in numbers)
             kept = Table(self, f"SELECT * REPLACE ({exact}) FROM ({kept.sql})", kept.columns)
             options = [_SMALL]
         self._copy(
             kept.orderBy("cluster", "broker_name", "broker_id", "boot_id", "seq"), target, *options, codec="zstd"
         )
+        return True
 
     def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
         made: Any = table
