@@ -255,3 +255,11 @@ def test_what_cannot_be_compared_is_named(
 
     assert capsys.readouterr().err.startswith(f"namesrv-staleness: {message.format(**places)}")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_time_without_its_end_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message is about the form of the option, and not about an empty time."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "logs", "--before", "2026-03-01", "--after", "2026-03-02", "--out", "changes"])
+
+    assert "argument --before: '2026-03-01' is not FROM/TO (for example" in capsys.readouterr().err

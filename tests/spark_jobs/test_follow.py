@@ -131,6 +131,20 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     assert (aside / ".follow" / "source.json").read_text() == (out / ".follow" / "source.json").read_text()
 
 
+def test_kept_lines_are_not_replaced_by_another_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Retention may have removed their files since."""
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    write_closed(logs, "ns-1-00aa-1.jsonl.gz", first_server().lines)
+    _report(logs, out, "--follow")
+    source = (out / ".follow" / "source.json").read_text()
+
+    for command in ([str(logs)], ["compare", str(out), str(out)]):
+        assert main([*command, "--out", str(out)]) == 2
+        assert f"--out {out}: has the lines that --follow keeps; " in capsys.readouterr().err
+
+    assert (out / ".follow" / "source.json").read_text() == source
+
+
 @pytest.mark.parametrize(
     "state", ['{"source": "LOGS", "files": {}}', '{"source": "LOGS", "files": [], "truncated": {}}', "{"]
 )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.command.arguments import Settings, checked, read_settings
+from namesrv_spark_jobs.command.follow import refuse_followed
 from namesrv_spark_jobs.command.gates import Verdict, judge, parse_gate
 from namesrv_spark_jobs.command.output import about_run, out_directory, write_json, written_aside
 from namesrv_spark_jobs.command.standard_output import written
@@ -64,6 +65,7 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
         raise UsageError(f"--follow and --print-submit cannot be combined with {COMMAND}")
     sides = _sides(settings, own.before, own.after)
     out = out_directory(settings.out)
+    refuse_followed(out)
     with written_aside(out) as aside:
         codes = [_make(name, side, aside, make_report) for name, side in sides.items()]
         before, after = (side.summary or _read(aside / name / _SUMMARY) for name, side in sides.items())
@@ -122,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _window(text: str) -> tuple[str, Window]:
-    since, _, until = text.partition("/")
+    since, divided, until = text.partition("/")
+    if not divided:
+        raise ValueError(f"{text!r} is not FROM/TO (for example 2026-03-01/2026-03-08)")
     window = moment_ms(since), moment_ms(until)
     if window[0] >= window[1]:
         raise ValueError(f"{text}: {until} is not after {since}")

@@ -37,6 +37,12 @@ def followed_directory(inputs: Sequence[str]) -> Path:
     return folder.resolve()
 
 
+def refuse_followed(out: Path) -> None:
+    """Raise UsageError if DIR has lines of earlier runs, which may be in no log any more, and would be removed."""
+    if (out / STATE).is_dir():
+        raise UsageError(f"--out {out}: has the lines that --follow keeps; use --follow, or another --out")
+
+
 def inherit(out: Path, aside: Path, source: Path) -> None:
     """Begin with the tables of the last run. They are hard links, so the old report stays whole. Raises UsageError."""
     state = aside / STATE

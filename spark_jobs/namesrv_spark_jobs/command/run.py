@@ -50,6 +50,8 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
 
     began = time.monotonic()
     out, is_watched = out_directory(settings.out), sys.stderr.isatty()
+    if not settings.follow:
+        follow.refuse_followed(out)
     # on a terminal, Spark's progress bar and each stage are shown
     progress = {"spark.ui.showConsoleProgress": str(is_watched and not settings.quiet).lower()}
     with written_aside(out) as aside:
