@@ -66,7 +66,16 @@ async def test_topics_are_listed_with_what_is_missing(tmp_path: Path) -> None:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e\\x1b[31m" in html
         assert f"U ordinary 1 8 8 RW- missing on {it.other.where}" in words
         assert "T ordinary 2 16 16 RW- disagree" in words
-        assert "No such topic." in await it.page("/topics?q=nothing-like-it&page=x&sort=x&show=x")
+        assert "No topic matches." in await it.page("/topics?q=nothing-like-it&page=x&sort=x&show=x")
+
+
+async def test_servers_without_topics_have_none_that_could_match(tmp_path: Path) -> None:
+    """A list that is empty without a filter does not look like the result of one."""
+    async with console_of_two(tmp_path) as (one, _, shown):
+        await passing(one.clock, lambda: all(view.reports_topics for view in shown.console.observed.cluster.servers))
+        empty = await shown.text("/topics")
+
+    assert "No topic is registered." in empty
 
 
 async def test_stars_come_from_the_browser(tmp_path: Path) -> None:

@@ -309,7 +309,8 @@ def sentence(line: Line, text: Text = in_english) -> str:
 
 def _last_of(line: Line, change: str, text: Text) -> str:
     """The change of a line, with the number and the time span of those that it stands for."""
-    if not line.get("repeated"):
+    # Repeated registrations may have changed nothing that a line shows.
+    if not change or not line.get("repeated"):
         return change
     seconds = (int(line.get("last_ms", 0)) - int(line.get("first_ms", 0))) / 1000
     return text("last_of", change=change, count=_number(line, "repeated"), seconds=f"{seconds:.1f}")

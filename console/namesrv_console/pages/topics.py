@@ -32,6 +32,7 @@ async def show(visit: Visit) -> Content:
         "wanted": query,
         "found": topic_page(table, query),
         "reporting": len(table.servers),
+        "count": len(table.rows),
         "differing": table.differing,
         "unexpected": {one.difference.name for one in topics if one.reason is None},
         # Name of a topic that servers lack -> the servers where this is expected.

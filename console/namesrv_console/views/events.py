@@ -19,7 +19,7 @@ _TOGETHER_MS: Final = 15_000
 _OWN_FIELDS: Final = frozenset({"revision", "silent_ms", "age_ms"})
 _SHOWN_TOPICS: Final = 3
 _SHOWN_EVENTS: Final = 30
-_OF_A_BROKER: Final = frozenset({"register", "evict", "fenced", "takeover_attempted"})
+_OF_A_BROKER: Final = frozenset({"register", "unregister", "evict", "fenced", "takeover_attempted"})
 _REASONS: Final = ("silent", "disconnected", "unregistered", "superseded")
 
 
@@ -152,6 +152,6 @@ def _key(event: Event) -> str | None:
                 return "route"
             # Without topics a setting changed the routes, and without a broker group a request changed those of topics.
             return "route_by_setting" if event.fields.get("topics") is None else "route_by_request"
-        case ("register" | "fenced" | "takeover_attempted") as name, _:
+        case ("register" | "unregister" | "fenced" | "takeover_attempted") as name, _:
             return name
     return None

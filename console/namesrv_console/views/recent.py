@@ -90,9 +90,9 @@ def _row(
     if began is not None and seen is not None:
         last_ok_ms = began if seen.last_seen_at is None else moment_ms(seen.last_seen_at)
         periods.append(_period(began, last_ok_ms, max(began, _last_report_ms(view, span, moment_ms)), None))
-    address = "" if seen is None else seen.live.broker_addr
     return TimelineRow(
-        broker=Broker(cluster=key.cluster, broker_name=key.broker_name, broker_id=key.broker_id, broker_addr=address),
+        # Without its address, which may differ between servers: a page has one heading for the rows of a broker.
+        broker=Broker(cluster=key.cluster, broker_name=key.broker_name, broker_id=key.broker_id, broker_addr=""),
         nameserver=view.name,
         periods=periods,
         silences=[],

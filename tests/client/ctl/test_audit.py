@@ -118,6 +118,14 @@ def test_summary_lines_show_count_and_duration(tmp_path: Path) -> None:
     ]
 
 
+def test_repeated_registrations_without_a_change_have_no_sentence(tmp_path: Path) -> None:
+    """Their line has an empty list of changes."""
+    unchanged = {**changed(EIGHT, "REGISTER_BROKER"), "repeated": 2, "first_ms": EIGHT - 1900, "last_ms": EIGHT}
+    write(tmp_path, "08", "ns-registrations-0a-1.jsonl.open", unchanged)
+
+    assert run("audit", str(tmp_path)).cells[1][1:] == ["change", "op", "10.0.0.7:5000", "REGISTER_BROKER"]
+
+
 @pytest.mark.usefixtures("shanghai")
 @pytest.mark.parametrize(
     ("options", "expected"),

@@ -43,6 +43,7 @@ def test_one_act_on_several_servers_is_one_line() -> None:
             {"reason": "silent", "silent_ms": 124_023},
             "c1/broker-a/0 was evicted after 124.0 s without a heartbeat",
         ),
+        ("unregister", {"broker_addr": "10.0.0.1:10911"}, "c1/broker-a/0 asked to leave"),
         ("evict", {"broker_name": "dc1/b", "reason": "unregistered"}, "c1/dc1%2Fb/0 unregistered"),
         ("evict", {"reason": "disconnected", "silent_ms": 1}, "c1/broker-a/0 left: its connection was closed"),
         ("evict", {"reason": "unregistered", "silent_ms": 1}, "c1/broker-a/0 unregistered"),

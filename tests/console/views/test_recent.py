@@ -84,6 +84,15 @@ def test_removal_without_a_known_registration_ends_a_period() -> None:
     ]
 
 
+def test_rows_of_a_broker_on_several_servers_are_of_one_broker() -> None:
+    """A server that the broker has left no longer knows its address; the rows still have one heading."""
+    left = server(event(1, 1_400_000, "evict", reason="unregistered", silent_ms=5_000))
+
+    first, second = rows(left, server(brokers={KEY: 890.0}, address="s2"))
+
+    assert first.broker == second.broker
+
+
 def test_unreachable_server_is_unknown_since_its_last_response() -> None:
     """The bar of a registered broker ends at the last response."""
     assert periods(server(brokers={KEY: 870.0}).lost("timeout", 885.0)) == [[(STARTED_MS, 1_900_000, None, 1_880_000)]]
