@@ -297,7 +297,7 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
     with refusing_address() as down:
         async with scene(tmp_path, down) as it:
             await passing(it.one.clock, lambda: it.shown.console.observed.cluster.server(down).is_reachable is False)
-            settings, keys = await it.page("/settings"), await it.page("/kv")
+            settings, keys, clients = await it.page("/settings"), await it.page("/kv"), await it.page("/clients")
             async with console(it.one.clock, down) as alone:
                 await passing(it.one.clock, lambda: alone.console.observed.cluster.servers[0].is_reachable is False)
                 unknown = await Scene(it.one, it.other, alone).page("/kv")
@@ -309,6 +309,7 @@ async def test_server_that_does_not_respond_is_not_compared(tmp_path: Path) -> N
         assert text in silent[path], path
     assert unknown.rstrip().endswith("unknown")
     assert "Servers that report their keys: 2; none has keys in this namespace." in keys
+    assert f" Connections of {down} are unknown. " in clients
     assert f"no connection to {down}" in settings
     assert f"no connection to {down}" in keys
     assert "All settings have the same values" not in settings
