@@ -282,13 +282,13 @@ async def test_filter_without_a_match_is_named(tmp_path: Path) -> None:
 
 # What pages show while no server responds.
 SILENT = {
-    "/": "Last events No events yet. Events unknown on",
+    "/": "Last events Events unknown on",
     "/topology": "Unknown: no server reports its brokers.",
     "/brokers": "Unknown: no server reports its brokers.",
     "/topics": "Unknown: no server reports its topics.",
     "/search?q=broker": "Unknown: no server reports its topics.",
     "/settings": "unknown",
-    "/audit": "No events yet. Events unknown on",
+    "/audit": "but not who made them. Events unknown on",
 }
 
 
