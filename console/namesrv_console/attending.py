@@ -19,6 +19,7 @@ from namesrv_console.console import Console
 from namesrv_console.state import BrokerKey
 from namesrv_remoting.health import LEVELS, Kind
 from namesrv_runtime.log import event
+from namesrv_spark_jobs.history.spans import written
 
 logger: Final = logging.getLogger(__name__)
 
@@ -134,4 +135,4 @@ def _about(form: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(one: Acknowledgement | None) -> str | None:
-    return None if one is None else f"until {round(one.until)} by {one.account}: {one.why}"
+    return None if one is None else f"until {written(round(one.until) * 1000)}Z by {one.account}: {one.why}"

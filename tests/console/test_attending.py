@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copy
 from typing import Any, Final, NamedTuple
@@ -98,7 +99,7 @@ async def test_acknowledged_problem_is_shown_without_an_alarm(tmp_path: Path) ->
             "what": "acknowledgement",
             "key": "without_master/cluster-1/broker-a",
             "before": None,
-            "after": f"until {round(ends)} by olga: {REASON}",
+            "after": f"until {datetime.fromtimestamp(round(ends), UTC):%Y-%m-%dT%H:%M:%S}Z by olga: {REASON}",
         }
         assert (line["account"], line["changes"]) == ("olga", [change])
         assert 0 <= found.server.clock.wall() + 8 * 3600 - ends < 60
