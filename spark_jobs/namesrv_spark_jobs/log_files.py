@@ -58,16 +58,23 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
     for match in matches:
         if match.is_dir() and match.suffix != PARQUET_SUFFIX:
             paths += files_below(match, warn)
-        elif match.name.endswith(SUFFIXES):
-            paths.append(match.resolve())
         else:
-            raise UsageError(f"{match}: not a log; the name of a log ends with one of {', '.join(SUFFIXES)}")
+            paths.append(_named(match))
     if not paths:
         raise UsageError(f"{text}: contains no log (files ending with {', '.join(SUFFIXES)})")
     for file in paths:
         if not os.access(file, os.R_OK):
             raise UsageError(f"{file}: permission denied")
     return [str(file) for file in paths]
+
+
+def _named(path: Path) -> Path:
+    """A log that an INPUT names itself."""
+    if not path.name.endswith(SUFFIXES):
+        raise UsageError(f"{path}: not a log; the name of a log ends with one of {', '.join(SUFFIXES)}")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{path}: not a regular file")
+    return path.resolve()
 
 
 def expanded(text: str) -> Path:
@@ -82,8 +89,11 @@ def files_below(folder: Path, warn: Callable[[str], None] = lambda _: None) -> l
     """The logs below a directory."""
     paths: list[Path] = []
     for path in logs_below(folder.resolve(), refused):
-        if path.exists():
+        if path.is_file() or path.is_dir():
             paths.append(path)
+        elif path.exists():
+            # to open a named pipe would take for ever
+            warn(f"skipped {path}: not a regular file")
         elif path.is_symlink():
             # Retention may have removed the target. A plain file that does not exist was renamed just now.
             warn(f"skipped {path}: a link to nothing")

@@ -1,6 +1,7 @@
 """Log files: those that an INPUT names, their short names, and whether their gzip is whole."""
 
 import gzip
+import os
 import random
 from pathlib import Path
 
@@ -100,6 +101,18 @@ def test_what_cannot_be_read_is_named(logs: Path, given: str, message: str) -> N
         log_files([given.format(logs=logs)])
 
     assert str(raised.value).startswith(message.format(logs=logs))
+
+
+def test_named_pipe_is_not_read(logs: Path) -> None:
+    """To open one would wait for a writer for ever."""
+    pipe = logs / "dt=2026-03-01" / "hour=07" / "p.jsonl"
+    os.mkfifo(pipe)
+    skipped: list[str] = []
+
+    assert [Path(file).name for file in log_files([str(logs)], skipped.append)] == ALL
+    assert skipped == [f"skipped {pipe}: not a regular file"]
+    with pytest.raises(UsageError, match=f"{pipe}: not a regular file"):
+        log_files([str(pipe)])
 
 
 def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def _closed(place: Path) -> Iterator[Path]:
         return
     found = (Path(root, name) for root, names in folders_below(place, refused) for name in names)
     for file in sorted(found):
-        # Parquet would not keep the fields of an audit trail.
+        # To open a named pipe would take for ever. Parquet would not keep the fields of an audit trail.
+        if not file.is_file():
+            continue
         if file.name.endswith(CLOSED_SUFFIX) and not any(map(is_audit_trail, file.resolve().parents)):
             _require_permission(file)
             yield file

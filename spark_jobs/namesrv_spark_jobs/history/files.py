@@ -41,6 +41,9 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for found in logs_below(folder, _raise, lambda root, name: _is_near(root, name, span)):
         for path in sorted(found.glob(f"*{PARQUET_SUFFIX}")) if found.is_dir() else [found]:
+            # to open a named pipe would take for ever
+            if path.is_fifo():
+                continue
             try:
                 with path.open("rb") as file:
                     sizes[str(path.resolve())] = os.fstat(file.fileno()).st_size

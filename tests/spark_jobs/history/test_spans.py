@@ -1,5 +1,6 @@
 """Spans of time, their notation, and the files of a log that they need."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -83,6 +84,8 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
     (tmp_path / "dt=2026-03-01" / "hour=04" / "ns-1-b-2.jsonl.open").touch()
     (tmp_path / "dt=2026-03-01" / "hour=04" / "notes.txt").touch()
     (tmp_path / "copied.jsonl").touch()
+    # to open a named pipe would take for ever
+    os.mkfifo(tmp_path / "pipe.jsonl")
     span = Span(MIDNIGHT_MS + 3 * HOUR_MS + 1, MIDNIGHT_MS + 4 * HOUR_MS + 1)
 
     found = [str(Path(file).relative_to(tmp_path.resolve())) for file in files_of([str(tmp_path)], span)]
