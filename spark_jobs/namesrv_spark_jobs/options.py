@@ -79,5 +79,5 @@ def _value(name: str, text: str) -> int:
     except ValueError:
         raise ValueError(f"{name}: {text!r} is not a number") from None
     if not 0 < value <= _MOST_SECONDS:
-        raise ValueError(f"{name}: {text} is not between 0 and {_MOST_SECONDS:g}")
+        raise ValueError(f"{name}: {text} is not over 0 and at most {_MOST_SECONDS:g} seconds")
     return max(1, round(value * 1000))
