@@ -265,7 +265,7 @@ class ServerLink:
         await self._connections.close_earlier()
 
     def _forgotten(self) -> None:
-        """Register fully at once, because the server does not know the broker, or deleted a topic of it."""
+        """Register fully at once, because the server does not know the broker, or asks for all of its topics."""
         self._has_registration = False
         self.register_again()
 
