@@ -93,6 +93,27 @@ def test_each_page_fits_and_is_accessible(
     assert console(opened) == []
 
 
+def test_ages_have_the_colours_of_the_health_model(opened: webdriver.Chrome, url: str) -> None:
+    """The script gives an age the look that the heat map has on the server: by the share of the expiry that is left."""
+    show(opened, url, size=DESK)
+    shown(opened, READY)
+    opened.execute_script("""
+        const now = Number(document.body.dataset.now);
+        for (const left of [900, 500, 100]) {
+            const age = document.createElement("i");
+            age.className = "probe";
+            Object.assign(age.dataset, { lastSeen: now + left - 1000, evicted: now + left });
+            document.body.append(age);
+        }
+    """)
+
+    looks = """
+        const found = [...document.querySelectorAll(".probe")].map((one) => one.classList[1]);
+        return found.every(Boolean) && found;
+    """
+    assert shown(opened, looks) == ["in_time", "late", "dying"]
+
+
 def test_date_at_the_end_of_an_axis_fits_a_phone(opened: webdriver.Chrome, url: str) -> None:
     """The last tick of a timeline that ends just after midnight has a date, and the page does not scroll sideways."""
     show(opened, url + "timeline?from=2026-02-28T22:52&to=2026-03-01T00:05", size=PHONE)
