@@ -33,7 +33,7 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if to_ms - from_ms < LEAST_MS:
             raise ValueError(f"{written(to_ms)} is not after {written(from_ms)}")
         if to_ms - from_ms > MOST_MS:
-            raise ValueError(f"{(to_ms - from_ms) / DAY_MS:.3g} days are more than {MOST_MS // DAY_MS}")
+            raise ValueError(f"{written(from_ms)} to {written(to_ms)} is longer than {MOST_MS // DAY_MS} days")
         return cls(from_ms, to_ms)
 
     @property

@@ -46,9 +46,11 @@ def test_a_moment_is_written_as_it_is_read() -> None:
 
 def test_a_span_is_a_second_to_a_week() -> None:
     """Zooming stays within that."""
-    for length in (0, -1, 999, MOST_MS + 1):
-        with pytest.raises(ValueError, match=r"not after|days are more than 7"):
+    for length in (0, -1, 999):
+        with pytest.raises(ValueError, match="not after"):
             Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + length)
+    with pytest.raises(ValueError, match=r"^2026-03-01T00:00:00 to 2026-03-08T00:00:00\.001 is longer than 7 days$"):
+        Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + MOST_MS + 1)
     week = Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + MOST_MS)
 
     assert week == week.zoomed(2)
