@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from pathlib import Path
 
 from tests.support.console import Shown, console
@@ -124,13 +125,21 @@ async def test_removal_for_an_unknown_reason_is_shown(tmp_path: Path) -> None:
     assert "No broker that matches the filter sent a heartbeat in this time." in filtered
 
 
+def worker_of(console_pid: int) -> int:
+    """The process that reads logs for a console."""
+    children = Path(f"/proc/{console_pid}/task/{console_pid}/children").read_text().split()
+    (found,) = [pid for pid in children if "namesrv_console.past.worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return int(found)
+
+
 async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
     """While a log is read without end, its page shows that, other pages are answered, and the console can stop."""
     place = tmp_path / "dt=2023-11-14" / "hour=22"
     place.mkdir(parents=True)
-    # A reader of the pipe waits for ever, since it has no writer.
-    os.mkfifo(place / "ns-1-boot-1-1.jsonl")
+    (place / "ns-1-boot-1-1.jsonl").touch()
     async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
+        await shown.text("/timeline?wait=1")
+        os.kill(worker_of(os.getpid()), signal.SIGSTOP)
         reading = await shown.text("/timeline")
         overview = text_of(await shown.text("/"))
 
