@@ -93,7 +93,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "config:show_config",
         "Show the settings in effect, by their names in Apache's namesrv.properties.",
     ),
-    "config set": ("config:set_config", "Change settings of running servers; ours require --admin-enabled."),
+    "config set": (
+        "config:set_config",
+        "Change settings of running servers; ours require --admin-enabled or an access file.",
+    ),
     "access check": (
         "access:check",
         "Check an access file, and list its accounts. Exits with 1 if a server would refuse it.",

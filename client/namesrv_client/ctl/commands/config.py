@@ -158,7 +158,7 @@ def set_config(
     options: Options,
     assignments: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="New values.", show_default=False)],
 ) -> None:
-    """Change settings of running servers; ours require --admin-enabled.
+    """Change settings of running servers; ours require --admin-enabled or an access file.
 
     A setting has its name in Apache's namesrv.properties, or ours. Settings that no request can change are refused,
     with the names of those that can be changed.
