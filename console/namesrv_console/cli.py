@@ -62,9 +62,9 @@ def parser() -> argparse.ArgumentParser:
     says = "where to serve the pages (default: 127.0.0.1:9878; port 0 takes any free one)"
     made.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9878", help=says)
     says = "heartbeat logs of the servers, for the pages about the past (repeatable)"
-    made.add_argument("--logs", metavar="DIR", type=Path, action="append", default=[], help=says)
+    made.add_argument("--logs", metavar="DIR", type=_directory, action="append", default=[], help=says)
     says = "audit trail of a server, or its data directory, for the audit page (repeatable)"
-    made.add_argument("--audit", metavar="DIR", type=Path, action="append", default=[], help=says)
+    made.add_argument("--audit", metavar="DIR", type=_directory, action="append", default=[], help=says)
     tls = made.add_argument_group("TLS towards the NameServers")
     tls.add_argument("--tls", action="store_const", const=True, help="connect over TLS; or NAMESRV_TLS=true")
     for name, says in (
@@ -80,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
     tls.add_argument("--no-tls-verify-host", dest="tls_verify_host", action="store_const", const=False, help=says)
     _add_access(made)
     return made
+
+
+def _directory(text: str) -> Path:
+    if not text:
+        # It would be the working directory.
+        raise argparse.ArgumentTypeError("is empty")
+    return Path(text)
 
 
 def _add_access(made: argparse.ArgumentParser) -> None:
@@ -218,7 +225,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         listen = _listen(options.listen)
         settings = ConsoleSettings(
-            servers=parse_servers(options.servers or [os.environ.get("NAMESRV_ADDR") or "127.0.0.1"]),
+            servers=_servers(options.servers),
             listen=listen,
             logs=tuple(options.logs),
             audit=tuple(options.audit),
@@ -253,11 +260,22 @@ def _complain(text: str) -> None:
     sys.stderr.flush()
 
 
+def _servers(given: Sequence[str]) -> tuple[str, ...]:
+    source = "--server" if given else "NAMESRV_ADDR"
+    try:
+        return parse_servers(given or [os.environ.get("NAMESRV_ADDR") or "127.0.0.1"])
+    except ValueError as error:
+        raise UsageError(f"{source}: {error}") from None
+
+
 def _listen(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if port == "0":
         return host.strip("[]"), 0
-    return parse_address(text)
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise UsageError(f"--listen: {error}") from None
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -265,4 +283,7 @@ def _bound(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}") from None
+        # Python adds the address to the message of a failed bind; an unknown name has a negative number.
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror or str(error)
+        raise UsageError(f"cannot listen on {host}:{port}: {why.lower()}") from None

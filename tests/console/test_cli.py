@@ -104,11 +104,12 @@ def test_signal_right_after_the_url_ends_it(ended_by: signal.Signals) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--server", "ns1:x"), "address 'ns1:x' is not host:port"),
-        (("--listen", "9878"), "address '9878' is not host:port"),
+        (("--server", "ns1:x"), "--server: address 'ns1:x' is not host:port"),
+        (("--server", ""), "--server: no addresses"),
+        (("--listen", "9878"), "--listen: address '9878' is not host:port"),
         (
             ("--listen=192.0.2.1:9878", "--trusted-proxy=10.0.0.0/8", "--public-url=http://x"),
-            "cannot listen on 192.0.2.1:9878: ",
+            "cannot listen on 192.0.2.1:9878: cannot assign requested address\n",
         ),
         (("--tls-ca-file", "ca.pem"), "tls_ca_file is set, but tls is not"),
     ],
@@ -117,3 +118,23 @@ def test_wrong_usage_is_an_error(arguments: tuple[str, ...], says: str, capsys: 
     """The error is one line with the value, and the console does not start."""
     assert main(arguments) == 2
     assert says in capsys.readouterr().err
+
+
+def test_wrong_server_of_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the variable that the user did not type."""
+    monkeypatch.setenv("NAMESRV_ADDR", "ns1:x")
+
+    assert main([]) == 2
+    assert "NAMESRV_ADDR: address 'ns1:x' is not host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--logs", "--audit"])
+def test_empty_directory_is_not_the_working_directory(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unset variable of a script must not make the console search whatever is there."""
+    with pytest.raises(SystemExit) as ended:
+        main([option, ""])
+
+    assert ended.value.code == 2
+    assert f"argument {option}: is empty" in capsys.readouterr().err
