@@ -59,6 +59,7 @@ def test_group_without_its_master_loses_write(
     ("addrs", "perm", "enable_acting_master", "shown"),
     [
         ({1: "s:1", 2: "s:2"}, 4, True, {0: "s:1", 2: "s:2"}),
+        ({3: "s:3", 2: "s:2"}, 4, True, {3: "s:3", 0: "s:2"}),
         ({1: "s:1", 2: "s:2"}, 6, True, {1: "s:1", 2: "s:2"}),
         ({1: "s:1", 2: "s:2"}, 4, False, {1: "s:1", 2: "s:2"}),
         ({0: "m:1", 1: "s:1"}, 4, True, {0: "m:1", 1: "s:1"}),
