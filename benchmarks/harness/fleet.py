@@ -1,7 +1,6 @@
 """Fleets of servers that can be killed and restarted on the same port and data, and brokers with our agent."""
 
 import signal
-import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -10,6 +9,7 @@ from typing import Any, Final, Self
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_SHARES, Server, daemon
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
+from namesrv_testing.ports import held_port
 
 PATIENCE_SECONDS: Final = 60.0
 
@@ -33,21 +33,22 @@ class Fleet:
         self._root = tempfile.TemporaryDirectory(prefix="namesrv-bench-")
         # one stack for each server, which stops it
         self._stacks: list[ExitStack] = []
-        self._ports: list[socket.socket] = []
+        # one for each server, held while it is down
+        self._ports: list[int] = []
+        self._held_ports = ExitStack()
         self.servers: list[Server] = []
 
     def __enter__(self) -> Self:
         for number in range(self._count):
             self._stacks.append(ExitStack())
-            self._ports.append(_reserved_port())
+            self._ports.append(self._held_ports.enter_context(held_port()))
             self.servers.append(self._started(number, self._environ))
         return self
 
     def __exit__(self, *_: object) -> None:
         for stack in self._stacks:
             stack.close()
-        for port in self._ports:
-            port.close()
+        self._held_ports.close()
         self._root.cleanup()
 
     @property
@@ -56,8 +57,7 @@ class Fleet:
         return ";".join(server.address for server in self.servers)
 
     def _started(self, number: int, environ: Mapping[str, str] | None) -> Server:
-        port = str(self._ports[number].getsockname()[1])
-        place = ("--listen-port", port, "--data-dir", f"{self._root.name}/{number}")
+        place = ("--listen-port", str(self._ports[number]), "--data-dir", f"{self._root.name}/{number}")
         started = daemon(self._bench, *self._flags, *place, shares=self._shares, environ=environ)
         return self._stacks[number].enter_context(started)
 
@@ -69,17 +69,6 @@ class Fleet:
         """Start a server on its port and data again; a running one is stopped with SIGTERM first."""
         self._stacks[number].close()
         self.servers[number] = self._started(number, environ)
-
-
-def _reserved_port() -> socket.socket:
-    """A bound socket that never listens: the system gives its port to no other process while a server is down.
-
-    A test's server on the port of a killed one would answer the clients of the fleet.
-    """
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    return reserved
 
 
 def agent(number: int, name_servers: str, topics: Sequence[str], **settings: Any) -> BrokerAgent:
