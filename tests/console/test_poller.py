@@ -3,6 +3,7 @@
 import asyncio
 import html
 import re
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,13 +94,18 @@ async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:
             tab.leave()
 
 
+async def register_masters(server: InProcess, count: int, topics: Sequence[str]) -> None:
+    """Register the masters of so many groups, which all have these topics."""
+    for number in range(count):
+        broker = Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911")
+        await (await server.connect()).register(broker, registration(*topics))
+
+
 async def test_slow_link_looks_healthy_until_all_routes_have_arrived(tmp_path: Path) -> None:
     """The routes of a hundred topics take longer than the timeout; fewer at a time arrive, and no request fails."""
     topics = [f"topic-{number}" for number in range(200)]
     async with namesrv_in_process(tmp_path) as server:
-        for number in range(12):
-            broker = Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911")
-            await (await server.connect()).register(broker, registration(*topics))
+        await register_masters(server, 12, topics)
         async with (
             SlowLink(server.address, server.clock, bytes_per_second=40_000) as link,
             console(server.clock, link.address) as shown,
@@ -118,9 +124,7 @@ async def test_routes_arrive_one_by_one_over_a_link_that_is_too_slow_for_more(tm
     """The first routes take longer than the timeout: the console requests fewer at a time until they arrive."""
     topics = [f"topic-{number}" for number in range(20)]
     async with namesrv_in_process(tmp_path) as server:
-        for number in range(2):
-            broker = Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911")
-            await (await server.connect()).register(broker, registration(*topics))
+        await register_masters(server, 2, topics)
         async with (
             SlowLink(server.address, server.clock, bytes_per_second=700) as link,
             console(server.clock, link.address) as shown,

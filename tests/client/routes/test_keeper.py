@@ -32,6 +32,8 @@ from tests.support.tcp_proxy import TcpProxy
 
 # settings in which only the watch brings changes
 WATCH: dict[str, Any] = {"watch": True, "poll_seconds": 1000.0}
+# access file; the placeholder is for the permission to read routes
+ACCOUNT = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
 
 
 async def pulled(scene: RouteScene, count: int) -> None:
@@ -495,8 +497,7 @@ async def test_topic_forgotten_during_a_poll_does_not_make_watches_spin(tmp_path
 async def test_refused_topic_keeps_its_age(tmp_path: Path) -> None:
     """The route of a topic that the access file denies from now on is as old as its last confirmation."""
     access = tmp_path / "access.toml"
-    account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
-    access.write_text(account % '"route-read"')
+    access.write_text(ACCOUNT % '"route-read"')
     clock = FakeClock()
     async with namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server:
         await registered(server, BROKER_A)
@@ -504,7 +505,7 @@ async def test_refused_topic_keeps_its_age(tmp_path: Path) -> None:
             routes = [await client.route(topic) for topic in ("orders", "bills")]
             clock.stall(60.0)
             assert await client.refresh()
-            access.write_text(account % '{ access = "route-read", topics = ["orders"] }')
+            access.write_text(ACCOUNT % '{ access = "route-read", topics = ["orders"] }')
             await server.reloader(f"--access={access}").reload()
             clock.stall(10.0)
 
@@ -516,8 +517,7 @@ async def test_refused_topic_keeps_its_age(tmp_path: Path) -> None:
 async def test_refused_topic_is_polled_not_watched(tmp_path: Path) -> None:
     """The access file denies one topic of the client for a while, and the other topic stays watched."""
     access = tmp_path / "access.toml"
-    account = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
-    access.write_text(account % '"route-read"')
+    access.write_text(ACCOUNT % '"route-read"')
     clock = FakeClock()
     async with namesrv_in_process(tmp_path / "data", clock=clock, access=str(access)) as server:
         await registered(server, BROKER_A)
@@ -525,7 +525,7 @@ async def test_refused_topic_is_polled_not_watched(tmp_path: Path) -> None:
         async with route_client(clock, server, **WATCH) as client:
             for topic in ("orders", "bills"):
                 await client.route(topic)
-            access.write_text(account % '{ access = "route-read", topics = ["orders"] }')
+            access.write_text(ACCOUNT % '{ access = "route-read", topics = ["orders"] }')
             await server.reloader(f"--access={access}").reload()
             await clock.advance(30.0)
             await settle()
@@ -537,7 +537,7 @@ async def test_refused_topic_is_polled_not_watched(tmp_path: Path) -> None:
             await registered(server, BROKER_B)
             await until(lambda: broker_names(client) == ["broker-a", "broker-b"])
 
-            access.write_text(account % '"route-read"')
+            access.write_text(ACCOUNT % '"route-read"')
             await server.reloader(f"--access={access}").reload()
             assert await client.refresh()
             await passing(clock, lambda: [watch.topics for watch in client.status().watches] == [2])
