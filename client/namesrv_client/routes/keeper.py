@@ -32,7 +32,8 @@ from namesrv_runtime.clock import Clock, timeout_on
 logger: Final = logging.getLogger("namesrv_client.pull")
 _watch_logger: Final = logging.getLogger("namesrv_client.watch")
 
-# Polls come up to this part earlier or later, so that clients that started together do not stay together.
+# Polls come up to this part earlier, so that clients that started together do not stay together. They never come later:
+# the time until a client knows of a dead broker includes one interval of `poll_seconds` at most.
 _JITTER: Final = 0.1
 # The longest pause before a poll that no server has answered is repeated; it doubles with each failure in a row, up to
 # the interval of polls.
@@ -223,7 +224,7 @@ class RouteKeeper:
             self._servers_changed.clear()
             if await self.refresh():
                 failures = 0
-                await self.clock.sleep(self.settings.poll_seconds * (1 + _JITTER * (2 * self.random_unit() - 1)))
+                await self.clock.sleep(self.settings.poll_seconds * (1 - _JITTER * self.random_unit()))
                 continue
             failures += 1
             with suppress(TimeoutError):
