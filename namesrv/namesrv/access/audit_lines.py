@@ -125,13 +125,9 @@ class AuditLines(Encoder):
     def line(self, item: Item) -> bytes:
         """Return the line of an item with its newline; empty for a change without visible effect."""
         what = item.what
-        if isinstance(what, Change):
-            changes = _shown(what)
-            if not changes:
-                return b""
-            return self._line(item, {**_changed(what), "changes": changes})
-        if isinstance(what, RepeatedChange):
-            return self._line(item, _repeated(what))
+        if isinstance(what, Change | RepeatedChange):
+            fields = _changed(what) if isinstance(what, Change) else _repeated(what)
+            return self._line(item, fields) if fields["changes"] else b""
         if isinstance(what, Refusal):
             return self._line(item, _refused(what))
         return self._line(item, what)
@@ -152,18 +148,13 @@ class AuditLines(Encoder):
 
 
 def _changed(change: Change) -> dict[str, Any]:
-    return {"event": "change", "request": change.cause, **change.sender}
+    changes = [_cut_all(each) for effect in change.changes for each in effect.changes()]
+    return {"event": "change", "request": change.cause, **change.sender, "changes": changes}
 
 
 def _repeated(repeated: RepeatedChange) -> dict[str, Any]:
-    changes = _shown(repeated.last)
     times = {"repeated": repeated.times, "first_ms": _ms(repeated.first_at), "last_ms": _ms(repeated.last_at)}
-    return {**_changed(repeated.last), "changes": changes, **times}
-
-
-def _shown(change: Change) -> list[Any]:
-    """Return the changes with all texts cut."""
-    return [_cut_all(each) for effect in change.changes for each in effect.changes()]
+    return {**_changed(repeated.last), **times}
 
 
 def _cut_all(value: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from namesrv.access.audit_lines import Change, Refusal, RepeatedChange
+from namesrv.routeinfo.effects import Registered
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
@@ -102,7 +103,9 @@ class RegistrationWindow:
         return len(self._brokers)
 
     def admit(self, change: Change, wall: float) -> bool:
-        """True if the change gets a line of its own; all other changes are counted."""
+        """True if the change gets a line of its own; all other changes are counted, but for equal registrations."""
+        if _is_equal_registration(change):
+            return False
         source = change.source
         key = source, broker_of(change)
         if self._brokers.get(key, 0) < MAX_CHANGES_PER_BROKER and self._lines[source] < MAX_LINES_PER_SOURCE:
@@ -133,6 +136,11 @@ class RegistrationWindow:
 def is_registration(change: Change) -> bool:
     """True for changes by brokers (by request, silence or disconnection); all others are changes by operators."""
     return change.cause in _BROKER_REQUESTS or (change.cause is None and broker_of(change) is not None)
+
+
+def _is_equal_registration(change: Change) -> bool:
+    """True if a registration changed nothing that a line shows, and no route."""
+    return all(isinstance(each, Registered) and not any(each.changes()) for each in change.changes)
 
 
 def broker_of(change: Change) -> BrokerAddrInfo | None:

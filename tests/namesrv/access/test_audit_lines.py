@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
+from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal, RepeatedChange
 from namesrv.routeinfo.effects import Registered, RouteChanged, WritePermissionChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import SharedStep, TopicRow
@@ -65,3 +65,12 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
     assert (changed, min(changed, 20)) == (routes["topics"], len(routes["named"]))
     for each in routes["named"]:
         assert ([], min(queues, 10)) == (each["before"], len(each["after"]))
+
+
+def test_change_without_visible_effect_has_no_line() -> None:
+    """A group whose zone changed has other routes with the same queues: no line, not even for the last of many."""
+    row = TopicRow((QueueData("broker-a", 8, 8, 6),))
+    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, [[SharedStep(["T"], row, row)]])])
+
+    for what in (change, RepeatedChange(change, 2, 1.0, 2.0)):
+        assert AuditLines("ns", "0a").line(Item(1_700_000_000.0, 1.0, what)) == b""

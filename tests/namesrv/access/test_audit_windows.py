@@ -13,7 +13,7 @@ from namesrv.access.audit_windows import (
     RegistrationWindow,
     is_registration,
 )
-from namesrv.routeinfo.effects import Evicted, WritePermissionChanged
+from namesrv.routeinfo.effects import Evicted, Registered, WritePermissionChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 
 WHO: dict[str, Any] = {"account": "orders", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
@@ -39,6 +39,21 @@ def test_repeated_changes_are_counted_by_broker_and_source() -> None:
     (repeated,) = window.end()
     assert repeated == RepeatedChange(changes[-1], 4, 103.0, 106.0)
     assert window.admit(change("orders", 1), wall=110.0)
+
+
+def test_equal_registrations_are_not_counted() -> None:
+    """A registration without visible effect takes no line, and does not hide the last change that a line shows."""
+    window = RegistrationWindow()
+    changes = [change("orders", 1) for _ in range(MAX_CHANGES_PER_BROKER + 1)]
+    key, live = changes[0].changes[0].broker or (None, None)
+    assert key is not None
+    assert live is not None
+    equal = Change("REGISTER_BROKER", WHO, [Registered(key, live, "full", 1, False, 0.0, live)], "orders")  # noqa: FBT003
+
+    admitted = [window.admit(each, wall=100.0) for each in (equal, equal, *changes, equal)]
+
+    assert admitted == [False, False, True, True, True, False, False]
+    assert [*window.end()] == [RepeatedChange(changes[-1], 1, 100.0, 100.0)]
 
 
 def test_lines_of_one_source_are_bounded() -> None:
