@@ -17,6 +17,7 @@ from typing import Any, Final
 
 MAX_VALUE_CHARS = 256
 MAX_ITEMS = 32  # of one list or mapping
+EVENTS_PER_TICK: Final = 20  # of one kind, see LimitedEvents
 # The end of a traceback is its most useful part; this many characters hold about 60 calls.
 MAX_TRACEBACK_CHARS = 8192
 
@@ -46,6 +47,36 @@ def event(
     # logger.log would look up the calling line, which costs more than all the rest and is never shown.
     error = None if exc_info is None else (type(exc_info), exc_info, exc_info.__traceback__)
     logger.handle(_EventRecord(logger.name, level, name, error, fields))
+
+
+class LimitedEvents:
+    """Events of one kind that peers cause: of those between two ticks, the log has the first ones and a count.
+
+    Without a limit, a peer in a loop could fill the disk.
+    """
+
+    def __init__(self, logger: logging.Logger, level: int, name: str, *, others: str) -> None:
+        self._logger = logger
+        self._level = level
+        self._name = name
+        # the name of the event that counts the events without a line
+        self._others = others
+        # events since the last tick that were logged, and that were not
+        self._logged = self._unlogged = 0
+
+    def log(self, **fields: Any) -> None:
+        """Log one event, or count it."""
+        if self._logged >= EVENTS_PER_TICK:
+            self._unlogged += 1
+            return
+        self._logged += 1
+        event(self._logger, self._level, self._name, **fields)
+
+    def tick(self, **fields: Any) -> None:
+        """Log the number of the events since the last tick that have no line of their own."""
+        if self._unlogged:
+            event(self._logger, self._level, self._others, more=self._unlogged, **fields)
+        self._logged = self._unlogged = 0
 
 
 def configure(level: str, log_format: str, descriptor: int = STANDARD_ERROR) -> None:

@@ -31,7 +31,7 @@ from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 from namesrv_remoting.requests import REQUESTS, AccessClass, RequestKind
 from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, Signer, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.log import event
+from namesrv_runtime.log import LimitedEvents
 from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
@@ -40,8 +40,6 @@ logger: Final = logging.getLogger(__name__)
 _SMALL_BYTES: Final = 256 * 1024
 # Topics checked between two yields to the event loop: about a millisecond.
 _CHUNK: Final = 200
-# Log lines about refusals per tick of a second; without a limit a hostile peer could fill the disk.
-_LINES_PER_TICK: Final = 20
 _NOTHING: Final[frozenset[AccessClass]] = frozenset()
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 # Rule fields with names, and the ext fields that can have such a name: a header has at most one of them.
@@ -110,9 +108,7 @@ class AccessGuard:
         self.reservations = Reservations()
         # The verifier remembers signatures, and therefore survives a reload of the file.
         self._verifier = Verifier(self._secrets_of, wall=clock.wall)
-        # Refusals since the last tick that were logged, and that were not.
-        self._logged = 0
-        self._unlogged = 0
+        self._log = LimitedEvents(logger, logging.WARNING, "access_refused", others="requests_refused")
 
     def __repr__(self) -> str:
         mode = "enforces" if self.enforces else "observes"
@@ -130,9 +126,7 @@ class AccessGuard:
 
     def tick(self) -> None:
         """Log the number of the refusals since the last tick that have no line of their own."""
-        if self._unlogged:
-            event(logger, logging.WARNING, "requests_refused", more=self._unlogged, observed=not self.enforces or None)
-        self._logged = self._unlogged = 0
+        self._log.tick(observed=not self.enforces or None)
 
     async def __call__(self, request: Request) -> Request:
         """Return the request with its account if it is allowed, or if rules are only observed.
@@ -348,14 +342,7 @@ class AccessGuard:
         self.refusals["none" if about is None else about.access_class, error.reason, outcome] += 1
         if self._on_refused is not None:
             self._on_refused(request, error.remark or "", reason=error.reason, observed=observed)
-        if self._logged >= _LINES_PER_TICK:
-            self._unlogged += 1
-            return
-        self._logged += 1
-        event(
-            logger,
-            logging.WARNING,
-            "access_refused",
+        self._log.log(
             request=_name_of(command.code),
             account=request.account or None,
             peer=connection.peer.address,

@@ -1,6 +1,5 @@
 """Handlers of operators' requests: lists, permissions, topics, settings, the key-value configuration."""
 
-import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -24,9 +23,6 @@ from namesrv_remoting.headers import (
     TopicRequestHeader,
 )
 from namesrv_remoting.signatures import CREDENTIALS
-from namesrv_runtime.log import event
-
-logger: Final = logging.getLogger(__name__)
 
 _ALL: Final = "all"
 # Longest text of a header field or body in the log; values of the key-value configuration may be long.
@@ -168,17 +164,14 @@ class AdminProcessor:
             self._manager.routes_may_differ((key,))
 
 
-def log_change(request: Request) -> None:
+def log_change(namesrv: Namesrv, request: Request) -> None:
     """Log an operator's request for a change, which succeeded but may have changed nothing, with its sender."""
     command, connection = request.command, request.connection
     fields = (command.ext_fields or {}).items()
     request_fields = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}
     if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:
         request_fields["settings"] = command.body[:_SHOWN_CHARACTERS].decode(errors="replace")
-    event(
-        logger,
-        logging.INFO,
-        "operator_changed",
+    namesrv.operator_changes.log(
         request=RequestCode(command.code).name,
         peer=connection.peer.address,
         proxied=connection.peer.proxied,

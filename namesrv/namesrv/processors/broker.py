@@ -228,7 +228,7 @@ class BrokerProcessor:
         )
         if is_gone and live is not None and live.connection_id != request.connection.id:
             # The request came over another connection than the broker's own: an operator may have sent it.
-            log_change(request)
+            log_change(self._namesrv, request)
         return SUCCESS
 
     async def heartbeat(self, request: Request, header: BrokerHeartbeatRequestHeader) -> Reply:

@@ -87,7 +87,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
     watches = frozenset(code for code in served if REQUESTS[code].may_wait)
     senders: Mapping[int, str] = {code: "watch" if code in watches else REQUESTS[code].sender for code in served}
     return Dispatcher(
-        access.audited({code: _bound(REQUESTS[code], row.handler) for code, row in served.items()}),
+        access.audited({code: _bound(namesrv, REQUESTS[code], row.handler) for code, row in served.items()}),
         concurrent=watches,
         large_frames={code: row.largest_frame_bytes for code, row in served.items() if row.largest_frame_bytes},
         before_registration=frozenset(code for code, row in served.items() if row.before_registration),
@@ -100,7 +100,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
     )
 
 
-def _bound(kind: RequestKind, handler: TypedHandler) -> Handler:
+def _bound(namesrv: Namesrv, kind: RequestKind, handler: TypedHandler) -> Handler:
     """Wrap a handler: note the role of the peer, decode typed values, and log successful requests for changes."""
 
     async def handle(request: Request) -> Reply:
@@ -108,7 +108,7 @@ def _bound(kind: RequestKind, handler: TypedHandler) -> Handler:
         values: tuple[Any, ...] = kind.values(request.command)
         reply = await handler(request, *values)
         if kind.access_class is AccessClass.ADMIN_WRITE:
-            log_change(request)
+            log_change(namesrv, request)
         return reply
 
     return handle

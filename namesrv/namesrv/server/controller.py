@@ -68,7 +68,7 @@ from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
-from namesrv_runtime.log import event
+from namesrv_runtime.log import LimitedEvents, event
 
 logger: Final = logging.getLogger(__name__)
 
@@ -356,6 +356,7 @@ class NamesrvController:
             events=events,
             counters=counters,
             heartbeat_log=log,
+            operator_changes=LimitedEvents(logger, logging.INFO, "operator_changed", others="operators_changed"),
         )
 
     def _access_control(self, tables: RouteTables, boot_id: str) -> AccessControl:

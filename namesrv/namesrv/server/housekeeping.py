@@ -16,7 +16,7 @@ from namesrv.routeinfo.liveness import stopped_seconds
 from namesrv.state.disconnected import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_runtime.log import event
+from namesrv_runtime.log import LimitedEvents, event
 
 logger: Final = logging.getLogger(__name__)
 
@@ -38,8 +38,6 @@ _BUSY_DRAIN_SECONDS: Final = 0.5
 _QUICK_DRAIN_SECONDS: Final = 0.02
 # After a stop of at least so long, peers may have timed out and closed their connections.
 _STOP_SECONDS: Final = 1.0
-# Log lines about refused peers per tick; without a limit a hostile peer could fill the disk.
-_REFUSALS_PER_TICK: Final = 20
 # A newcomer that waits longer than this for a step of its TLS handshake is worth a line in the log.
 _HANDSHAKE_WAIT_SECONDS: Final = 1.0
 # Reasons for closing a connection that are normal for a healthy but quiet peer.
@@ -71,9 +69,7 @@ class Housekeeping:
         self._closes_count_at = namesrv.clock.monotonic()
         # Processor time of this process at the last tick.
         self._busy_seconds = namesrv.clock.busy()
-        # Refusals since the last tick that were logged, and that were not.
-        self._logged_refusals = 0
-        self._unlogged_refusals = 0
+        self._refusals = LimitedEvents(logger, logging.WARNING, "connection_refused", others="connections_refused")
         # Files whose writes were stuck at the last tick.
         self._stuck: set[str] = set()
 
@@ -96,9 +92,8 @@ class Housekeeping:
         namesrv.counters.last_tick = namesrv.clock.monotonic()
         self._service_manager.alive()
         self.check_readiness()
-        if self._unlogged_refusals:
-            event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
-        self._logged_refusals = self._unlogged_refusals = 0
+        self._refusals.tick()
+        namesrv.operator_changes.tick()
         self._look_for_stuck_writes()
         self._look_for_late_handshakes()
         namesrv.access.tick()
@@ -239,14 +234,7 @@ class Housekeeping:
             return
         if self._namesrv.access.audit is not None:
             self._namesrv.access.audit.refused_connection(connection, error)
-        if self._logged_refusals >= _REFUSALS_PER_TICK:
-            self._unlogged_refusals += 1
-            return
-        self._logged_refusals += 1
-        event(
-            logger,
-            logging.WARNING,
-            "connection_refused",
+        self._refusals.log(
             peer=connection.peer.address,
             proxied=connection.peer.proxied,
             reason=error.reason,

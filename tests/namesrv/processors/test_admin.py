@@ -15,6 +15,7 @@ from namesrv_remoting.errors import SystemBusyError
 from tests.support import route_builders
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import logged
 from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
@@ -297,3 +298,17 @@ async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog
         assert (logging.INFO, operator.address, None) == (level, fields["peer"], fields["proxied"])
         assert ({**ext, "settings": body.decode()} if body else ext) == fields["request_fields"]
     assert [fields["role"] for _, fields in lines[:7]] == ["admin"] * 7
+
+
+async def test_log_lines_of_operators_changes_are_limited(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has twenty changes by operators a second, and counts the others."""
+    caplog.set_level(logging.INFO)
+    operator = await server.connect()
+    for number in range(25):
+        assert (await operator.call(100, {"namespace": "n", "key": "k", "value": str(number)})).code == 0
+    await server.clock.advance(1)
+
+    assert [fields["request_fields"]["value"] for fields in logged(caplog, "operator_changed")] == [
+        str(number) for number in range(20)
+    ]
+    assert logged(caplog, "operators_changed") == [{"more": 5}]
