@@ -134,12 +134,15 @@ class Discovery:
         async def not_found(_: Request, __: Exception) -> Response:
             return PlainTextResponse(f"not found; try {NAME_SERVERS_PAGE}\n", 404)
 
-        return Starlette(routes=self._name_servers_routes(), exception_handlers={404: not_found})
+        app = Starlette(routes=self._name_servers_routes(), exception_handlers={404: not_found})
+        # A redirection would lead to any host that the request names.
+        app.router.redirect_slashes = False
+        return app
 
     def _name_servers_routes(self) -> list[Route]:
-        """The list, also under the paths that clients with a unit name request."""
+        """The list, also under the paths that clients with a unit name request, each with or without a slash."""
         paths = (NAME_SERVERS_PAGE, NAME_SERVERS_PAGE + "-{unit}")
-        return [self._route(path, self._list) for path in paths]
+        return [self._route(path + end, self._list) for path in paths for end in ("", "/")]
 
     def _route(self, path: str, page: Page) -> Route:
         """A page that is limited by peer address."""

@@ -20,10 +20,10 @@ async def get(address: tuple[str, int], target: str) -> tuple[int, str]:
     return response.status, response.text
 
 
-@pytest.mark.parametrize("page", ["/rocketmq/nsaddr", "/rocketmq/nsaddr-unit1?nofix=1"])
+@pytest.mark.parametrize("page", ["/rocketmq/nsaddr", "/rocketmq/nsaddr/", "/rocketmq/nsaddr-unit1?nofix=1"])
 @pytest.mark.settings(http_listen="127.0.0.1:0", name_servers_listen="127.0.0.1:0", name_servers=LIST)
 async def test_list_is_served_on_both_ports(server: InProcess, page: str) -> None:
-    """Brokers and clients get the list as RocketMQ's address server has it, with or without a unit name."""
+    """Brokers and clients get the list as RocketMQ's address server has it, with or without unit name or slash."""
     controller = server.controller
     for address in (controller.http.pages[0], controller.http.name_servers[0]):
         assert await get(address, page) == (200, f"{LIST}\n")
