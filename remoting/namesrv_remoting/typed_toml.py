@@ -45,9 +45,12 @@ def text_of_file(path: Path) -> str:
 def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a text. Raises FileError with the place and the problem of the first error."""
     try:
-        return tomllib.loads(text)
+        tables = tomllib.loads(text)
+        # A hexadecimal number may be too large for decimal text, so that no error message could show it.
+        repr(tables)
     except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
         raise FileError([_duplicate_key(text, str(error)) or f"not TOML: {error}"]) from None
+    return tables
 
 
 def _duplicate_key(text: str, complaint: str) -> str | None:

@@ -174,8 +174,9 @@ def test_toml_beyond_the_limits_of_python(toml_file: Path) -> None:
     toml_file.write_text("a = " + "[" * 100_000)
     assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: not TOML: maximum recursion depth")
 
-    toml_file.write_text("a = " + "1" * 5000)
-    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: not TOML: Exceeds the limit")
+    for number in ("1" * 5000, "0x" + "f" * 5000):
+        toml_file.write_text(f"listen_port = {number}")
+        assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: not TOML: Exceeds the limit")
 
 
 @pytest.mark.parametrize("flag", ["--config", "-c"])
