@@ -50,8 +50,10 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
 
     (line,) = daemon.log
     assert line["event"] == "start_failed"
-    assert line["error"].startswith(f"cannot listen on 127.0.0.1:{port} for HTTP: ")
-    assert "--http-listen and --name-servers-listen take another ADDRESS:PORT" in line["error"]
+    assert line["error"].startswith(
+        f"cannot listen on 127.0.0.1:{port}: address already in use "
+        "(--http-listen and --name-servers-listen take another ADDRESS:PORT"
+    )
 
 
 def test_installed_without_the_extra(data_dir: Path, loop: LoopName, connect: Connect) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -12,7 +14,7 @@ from typing import Final, Protocol
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.limits import ServerLimits
-from namesrv.net.peer import Peer
+from namesrv.net.peer import Peer, address_text
 from namesrv.net.protocol import FastPath, RequestHandler, ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.slots import ConnectionSlots
@@ -36,6 +38,18 @@ _SWEEP_SECONDS: Final = 1.0
 # frame has waited for memory and is accepted.
 _CHECKED_AT_ONCE: Final = 100
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
+
+
+@contextmanager
+def listening_on(host: str, port: int) -> Iterator[None]:
+    """Name the address in the OSError of a server that cannot listen, once and as it is in the settings."""
+    try:
+        yield
+    except OSError as error:
+        # The text of asyncio has the address as a Python tuple; the numbers of the resolver's errors are negative.
+        number = error.errno or 0
+        reason = (os.strerror(number) if number > 0 else str(error.strerror)).lower()
+        raise OSError(error.errno, f"cannot listen on {address_text((host, port))}: {reason}") from error
 
 
 class ConnectionEventListener(Protocol):
@@ -130,7 +144,8 @@ class RemotingServer:
         bound: list[tuple[str, int]] = []
         for host in hosts:
             accept = partial(self._accept, name)
-            server = await loop.create_server(accept, host, port, backlog=BACKLOG)
+            with listening_on(host, port):
+                server = await loop.create_server(accept, host, port, backlog=BACKLOG)
             self._servers.append(server)
             for listening in server.sockets:
                 address = listening.getsockname()

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from namesrv.context import Namesrv
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.remoting_server import RemotingServer
+from namesrv.net.remoting_server import RemotingServer, listening_on
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, TlsTransport
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, Discovery
@@ -80,7 +80,8 @@ class HttpListener:
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
         """Start to accept connections; return the bound addresses. Raises OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
+        with listening_on(host, port):
+            self._server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
         names = [listening.getsockname() for listening in self._server.sockets]
         return [(str(name[0]), int(name[1])) for name in names]
 

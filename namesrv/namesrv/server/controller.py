@@ -389,13 +389,11 @@ class NamesrvController:
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:
         namesrv, settings = self.namesrv, self._settings
         spawn = self.server.tasks.create_task
-        wanted = " and ".join(filter(None, (settings.http_listen, settings.name_servers_listen)))
         hint = "(--http-listen and --name-servers-listen take another ADDRESS:PORT, and an empty value none)"
-        with _needed(f"cannot listen on {wanted} for HTTP", hint):
+        with _needed(hint=hint):
             self.http = await stack.enter_async_context(http_ports(namesrv, self.server, spawn))
         further = settings.further_listeners
-        numbers = ", ".join(map(str, (settings.listen_port, *further.values())))
-        with _needed(f"cannot listen on {settings.listen_host}:{numbers}"):
+        with _needed():
             addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
         namesrv.boot.addresses.extend(addresses)
         for line_log in (namesrv.access.audit, namesrv.heartbeat_log):
@@ -465,14 +463,15 @@ class NamesrvController:
 
 
 @contextmanager
-def _needed(what: str, hint: str = "") -> Iterator[None]:
-    """Turn an error in a step that every start needs into a StartError."""
+def _needed(what: str = "", hint: str = "") -> Iterator[None]:
+    """Turn an error in a step that every start needs into a StartError; without `what`, its text names the step."""
+    prefix = f"{what}: " if what else ""
     try:
         yield
     except OSError as error:
-        raise StartError(f"{what}: {error.strerror} {hint}".rstrip()) from error
+        raise StartError(f"{prefix}{error.strerror} {hint}".rstrip()) from error
     except TlsError as error:
-        raise StartError(f"{what}: {error}") from error
+        raise StartError(f"{prefix}{error}") from error
 
 
 @contextmanager
