@@ -79,6 +79,22 @@ async def test_unusable_certificate_replaces_no_valid_one(ca: Authority, caplog:
     assert [name for _, name, _ in logged_by(caplog, LOGGER)] == ["tls_certificate_changed"]
 
 
+async def test_reload_without_tls_names_the_setting_that_needs_a_restart(
+    tmp_path: Path, ca: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The HTTP port keeps TLS and thus its certificate until a restart, also if all TLS settings are removed."""
+    tls: dict[str, Any] = {
+        "tls_mode": "permissive",
+        "http_tls": True,
+        **ca.issue("server", expires=VALID).server_settings,
+    }
+    async with namesrv_in_process(tmp_path / "data", **tls) as server:
+        await server.reloader().reload()
+
+    [refused] = logged(caplog, "reload_refused")
+    assert refused["problems"] == ["http-tls stays true until a restart: no certificate: set tls-cert-file"]
+
+
 async def test_expired_certificate_may_replace_an_expired_one(ca: Authority) -> None:
     """Nothing is lost, and CAs and revocation lists in other files are used."""
     certificates = Certificates(settings(ca, EXPIRED), FakeClock())

@@ -68,14 +68,15 @@ class Reloader:
         except NoThreadError as error:
             self._refuse([str(error)])
             return
+        https = self.namesrv.settings.current.http_tls
         try:
             # The certificates are reloaded even if the settings name the same files, since their contents may have
             # changed.
-            https = {"http_tls": self.namesrv.settings.current.http_tls}
-            certificate = await in_thread(Certificate.read, loaded.settings.model_copy(update=https))
+            certificate = await in_thread(Certificate.read, loaded.settings.model_copy(update={"http_tls": https}))
             self.namesrv.certificates.check(loaded.settings, certificate)
         except (TlsError, NoThreadError) as error:
-            self._refuse([str(error)])
+            keeps_https = https and not loaded.settings.http_tls
+            self._refuse([f"http-tls stays true until a restart: {error}" if keeps_https else str(error)])
             return
         self.namesrv.counters.is_reload_refused = False
         for warning in loaded.warnings:
