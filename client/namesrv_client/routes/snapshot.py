@@ -96,7 +96,8 @@ class RouteSnapshot:
 
     def write(self, routes: Iterable[Route]) -> None:
         """Write all routes, a shared route only once; blocks until the file is on disk. Raises OSError."""
-        age_to_wall = self._clock.wall() - self._clock.monotonic()
+        wall = self._clock.wall()
+        age_to_wall = wall - self._clock.monotonic()
         numbers: dict[int, int] = {}
         encoded: list[Any] = []
         topics: dict[str, tuple[int, float]] = {}
@@ -106,16 +107,18 @@ class RouteSnapshot:
                 encoded.append(json.loads(JSON.encode(route.data)))
             topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
         with self._writing:
-            write_sealed(self._path, {"version": VERSION, "routes": encoded, "topics": topics})
+            content = {"version": VERSION, "written": round(wall, 3), "routes": encoded, "topics": topics}
+            write_sealed(self._path, content)
 
     def read(self) -> list[Route]:
         """The routes in the file; an empty list without a file. Raises RouteSnapshotError."""
         try:
             content = unseal(self._bytes(), VERSION)
             decoded = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
-            wall, now = self._clock.wall(), self._clock.monotonic()
+            # After the wall clock was set back, a route is at least as old as it was when the file was written.
+            # Files of earlier versions lack that time.
+            wall, now = max(self._clock.wall(), content.get("written", 0.0)), self._clock.monotonic()
             return [
-                # After a wall clock was set back, no route may look younger than it is.
                 Route(topic, decoded[number], "disk", now - max(0.0, wall - confirmed_wall), None, self._clock)
                 for topic, (number, confirmed_wall) in content["topics"].items()
             ]
