@@ -165,8 +165,8 @@ def _collected(engine: Engine, tables: Tables, options: Options, intervals: Data
         "timeline": output_rows.timeline(named, tables.boots),
         "heartbeat_intervals": silences.interval_bins(tables.points),
     }
-    # a single server cannot disagree with another
-    if len({row["nameserver"] for row in tables.boot_rows}) > 1:
+    # a single server cannot disagree with another; two servers may have one name
+    if len({row["boot_id"] for row in tables.boot_rows}) > 1:
         tables_by_name["episodes"] = divergence.by_broker(divergence.episodes(named, tables.boots))
     return {"episodes": [], "boots": tables.boot_rows, **engine.collected(tables_by_name)}
 

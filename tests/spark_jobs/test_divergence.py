@@ -29,23 +29,27 @@ def test_slave_that_is_elected_master_stays_the_same_broker(engine: Engine, tmp_
 
 
 @pytest.mark.parametrize(
-    ("names", "restarted_at", "overlap"),
+    ("names", "restarted_at", "overlap", "episodes"),
     [
-        (("ns-1", "ns-1"), 10_000, "boot-1 and boot-2 of ns-1 overlap from 2026-03-01 00:00:10 to 2026-03-01 00:01:40"),
-        (("ns-1", "ns-2"), 10_000, None),
+        (
+            *(("ns-1", "ns-1"), 10_000),
+            *("boot-1 and boot-2 of ns-1 overlap from 2026-03-01 00:00:10 to 2026-03-01 00:01:40", 1),
+        ),
+        (("ns-1", "ns-2"), 10_000, None, 1),
         # the clocks of two boots are not exact to the millisecond
-        (("ns-1", "ns-1"), 99_000, None),
+        (("ns-1", "ns-1"), 99_000, None, 0),
     ],
 )
-def test_servers_that_share_a_name_are_found(
-    engine: Engine, tmp_path: Path, names: tuple[str, str], restarted_at: int, overlap: str | None
+def test_servers_that_share_a_name_are_told_apart(
+    engine: Engine, tmp_path: Path, names: tuple[str, str], restarted_at: int, overlap: str | None, episodes: int
 ) -> None:
-    """One of two servers of a name lacks the broker: they count as one, so that no divergence shows it."""
+    """One of two servers lacks the broker: they disagree, whether they share a name or not."""
     first = HeartbeatLines("boot-1", names[0]).start().heartbeats(1_000, 31_000).scan(100_000, 20)
     second = HeartbeatLines("boot-2", names[1]).start(restarted_at).scan(200_000, 20)
     files = [str(write_plain(tmp_path / one.boot, "log.jsonl", one.lines)) for one in (first, second)]
 
-    found = analyse(engine, files, Options(), lambda _step: None).summary["findings"]
+    summary = analyse(engine, files, Options(), lambda _step: None).summary
 
-    texts = [finding["text"].partition(": ")[0] for finding in found if finding["code"] == "shared_name"]
+    texts = [finding["text"].partition(": ")[0] for finding in summary["findings"] if finding["code"] == "shared_name"]
     assert texts == ([] if overlap is None else [f"Boots {overlap} UTC"])
+    assert summary["divergence"]["episodes"] == episodes

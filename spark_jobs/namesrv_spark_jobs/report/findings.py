@@ -153,7 +153,7 @@ def _of_missing_lines(summary: Summary) -> Found:
 
 
 def _of_shared_names(summary: Summary) -> Found:
-    """Boots of one server follow each other. Boots that overlap are those of two servers, which the report merges."""
+    """Boots of one server follow each other. Boots that overlap are those of two servers."""
     # (server, boot) -> the first and last moment of all its parts
     extents: dict[tuple[str, str], tuple[int, int]] = {}
     for boot in summary["settings"]:
@@ -177,5 +177,5 @@ def _of_shared_names(summary: Summary) -> Found:
         others = f" (and {counted(len(overlaps) - 1, 'other overlap')})" if len(overlaps) > 1 else ""
         text = f"Boots {one} and {other} of {server or 'a NameServer without a name'} overlap {time}{others}"
         cause = "two servers have this name, or its wall clock was set back between them"
-        what = "Two servers count as one here, without divergence between them: give each its own nameserver-name"
+        what = "Each of these boots counts as a server that may disagree: give each server its own nameserver-name"
         yield "warning", "shared_name", f"{text}: {cause}. {what}."

@@ -8,6 +8,8 @@ from namesrv_spark_jobs.transforms.output_rows import label
 # A broker is its address, as in the log: a slave that is elected master keeps the address, and changes its id. `broker`
 # is the label of its last registration period.
 _BROKER: Final = ("cluster", "broker_addr", "broker")
+# one second, in microseconds: the longest overlap of two boots that inexact clocks explain
+_OVERLAP: Final = 1_000_000
 
 
 def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
@@ -16,12 +18,30 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     `periods` has the names of the brokers. `up` servers run at a moment, and `had` of them have the broker in their
     tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
     """
+    boots = _with_servers(boots)
     known = periods.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
     ended = F.coalesce("removed", F.col("last"))
     had = _merged(known.withColumn("broker", _last_label(ended)), _since(), ended, list(_BROKER))
     up = _merged(boots, F.col("first"), F.col("last"), [])
     up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
     return _joined(_segments(_edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))))
+
+
+def _with_servers(boots: DataFrame) -> DataFrame:
+    """Boots with `server`: the name of the server, or the id of a boot that overlaps another boot of this name.
+
+    Two servers share such a name. A broker that only one of them has would not be a disagreement under the name.
+    """
+    clock = F.col("offset_ms") * 1000
+    extents = boots.groupBy(F.coalesce("nameserver", F.lit("")).alias("name"), "boot_id").agg(
+        F.min(F.col("first") + clock).alias("began"), F.max(F.col("last") + clock).alias("ended")
+    )
+    others = F.broadcast(extents.select(*(F.col(name).alias(f"other_{name}") for name in extents.columns)))
+    overlap = F.least("ended", "other_ended") - F.greatest("began", "other_began")
+    is_shared = (F.col("name") == F.col("other_name")) & (F.col("boot_id") != F.col("other_boot_id"))
+    shared = extents.join(others, on=is_shared & (overlap > _OVERLAP), how="inner").select("boot_id").distinct()
+    marked = boots.join(F.broadcast(shared.withColumn("server", F.col("boot_id"))), on="boot_id", how="left")
+    return marked.withColumn("server", F.coalesce("server", "nameserver"))
 
 
 def _last_label(ended: Column) -> Column:
@@ -45,13 +65,13 @@ def _since() -> Column:
 def _merged(table: DataFrame, began: Column, ended: Column, of: list[str]) -> DataFrame:
     """The spans (`began`, `ended`) of each server in wall time; spans that touch or overlap become one."""
     clock = F.col("offset_ms") * 1000
-    spans = table.select(*of, "nameserver", (began + clock).alias("began"), (ended + clock).alias("ended"))
-    order = W.partitionBy(*of, "nameserver").orderBy("began", "ended")
+    spans = table.select(*of, "server", (began + clock).alias("began"), (ended + clock).alias("ended"))
+    order = W.partitionBy(*of, "server").orderBy("began", "ended")
     before = F.max("ended").over(order.rowsBetween(W.unboundedPreceding, -1))
     begins = F.when(before.isNull() | (F.col("began") > before), 1).otherwise(0)
     number = F.sum("begins").over(order.rowsBetween(W.unboundedPreceding, W.currentRow))
     numbered = spans.withColumn("begins", begins).withColumn("number", number)
-    merged = numbered.groupBy(*of, "nameserver", "number")
+    merged = numbered.groupBy(*of, "server", "number")
     return merged.agg(F.min("began").alias("began"), F.max("ended").alias("ended")).drop("number")
 
 

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from tests.spark_jobs.reference.lines import HEARTBEATS, MICROSECONDS, MOST_COUNT, Boot, Line, entries, lower_median
@@ -13,6 +13,8 @@ RECENT_INTERVALS = 10
 # two registrations at once, over two connections, do not make an interval
 SHORTEST_INTERVAL = 10 * MICROSECONDS
 OVER_BOUND_TOLERANCE = 1000 * MICROSECONDS
+# successive boots of one server overlap by no more, as far as clocks are exact
+LONGEST_OVERLAP = 1000 * MICROSECONDS
 # a broker that left without saying so
 UNANNOUNCED = frozenset({"silent", "disconnected"})
 
@@ -144,24 +146,44 @@ def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
     ]
 
 
-def episodes(boots: Iterable[Boot], periods: Iterable[RegistrationPeriod]) -> dict[Broker, list[Span]]:
+def episodes(boots: Sequence[Boot], periods: Iterable[RegistrationPeriod]) -> dict[Broker, list[Span]]:
     """The episodes during which some of the servers that were up had a broker, and others did not.
 
     A broker is its address; it has the name and id of its last registration period on any server.
     """
+    server_of = _servers(boots)
     up: dict[str | None, list[Span]] = defaultdict(list)
     for boot in boots:
-        up[boot.nameserver].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
+        up[server_of[boot.boot]].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
     had: dict[Address, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
     ends: dict[Address, list[tuple[int, str, Broker]]] = defaultdict(list)
     for period in periods:
         if period.first_ok is not None:
             broker, address = period.broker, (period.broker.cluster, period.broker.broker_addr)
             end = period.boot.wall(period.boot.last.at if period.removed is None else period.removed)
-            had[address][period.boot.nameserver].append((period.boot.wall(_since(period)), end))
+            had[address][server_of[period.boot.boot]].append((period.boot.wall(_since(period)), end))
             ends[address].append((end, broker.label, broker))
     last = {max(found, key=lambda end: end[:2])[2]: address for address, found in ends.items()}
     return {broker: _disagreements(up, had[last[broker]]) for broker in sorted(last, key=repr)}
+
+
+def _servers(boots: Sequence[Boot]) -> dict[str, str | None]:
+    """The server of each boot: its name, or the boot itself if it overlaps another boot of this name by over a second.
+
+    Those are boots of two servers that share the name.
+    """
+    parts: dict[tuple[str | None, str], list[Boot]] = defaultdict(list)
+    for boot in boots:
+        parts[boot.nameserver, boot.boot].append(boot)
+    extents = {
+        key: (min(one.wall(one.first.at) for one in ours), max(one.wall(one.last.at) for one in ours))
+        for key, ours in parts.items()
+    }
+    servers: dict[str, str | None] = {boot: name for name, boot in extents}
+    for (one, (began, ended)), (other, (other_began, other_ended)) in combinations(extents.items(), 2):
+        if one[0] == other[0] and min(ended, other_ended) - max(began, other_began) > LONGEST_OVERLAP:
+            servers[one[1]], servers[other[1]] = one[1], other[1]
+    return servers
 
 
 def _since(period: RegistrationPeriod) -> int:
