@@ -16,6 +16,8 @@ from namesrv_spark_jobs.log_folders import PARQUET_SUFFIX, SUFFIXES, logs_below
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # at least two letters before the colon: one letter would be a drive
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
+# schemes with file systems of Hadoop that cannot list files
+_UNLISTED: Final = ("http", "https")
 _SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 # characters of a path that Java's URI leaves as they are, besides letters and digits
 _UNESCAPED: Final = "/;:@&=+$,-_.!~*'()"
@@ -39,6 +41,9 @@ def log_files(inputs: Iterable[str], warn: Callable[[str], None] = lambda _: Non
     """
     named = set(inputs)
     urls = {text for text in named if is_url(text)}
+    for url in sorted(urls):
+        if url.lower().partition(":")[0] in _UNLISTED:
+            raise UsageError(f"{url}: Spark cannot list files over HTTP; download the logs")
     files = {file for text in named - urls for file in _local_files(text, warn)}
     return [*sorted(files), *sorted(urls)]
 
@@ -120,6 +125,14 @@ def is_url(text: str) -> bool:
     """True for a URL that only Spark can open: one with a scheme other than `file`."""
     match = _URL.match(text)
     return match is not None and match["scheme"].lower() != "file"
+
+
+def require_utf8(path: str) -> None:
+    """Raise UsageError for a path that is not UTF-8, which Java and DuckDB cannot open."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{path}: the name is not UTF-8; rename it") from error
 
 
 def file_bytes(file: str) -> int:

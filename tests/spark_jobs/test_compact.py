@@ -240,3 +240,19 @@ def test_missing_permission_is_named(closed: str, mode: int, capsys: pytest.Capt
 
         place.chmod(0o755)
     assert capsys.readouterr().err == f"namesrv-staleness: {file}: permission denied\n"
+
+
+def test_name_that_is_not_utf8_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DuckDB cannot open such a file."""
+    write_closed(tmp_path, os.fsdecode(b"ns-\xff.jsonl.gz"), first_server().lines)
+
+    assert main(["compact", str(tmp_path)]) == 2
+
+    assert "the name is not UTF-8; rename it" in capsys.readouterr().err
+
+
+def test_url_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """The compacted file is written beside the lines, which only a local directory allows."""
+    assert main(["compact", "s3a://bucket/logs"]) == 2
+
+    assert capsys.readouterr().err == "namesrv-staleness: s3a://bucket/logs: only local files are compacted\n"

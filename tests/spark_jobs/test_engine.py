@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import os
 import shutil
 import signal
 import subprocess
@@ -133,6 +134,30 @@ def test_spark_refuses_names_with_colons(tmp_path: Path, capsys: pytest.CaptureF
 
     message = "Spark cannot read a file with a colon in its name; rename the file"
     assert capsys.readouterr().err == f"namesrv-staleness: {named}: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "options"),
+    [
+        # Java cannot open it
+        (b"\xff.jsonl", b"report", ("--engine", "spark")),
+        # DuckDB cannot open a table, nor a directory for its tables
+        (b"\xff.parquet", b"report", ()),
+        (b"a.jsonl", b"\xff", ()),
+        # the names of read files are kept as JSON
+        (b"\xff.jsonl", b"report", ("--follow",)),
+    ],
+)
+def test_names_that_are_not_utf8_are_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: bytes, out: bytes, options: tuple[str, ...]
+) -> None:
+    """The error names the path, and what to do."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / os.fsdecode(name)).write_text("{}")
+
+    assert main([str(tmp_path / "logs"), "--out", str(tmp_path / os.fsdecode(out)), *options]) == 2
+
+    assert "the name is not UTF-8; rename it" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -93,6 +93,7 @@ def test_odd_names(tmp_path: Path) -> None:
         ("{logs}/*.gz", "{logs}/*.gz: no such file or directory"),
         ("{logs}/empty", "{logs}/empty: contains no log (files ending with"),
         ("{logs}/dt=2026-03-01/hour=07/notes.txt", "{logs}/dt=2026-03-01/hour=07/notes.txt: not a log;"),
+        ("HTTPS://host/logs", "HTTPS://host/logs: Spark cannot list files over HTTP; download the logs"),
     ],
 )
 def test_what_cannot_be_read_is_named(logs: Path, given: str, message: str) -> None:

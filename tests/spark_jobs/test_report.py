@@ -142,6 +142,17 @@ def test_results_of_other_settings_are_unknown_without_the_logged_ones(tmp_path:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")
+def test_unknown_scheme_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the scheme; the program has not failed."""
+    assert main(["nosuch://bucket/heartbeats", "--out", str(tmp_path / "report")]) == 2
+
+    assert "Spark cannot read this URL: " in (printed := capsys.readouterr().err)
+    assert 'No FileSystem for scheme "nosuch"' in printed
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("spark")
 def test_connector_that_spark_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line names it, and says what to do; nothing is written."""
     assert main(["s3a://bucket/heartbeats", "--out", str(tmp_path / "report")]) == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingFileError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import refused, truncated
+from namesrv_spark_jobs.log_files import is_url, refused, require_utf8, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, compacted_of, folders_below, is_audit_trail
 from namesrv_spark_jobs.report.shown import counted
 
@@ -33,6 +33,8 @@ examples:
 def main(argv: Sequence[str]) -> int:
     """Compact the files that the arguments name, and return the exit code. Raises UsageError and EngineError."""
     chosen = _parser().parse_args(argv)
+    if is_url(chosen.place):
+        raise UsageError(f"{chosen.place}: only local files are compacted")
     place = Path(chosen.place)
     if not place.exists():
         raise UsageError(f"{place}: no such file or directory")
@@ -100,7 +102,7 @@ def _closed(place: Path) -> Iterator[Path]:
     if place.is_file():
         if not place.name.endswith(CLOSED_SUFFIX):
             raise UsageError(f"{place}: not a closed log ({CLOSED_SUFFIX})")
-        _require_permission(place)
+        _require_access(place)
         yield place
         return
     found = (Path(root, name) for root, names in folders_below(place, refused) for name in names)
@@ -109,12 +111,13 @@ def _closed(place: Path) -> Iterator[Path]:
         if not file.is_file():
             continue
         if file.name.endswith(CLOSED_SUFFIX) and not any(map(is_audit_trail, file.resolve().parents)):
-            _require_permission(file)
+            _require_access(file)
             yield file
 
 
-def _require_permission(file: Path) -> None:
-    """Raise UsageError for a file that may not be read, which would look damaged."""
+def _require_access(file: Path) -> None:
+    """Raise UsageError for a file that may not be read, which would look damaged, or that DuckDB cannot open."""
+    require_utf8(str(file))
     try:
         file.open("rb").close()
     except PermissionError as error:

@@ -15,13 +15,15 @@ from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_remote, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import file_bytes, is_url, json_bytes
+from namesrv_spark_jobs.log_files import divided, file_bytes, is_url, json_bytes, require_utf8
 
 if TYPE_CHECKING:
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 
 # Java's message for a missing class, usually of a connector that does not come with Spark
 _MISSING_CLASS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
+# Spark's and Hadoop's messages for a URL whose scheme they do not know, or cannot list
+_UNKNOWN_SCHEME: Final = re.compile("No FileSystem for scheme|UNSUPPORTED_FILE_SYSTEM")
 # DuckDB's message when a signal interrupted a query
 _INTERRUPTED: Final = "Query interrupted"
 # bytes of JSON; less than that is read before Java's optimising compiler pays off, and needs fewer tasks
@@ -62,6 +64,9 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
     choice = _choice(settings, files, out, environ)
     if choice.name == SPARK:
         _refuse_colons(files)
+    # the embedded engine opens other files itself, and DuckDB its tables
+    for file in files if choice.name == SPARK else divided(files)[0]:
+        require_utf8(file)
     return choice
 
 
@@ -165,4 +170,6 @@ def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterat
                     f"Spark lacks {missing[1]}: add its jars with --conf spark.jars.packages=...; "
                     "spark_jobs/README.md names those of s3a://"
                 ) from error
+            if _UNKNOWN_SCHEME.search(message):
+                raise UsageError(f"Spark cannot read this URL: {message}") from error
             raise EngineError(f"Spark failed: {message}") from error

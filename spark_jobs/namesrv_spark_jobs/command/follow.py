@@ -14,7 +14,7 @@ from typing import Final
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
-from namesrv_spark_jobs.log_files import expanded, files_below, truncated
+from namesrv_spark_jobs.log_files import expanded, files_below, require_utf8, truncated
 from namesrv_spark_jobs.log_folders import CLOSED_SUFFIX, PARQUET_SUFFIX
 
 # the folder below the report; its name is hidden from programs that read the report's folder as tables
@@ -34,6 +34,7 @@ def followed_directory(inputs: Sequence[str]) -> Path:
     folder = expanded(inputs[0].removeprefix("file://"))
     if not folder.is_dir():
         raise UsageError(f"{inputs[0]}: no such directory; --follow takes a directory of closed logs")
+    require_utf8(str(folder.resolve()))
     return folder.resolve()
 
 
@@ -132,7 +133,10 @@ def _new_or_changed(source: Path, aside: Path) -> list[str]:
         before = read.get(_without_suffix(file))
         return before is None or (before in cut and (file, _version(file)) != (before, cut[before]))
 
-    listed = (str(file) for file in files_below(source) if file.name.endswith(_CLOSED))
+    listed = [str(file) for file in files_below(source) if file.name.endswith(_CLOSED)]
+    # The names are kept as JSON.
+    for file in listed:
+        require_utf8(file)
     return sorted(file for file in listed if is_new(file))
 
 

@@ -19,7 +19,7 @@ from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis
 from namesrv_spark_jobs.command.gates import Verdict
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
-from namesrv_spark_jobs.log_files import expanded, is_url
+from namesrv_spark_jobs.log_files import expanded, is_url, require_utf8
 from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.report.shown import as_json
@@ -33,6 +33,7 @@ def out_directory(text: str) -> Path:
     if is_url(text):
         raise UsageError(f"--out {text}: not a local directory; choose one on a file system that this machine mounts")
     out = expanded(text.removeprefix("file://")).absolute()
+    require_utf8(str(out))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out)
