@@ -83,7 +83,7 @@ class ServerLink:
 
     @property
     def state(self) -> ServerState:
-        """The state at its last change."""
+        """The state at its last change, with monotonic times."""
         return self._state.current
 
     def status(self) -> ServerState:

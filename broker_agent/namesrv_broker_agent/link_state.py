@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from namesrv_runtime.clock import Clock
+from namesrv_runtime.clock import Clock, wall_at
 
 logger: Final = logging.getLogger("namesrv_agent.connection")
 _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
@@ -53,10 +53,8 @@ class LinkState:
     ) -> None:
         self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
-        # The wall clock minus the monotonic clock at the start. The times in `current` go by it; `reported` moves them
-        # by the steps of the wall clock since then.
-        self._wall_offset = clock.wall() - clock.monotonic()
-        self.current = ServerState(address, "connecting", self._now())
+        # the state with monotonic times
+        self.current = ServerState(address, "connecting", clock.monotonic())
         # called after each change of the status, with the previous status
         self._on_status = on_status
         # monotonic time of the last accepted registration or heartbeat, or of the start
@@ -76,12 +74,10 @@ class LinkState:
 
     def reported(self) -> ServerState:
         """The current state, with times by the wall clock as it is set now; any thread may call this."""
-        current, step = self.current, self._clock.wall() - self._now()
-        times = {name: getattr(current, name) for name in ("since", "last_response", "last_heartbeat")}
-        return replace(current, **{name: time + step for name, time in times.items() if time is not None})
-
-    def _now(self) -> float:
-        return self._clock.monotonic() + self._wall_offset
+        current = self.current
+        times: dict[str, Any] = {name: getattr(current, name) for name in ("since", "last_response", "last_heartbeat")}
+        times |= {name: wall_at(self._clock, at) for name, at in times.items() if at is not None}
+        return replace(current, **times)
 
     def connection_replaced(self) -> None:
         """Note that the next registration goes over a new connection."""
@@ -129,7 +125,7 @@ class LinkState:
     def becomes(self, status: Status, protocol: str | None, error: str | None = None) -> None:
         """Set the status, with the protocol of the connection and the error that caused the change."""
         before = self.current.status
-        since = self.current.since if before == status else self._now()
+        since = self.current.since if before == status else self._clock.monotonic()
         self.current = replace(self.current, status=status, since=since, protocol=protocol, last_error=error)
         if status != before:
             if status == "registered":
@@ -142,7 +138,7 @@ class LinkState:
             _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
         self._accepted_at = self._clock.monotonic()
         self._refusal = None
-        self._responded(last_heartbeat=self._now(), **changes)
+        self._responded(last_heartbeat=self._clock.monotonic(), **changes)
 
     def _responded(self, *, error: str | None = None, **changes: Any) -> None:
-        self.current = replace(self.current, last_response=self._now(), last_error=error, **changes)
+        self.current = replace(self.current, last_response=self._clock.monotonic(), last_error=error, **changes)

@@ -49,12 +49,17 @@ class SystemClock(LoopClock):
         return "SystemClock()"
 
 
-def wall_ms_at(clock: Clock, moment: float) -> int:
-    """The milliseconds since 1970 at a moment of the monotonic clock, by the wall clock as it is set now.
+def wall_at(clock: Clock, moment: float) -> float:
+    """The seconds since 1970 at a moment of the monotonic clock, by the wall clock as it is set now.
 
     A wall-clock time that was noted earlier is wrong once the clock has been set.
     """
-    return round((clock.wall() - (clock.monotonic() - moment)) * 1000)
+    return clock.wall() - (clock.monotonic() - moment)
+
+
+def wall_ms_at(clock: Clock, moment: float) -> int:
+    """The milliseconds since 1970 at a moment of the monotonic clock, by the wall clock as it is set now."""
+    return round(wall_at(clock, moment) * 1000)
 
 
 def timeout_on(clock: Clock, seconds: float) -> AbstractAsyncContextManager[object]:

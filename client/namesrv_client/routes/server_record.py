@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from typing import Final, Literal
 
-from namesrv_runtime.clock import Clock
+from namesrv_runtime.clock import Clock, wall_at
 from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
@@ -48,16 +48,12 @@ class ServerRecord:
     @property
     def since(self) -> float:
         """Wall-clock time of the last change of the connection's state, or of the start."""
-        return self._wall_at(self._changed_at)
+        return wall_at(self._clock, self._changed_at)
 
     @property
     def last_response(self) -> float | None:
         """Wall-clock time of the last response; None before the first one."""
-        return self._wall_at(self.answered_at) if self.answered_at > float("-inf") else None
-
-    def _wall_at(self, moment: float) -> float:
-        # By the wall clock as it is set now: a time that was noted earlier is wrong once the clock has been set.
-        return self._clock.wall() - (self._clock.monotonic() - moment)
+        return wall_at(self._clock, self.answered_at) if self.answered_at > float("-inf") else None
 
     def note_failure(self, failure: object) -> str:
         """Keep the reason of a failure, and return it in words."""

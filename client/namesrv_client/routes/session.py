@@ -27,7 +27,7 @@ from namesrv_remoting.errors import (
     ResponseError,
     TlsRequiredError,
 )
-from namesrv_runtime.clock import Clock, timeout_on
+from namesrv_runtime.clock import Clock, timeout_on, wall_at
 from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
@@ -168,8 +168,7 @@ class ServerSession:
         if held is None or not held[0].record.is_connected:
             return ()
         server, began, topics = held
-        since = self._clock.wall() - (self._clock.monotonic() - began)
-        return (WatchStatus(server.address, since, topics),)
+        return (WatchStatus(server.address, wall_at(self._clock, began), topics),)
 
     def use(self, addresses: tuple[str, ...]) -> None:
         """Use another list of servers."""
