@@ -15,8 +15,8 @@ class Admission(Enum):
     UNDECIDED = auto()
 
 
-def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, may_use_slot: bool) -> bool:
-    """Admit a frame by its header; True if memory has to be reserved for it first, since it is large.
+def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, may_use_slot: bool) -> None:
+    """Admit a frame by its header, or refuse it.
 
     `largest_frame_bytes` is the limit for this request code; it counts if it is larger than that of a small frame.
     `may_use_slot` is False if the slot is reserved for brokers, no broker has registered over the connection, and
@@ -32,4 +32,3 @@ def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: in
     if size > bound:
         message = f"frame of {size} bytes for request {code}, limit {bound}"
         raise RemoteProtocolError(message, reason="frame_too_large")
-    return size > limits.small_frame_bytes

@@ -621,20 +621,18 @@ class ServerConnection(asyncio.Protocol):
 
     def _decide(self, event: HeaderReceived) -> None:
         """Accept or refuse a frame by its header; a frame that would be refused anyway is answered without its body."""
-        handler = self._owner.handler
+        handler, limits = self._owner.handler, self._owner.limits
         try:
             command = decode_frame(event.header)
             code = command.code
             # A request in flight may be the registration of a broker, so frames after it are not refused.
             may_use_slot = not self.must_register or code in handler.before_registration or self.in_flight > 0
             largest = handler.large_frames.get(code, 0)
-            needs_memory = admit(
-                code, event.size, self._owner.limits, largest_frame_bytes=largest, may_use_slot=may_use_slot
-            )
+            admit(code, event.size, limits, largest_frame_bytes=largest, may_use_slot=may_use_slot)
         except RemoteProtocolError as error:
             self.refuse(without_traceback(error))
             return
-        if not needs_memory:
+        if event.size <= limits.small_frame_bytes:
             self._receiver.accept()
         elif handler.admission_of(Request(command, self)) is Admission.REFUSED:
             self._drop_body(event, "refused for its header")
