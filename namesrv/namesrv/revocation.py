@@ -1,15 +1,15 @@
 """Revocation of live brokers whose account may no longer register them after a reload of the access file."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
 from namesrv.routeinfo.acting_master import makes_routes
 from namesrv.routeinfo.effects import BrokerEffect, address_fields
-from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import AccessFile, Account, Permission
@@ -44,18 +44,13 @@ class Revoked(BrokerEffect):
         yield {**about, **verdict}
 
 
-async def revoke_registrations(
-    file: AccessFile,
-    manager: RouteInfoManager,
-    connections: Mapping[int, ServerConnection],
-    now: float,
-    only: BrokerAddrInfo | None = None,
-) -> list[Revoked]:
+async def revoke_registrations(namesrv: Namesrv, file: AccessFile, only: BrokerAddrInfo | None = None) -> list[Revoked]:
     """Remove all brokers (or one) that the file no longer allows, and close their connections; return these brokers.
 
-    `now` is seconds since 1970.
+    The next boot does not expect them back, and the audit trail has a line.
     """
-    revoked, tables = list[Revoked](), manager.tables
+    revoked, tables, connections = list[Revoked](), namesrv.manager.tables, namesrv.slots.connections
+    now = namesrv.clock.wall()
     brokers = [(key, live) for key, live in tables.broker_live_table.items() if only is None or key == only]
     async for part in in_parts(brokers, _BROKERS_AT_ONCE):
         for key, live in part:
@@ -78,7 +73,11 @@ async def revoke_registrations(
             if (connection := connections.get(number)) is not None:
                 connection.close()
     # The end of a connection removes its brokers later, or not at all if `evict_on_disconnect` is off.
-    await manager.revoke((each.key, each.live) for each in revoked)
+    await namesrv.manager.revoke((each.key, each.live) for each in revoked)
+    for each in revoked:
+        namesrv.boot.disconnected.forget(each.key, each.live)
+    if revoked and namesrv.access.audit is not None:
+        namesrv.access.audit.registrations_revoked(revoked)
     return revoked
 
 

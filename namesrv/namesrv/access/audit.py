@@ -28,7 +28,6 @@ from namesrv.access.audit_lines import (
     plain,
 )
 from namesrv.access.audit_windows import WINDOW_SECONDS, RefusalWindow, RegistrationWindow, is_registration
-from namesrv.access.revocation import Revoked
 from namesrv.net.dispatcher import Handler, Reply, Request
 from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.effects import Effect
@@ -183,7 +182,7 @@ class AuditLog:
         if before != after:
             self._changed(AccessFileChanged(before, after), cause="SIGHUP")
 
-    def registrations_revoked(self, revoked: Sequence[Revoked]) -> None:
+    def registrations_revoked(self, revoked: Sequence[Effect]) -> None:
         """Queue the live brokers that a reloaded access file no longer allows."""
         self._changed(*revoked, cause="SIGHUP")
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from namesrv.access.revocation import revoke_registrations
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import SUCCESS, Reply, Request
 from namesrv.net.steps import run_in_steps
 from namesrv.processors.admin import log_change
+from namesrv.revocation import revoke_registrations
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.access import AccessFile
@@ -99,13 +99,7 @@ class BrokerProcessor:
 
         Raises NoPermissionError.
         """
-        namesrv = self._namesrv
-        connections, now = namesrv.slots.connections, namesrv.clock.wall()
-        revoked = await revoke_registrations(file, self._manager, connections, now, only=key)
-        if revoked:
-            namesrv.boot.disconnected.forget(key, revoked[0].live)
-            if namesrv.access.audit is not None:
-                namesrv.access.audit.registrations_revoked(revoked)
+        if revoked := await revoke_registrations(self._namesrv, file, key):
             raise NoPermissionError(revoked[0].reason)
 
     def _master_for(

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv.access.audit_lines import SettingChanged
-from namesrv.access.revocation import revoke_registrations
 from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
+from namesrv.revocation import revoke_registrations
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.limits import NAME_SERVERS_CONNECTIONS
@@ -124,12 +124,7 @@ class Reloader:
         # End all waiting watches, since they were admitted under the old rules: clients repeat the request.
         namesrv.routes.watchers.wake(None)
         if enforces:
-            connections = namesrv.slots.connections
-            revoked = await revoke_registrations(file, namesrv.manager, connections, namesrv.clock.wall())
-            for each in revoked:
-                namesrv.boot.disconnected.forget(each.key, each.live)
-            if revoked and namesrv.access.audit is not None:
-                namesrv.access.audit.registrations_revoked(revoked)
+            await revoke_registrations(namesrv, file)
 
     def _refuse(self, problems: Sequence[str]) -> None:
         self.namesrv.counters.is_reload_refused = True
