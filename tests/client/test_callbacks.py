@@ -65,6 +65,15 @@ async def test_cancelled_error_of_a_callback_ends_no_poll(tmp_path: Path) -> Non
         assert not any(work.done() for work in scene.client._tasks)
 
 
+async def test_topic_that_a_callback_forgets_was_found(tmp_path: Path) -> None:
+    """The caller gets the route that the callback was called with, and the topic stays forgotten."""
+    async with route_scene(tmp_path) as scene:
+        scene.client.on_change(lambda change: scene.client.forget(change.topic))
+
+        assert list((await scene.client.route("orders")).brokers) == ["broker-a"]
+        assert (scene.names(), scene.client.is_in_use("orders")) == (None, False)
+
+
 @pytest.mark.parametrize("client", [RouteClient, SyncRouteClient])
 def test_a_coroutine_function_is_refused(client: type[RouteClient | SyncRouteClient]) -> None:
     """A coroutine would never be awaited; the constructor of a client for threads refuses it, too."""

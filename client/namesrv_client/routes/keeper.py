@@ -6,7 +6,7 @@ server also holds such a request until a topic changes.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -163,7 +163,7 @@ class RouteKeeper:
             if route is not None:
                 # Before the change is announced, because a listener may request the topic.
                 self.use(topic)
-        self._apply("pull", response, is_sync=False)
+        changes = self._applied("pull", response, is_sync=False)
         for topic, route in response.routes.items():
             known = self.cache.get(topic)
             is_absent = known is not None and known.confirmed_absent_since is not None
@@ -180,6 +180,8 @@ class RouteKeeper:
             elif (fetch := self._fetches.pop(topic, None)) is not None and not fetch.done():
                 self.use(topic)
                 fetch.set_result(known)
+        # Last, because a listener may forget a topic whose route was just found.
+        self._announce(changes)
 
     def _fail(self, topic: str, error: RouteError) -> None:
         fetch = self._fetches.pop(topic, None)
@@ -188,17 +190,24 @@ class RouteKeeper:
             # The exception is read so that asyncio does not report it when all callers have been cancelled.
             fetch.exception()
 
-    def _apply(self, source: Source, response: RouteResponse, *, is_sync: bool = True) -> None:
+    def _apply(self, source: Source, response: RouteResponse) -> None:
+        self._announce(self._applied(source, response, is_sync=True))
+
+    def _announce(self, changes: Iterable[RouteChange]) -> None:
+        for change in changes:
+            self.changed(change)
+
+    def _applied(self, source: Source, response: RouteResponse, *, is_sync: bool) -> list[RouteChange]:
         if is_sync and not self.in_use.issuperset(response.topics):
             # The application has forgotten some topics since the request was sent.
             routes = {topic: route for topic, route in response.routes.items() if topic in self.in_use}
             response = replace(response, topics=sorted(self.in_use.intersection(response.topics)), routes=routes)
         unconfirmed = set(self.cache.unconfirmed)
-        for change in self.cache.apply(response, source, is_sync=is_sync):
-            self.changed(change)
+        changes = self.cache.apply(response, source, is_sync=is_sync)
         if unconfirmed - self.cache.unconfirmed:
             # A topic is confirmed again and can return to the watch.
             self._watch_again.set()
+        return changes
 
     async def refresh(self) -> bool:
         """Request all changes of the topics in use now; True if a server has answered, or no topic is in use."""
