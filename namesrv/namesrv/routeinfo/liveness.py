@@ -26,6 +26,8 @@ from typing import Final
 MAX_CREDIT_SECONDS: Final = 600.0
 # A tick that is later than this was delayed by this process, not by the resolution of a timer.
 LATENESS_TOLERANCE_SECONDS: Final = 0.25
+# The lateness of this process is checked this often, so that a short stop between two scans counts as well.
+LONGEST_TICK_SECONDS: Final = 1.0
 # A time that does not come.
 NEVER: Final = float("inf")
 
@@ -33,6 +35,31 @@ NEVER: Final = float("inf")
 def stopped_seconds(lateness_seconds: float, busy_seconds: float) -> float:
     """Return the part of a tick's lateness beyond the processor time since the tick before: the process was stopped."""
     return max(0.0, lateness_seconds - busy_seconds)
+
+
+class WaitClock:
+    """The clock for waits for brokers: the monotonic clock without all time in which this process was stopped.
+
+    A tick reports a stop. Until then a second passes at most, so that a request which is read first after a stop ends
+    no wait.
+    """
+
+    __slots__ = ("_monotonic", "_stopped_seconds", "_ticked_at")
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        # Sum of the time in which the process was stopped.
+        self._stopped_seconds = 0.0
+        self._ticked_at = monotonic()
+
+    def now(self) -> float:
+        """Return the seconds in which brokers could register, since an arbitrary moment."""
+        return min(self._monotonic(), self._ticked_at + LONGEST_TICK_SECONDS) - self._stopped_seconds
+
+    def tick(self, stopped_seconds: float) -> None:
+        """Let time pass, in which this process was stopped for `stopped_seconds`."""
+        self._stopped_seconds += stopped_seconds
+        self._ticked_at = self._monotonic()
 
 
 class LivenessClock:

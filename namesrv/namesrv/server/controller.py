@@ -37,7 +37,7 @@ from namesrv.net.steps import FairScheduler
 from namesrv.observability.surface import HttpAddresses, http_ports
 from namesrv.peer_views import PeerViews
 from namesrv.processors.table import dispatcher_of
-from namesrv.routeinfo.liveness import LivenessClock
+from namesrv.routeinfo.liveness import LivenessClock, WaitClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.routeinfo.views import RouteInputs
@@ -289,10 +289,11 @@ class NamesrvController:
             # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
             least_share_bytes=lambda: min(2 * limits.server.max_frame_bytes, settings.max_memory_bytes // 8),
         )
+        waits = WaitClock(clock.monotonic)
         readiness = Readiness(
             last.brokers if last else (),
             settings.wait_for_service_seconds,
-            clock.monotonic(),
+            waits.now(),
             is_lost=last is not None and last.is_incomplete,
         )
         log = None
@@ -303,7 +304,7 @@ class NamesrvController:
         encoded_routes = EncodedRoutes(inputs, boot_id)
         views = PeerViews(self._address_views, encoded_routes, connections)
         routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
-        events, disconnected = EventRing(clock), DisconnectedBrokers(clock, limits.tables, tables.broker_live_table)
+        events, disconnected = EventRing(clock), DisconnectedBrokers(waits.now, limits.tables, tables.broker_live_table)
         sink = EffectSink(
             clock=clock,
             tables=tables,
@@ -339,7 +340,7 @@ class NamesrvController:
         return Namesrv(
             settings=RunningSettings(settings, live, limits, self._origins),
             clock=clock,
-            boot=Boot(boot_id, clock, readiness, disconnected),
+            boot=Boot(boot_id, clock, waits, readiness, disconnected),
             kv=kv,
             manager=manager,
             routes=routes,

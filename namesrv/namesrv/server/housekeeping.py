@@ -12,7 +12,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.steps import FairScheduler
 from namesrv.periodic import Periodic
-from namesrv.routeinfo.liveness import stopped_seconds
+from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS, stopped_seconds
 from namesrv.state.disconnected import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
@@ -20,8 +20,6 @@ from namesrv_runtime.log import LimitedEvents, event
 
 logger: Final = logging.getLogger(__name__)
 
-# Lateness of this process is checked this often, so that a short stop between two scans counts as well.
-_LONGEST_TICK_SECONDS: Final = 1.0
 # Iterations of the event loop before brokers are judged, each of which reads all readable sockets: one to accept a
 # connection, two until it is read, one to read it, two for a request to the dispatcher, and as many in reserve. Where
 # input waits for the share of its network, a round of all waiting networks takes the place of an iteration.
@@ -62,7 +60,7 @@ class Housekeeping:
         self._service_manager = service_manager
         self._spawn = spawn
         interval = namesrv.settings.current.scan_interval_seconds
-        self._tick_seconds = interval / max(1, round(interval / _LONGEST_TICK_SECONDS))
+        self._tick_seconds = interval / max(1, round(interval / LONGEST_TICK_SECONDS))
         self._next_scan = namesrv.clock.monotonic() + interval
         self._last_tick = namesrv.clock.monotonic()
         # Time from which closed connections count again after a stop of this process.
@@ -84,9 +82,9 @@ class Housekeeping:
         self._last_tick = namesrv.clock.monotonic()
         before, self._busy_seconds = self._busy_seconds, namesrv.clock.busy()
         stopped = stopped_seconds(lateness_seconds, self._busy_seconds - before)
-        namesrv.boot.tick(stopped)
+        namesrv.boot.waits.tick(stopped)
         granted = namesrv.manager.was_stopped(stopped)
-        if lateness_seconds > _LONGEST_TICK_SECONDS:
+        if lateness_seconds > LONGEST_TICK_SECONDS:
             seconds = round(lateness_seconds, 3)
             event(logger, logging.WARNING, "event_loop_lagged", seconds=seconds, stopped=round(granted, 3))
         namesrv.counters.last_tick = namesrv.clock.monotonic()

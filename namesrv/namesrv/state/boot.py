@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from namesrv.routeinfo.liveness import WaitClock
 from namesrv.state.disconnected import DisconnectedBrokers
 from namesrv.state.snapshot import Readiness
 from namesrv_runtime.clock import Clock
@@ -14,6 +15,8 @@ class Boot:
     # A random name; a restarted server has another one.
     id: str
     clock: Clock
+    # the clock of `readiness` and `disconnected`
+    waits: WaitClock
     readiness: Readiness
     # brokers that the next boot expects, although they are not connected now
     disconnected: DisconnectedBrokers
@@ -21,18 +24,10 @@ class Boot:
     # (host, port) of every listening socket; empty until the server listens.
     addresses: list[tuple[str, int]] = field(default_factory=list)
     is_draining: bool = False
-    # Monotonic time of the last tick. Readiness is judged as of then: a request that is read first after a stop of this
-    # process must not end the wait for brokers.
-    _ticked_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Take the time of the start."""
-        self.started_monotonic = self._ticked_at = self.clock.monotonic()
-
-    def tick(self, stopped_seconds: float) -> None:
-        """Let time pass, in which this process was stopped for `stopped_seconds`: the wait for brokers is longer."""
-        self.readiness.extend(stopped_seconds)
-        self._ticked_at = self.clock.monotonic()
+        self.started_monotonic = self.clock.monotonic()
 
     @property
     def is_listening(self) -> bool:
@@ -41,7 +36,7 @@ class Boot:
 
     def is_ready(self) -> bool:
         """True if route requests may be answered."""
-        return self.readiness.is_ready(self._ticked_at)
+        return self.readiness.is_ready(self.waits.now())
 
     def is_serving(self) -> bool:
         """True while the server listens, is ready, and is not draining."""
@@ -57,7 +52,7 @@ class Boot:
 
     def readiness_text(self) -> str:
         """Return why the server is ready or not, for people."""
-        return self.readiness.reason(self._ticked_at)
+        return self.readiness.reason(self.waits.now())
 
     def uptime(self) -> float:
         """Return the seconds since the start, independent of changes of the wall clock."""

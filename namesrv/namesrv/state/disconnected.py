@@ -1,6 +1,6 @@
 """Brokers whose connection was closed in the last 35 s, and that are expected back."""
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Final
 
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
@@ -8,7 +8,6 @@ from namesrv.routeinfo.liveness import NEVER
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rules import TableLimits
 from namesrv.state.snapshot import ExpectedBroker
-from namesrv_runtime.clock import Clock
 
 # Time after which a broker that lost its connection has registered again: RocketMQ's brokers register every 30 s, and
 # agents pause for at most 15 s between two attempts, unless their `max_backoff_seconds` is longer than that.
@@ -27,16 +26,17 @@ class DisconnectedBrokers:
     the server before the brokers do.
     """
 
-    def __init__(self, clock: Clock, limits: TableLimits, live: Sized) -> None:
-        self._clock = clock
+    def __init__(self, now: Callable[[], float], limits: TableLimits, live: Sized) -> None:
+        # the seconds in which brokers could register
+        self._now = now
         self._limits = limits
         # the brokers that are registered now
         self._live = live
-        # after half of the brokers or more were disconnected: monotonic time until which they are expected back
+        # after half of the brokers or more were disconnected: time until which they are expected back
         self._disconnected_back_at = 0.0
         # the same after the last broker became silent: NEVER until a broker registers, then 35 s after its registration
         self._silent_back_at = 0.0
-        # (cluster, broker name, broker id) -> the broker, and the monotonic time until which it is expected back; in
+        # (cluster, broker name, broker id) -> the broker, and the time until which it is expected back; in
         # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
 
@@ -61,10 +61,10 @@ class DisconnectedBrokers:
             if effect.reason == "silent" and not self._live:
                 self._silent_back_at = NEVER
         elif self._silent_back_at == NEVER:
-            self._silent_back_at = self._clock.monotonic() + RECONNECTION_SECONDS
+            self._silent_back_at = self._now() + RECONNECTION_SECONDS
 
     def _add(self, broker: ExpectedBroker) -> None:
-        until, may_lack_disconnected = self._clock.monotonic() + RECONNECTION_SECONDS, self._may_lack_disconnected
+        until, may_lack_disconnected = self._now() + RECONNECTION_SECONDS, self._may_lack_disconnected
         # A broker that was disconnected before moves to the end.
         self._expected.pop(broker.identity, None)
         self._expected[broker.identity] = broker, until
@@ -87,15 +87,15 @@ class DisconnectedBrokers:
 
         The same holds after the last broker became silent, until 35 s after the first registration.
         """
-        return self._may_lack_disconnected or self._clock.monotonic() < self._silent_back_at
+        return self._may_lack_disconnected or self._now() < self._silent_back_at
 
     @property
     def _may_lack_disconnected(self) -> bool:
         # Half of the brokers or more were disconnected, and some of them may be alive and not back yet.
-        return bool(self._expected) and self._clock.monotonic() < self._disconnected_back_at
+        return bool(self._expected) and self._now() < self._disconnected_back_at
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; brokers whose 35 s are over are dropped."""
-        now = self._clock.monotonic()
+        now = self._now()
         self._expected = {identity: entry for identity, entry in self._expected.items() if entry[1] > now}
         return tuple(broker for broker, _ in self._expected.values())

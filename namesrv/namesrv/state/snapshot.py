@@ -144,10 +144,6 @@ class Readiness:
         self._missing.pop((cluster, broker_name, broker_id), None)
         self._is_ready = self._is_ready or not (self._missing or self._is_lost)
 
-    def extend(self, seconds: float) -> None:
-        """Wait longer by these seconds, in which no broker could register."""
-        self._ready_at += seconds
-
     def is_ready(self, now: float) -> bool:
         """True if all expected brokers have registered, or the wait is over; at once if no broker is expected."""
         self._is_ready = self._is_ready or now >= self._ready_at

@@ -74,6 +74,32 @@ async def test_server_that_lost_its_brokers_is_not_ready(server: InProcess, peer
     assert [(found["ready"], found["routes"]["T"] is None) for found in (lost, back)] == [(False, True), (True, False)]
 
 
+@pytest.mark.parametrize("is_silent", [False, True], ids=["disconnected", "silent"])
+async def test_stop_of_the_process_does_not_end_the_wait_for_lost_brokers(
+    server: InProcess, *, is_silent: bool
+) -> None:
+    """Lost brokers get the rest of their 35 s after the server was stopped, and meanwhile clients keep their routes."""
+    broker = await server.connect()
+    await broker.register(MASTER)
+    if is_silent:
+        await server.clock.advance(131)
+    else:
+        broker.close()
+    await until(lambda: not server.namesrv.manager.tables.broker_live_table)
+    peer = await server.connect()
+    if is_silent:
+        await peer.register(OTHER)
+    await server.clock.advance(10)
+
+    server.clock.stall(60)
+    # The request is read before the tick that notices the stop.
+    assert (await pull(peer, "T"))["ready"] is False
+    await server.clock.advance(23)
+    assert (await pull(peer, "T"))["ready"] is False
+    await server.clock.advance(3)
+    assert (await pull(peer, "T"))["ready"] is True
+
+
 async def test_next_pull_gets_the_changed_routes(peer: NamesrvPeer) -> None:
     """A conditional pull gets the changed routes of its topics, nil for a removed one, or all after another boot."""
     await peer.register(MASTER, registration("T", "U", "V"))
