@@ -64,7 +64,9 @@ class EffectSink:
             self._show(effect)
         match effect:
             case Registered() if effect.is_news:
-                self.readiness.broker_seen(effect.key.cluster_name, effect.live.broker_name, effect.live.broker_id)
+                name = effect.live.broker_name
+                members = len(self.tables.addrs_of(name))
+                self.readiness.broker_seen(effect.key.cluster_name, name, effect.live.broker_id, members)
                 self._show_unknown_views(effect)
             case Evicted():
                 self._close_if_silent(effect)

@@ -6,6 +6,7 @@ again, or have had time to.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.durable_file import SealedFileError, keep_copy, remove_leftovers, unseal, write_sealed
 from namesrv_runtime.log import event
 
@@ -120,6 +122,10 @@ class Readiness:
         # expected brokers that have not registered yet, by their identity
         self._missing = {broker.identity: broker for broker in expected}
         self._expected_count = len(self._missing)
+        # (cluster, broker name) -> the ids of the group's expected brokers
+        self._ids_of = defaultdict[tuple[str, str], set[int]](set)
+        for cluster, broker_name, broker_id in self._missing:
+            self._ids_of[cluster, broker_name].add(broker_id)
         self._wait_seconds = wait_seconds
         self._ready_at = now + wait_seconds
         self._is_ready = not self._missing and not is_lost
@@ -139,9 +145,17 @@ class Readiness:
         """True if the previous process had brokers, whether they have registered again or not."""
         return self._expected_count > 0 or self._is_lost
 
-    def broker_seen(self, cluster: str, broker_name: str, broker_id: int) -> None:
-        """Note that a broker has registered, at any address: a restarted container may have another one."""
+    def broker_seen(self, cluster: str, broker_name: str, broker_id: int, members: int) -> None:
+        """Note that a broker has registered, at any address: a restarted container may have another one.
+
+        `members` is the number of brokers that its group has now. A group with as many brokers as expected, and with
+        its master, is complete: after an election, the new master and the former one have other ids.
+        """
         self._missing.pop((cluster, broker_name, broker_id), None)
+        expected = self._ids_of.get((cluster, broker_name), ())
+        if members >= len(expected) and (cluster, broker_name, MASTER_ID) not in self._missing:
+            for number in expected:
+                self._missing.pop((cluster, broker_name, number), None)
         self._is_ready = self._is_ready or not (self._missing or self._is_lost)
 
     def is_ready(self, now: float) -> bool:

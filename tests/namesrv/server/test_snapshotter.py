@@ -256,6 +256,23 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
         assert [missing.broker_name for missing in server.namesrv.boot.readiness.missing] == ["broker-b"]
 
 
+@pytest.mark.parametrize("is_master_first", [False, True])
+async def test_server_waits_for_no_ids_of_brokers_that_exchanged_roles(
+    tmp_path: Path, *, is_master_first: bool
+) -> None:
+    """A controller elected the slave as master while the server was down: both register with other ids."""
+    await run_with(tmp_path, A, Broker("broker-a", 2, B.addr))
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        now = [Broker("broker-a", 1, A.addr), Broker("broker-a", 0, B.addr)]
+        for broker in reversed(now) if is_master_first else now:
+            assert not is_ready(server)
+            await peer.register(broker)
+        await server.clock.advance(1)
+
+        assert is_ready(server)
+
+
 @pytest.mark.parametrize("seconds", [60, 1200])
 async def test_stop_of_the_process_does_not_end_the_wait(tmp_path: Path, seconds: float) -> None:
     """Brokers get the rest of their 45 s after the server was stopped; requests that waited meanwhile are refused."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,22 +113,33 @@ def test_ready_when_all_expected_brokers_registered() -> None:
     """An expected broker is identified by cluster, name and id and counts once; other brokers do not count."""
     readiness = Readiness([MASTER, MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)
     for cluster, name, number in (("other", "broker-a", 0), ("c", "broker-x", 0), ("c", "broker-a", 2)):
-        readiness.broker_seen(cluster, name, number)
+        readiness.broker_seen(cluster, name, number, members=1)
     assert repr(readiness) == "<Readiness [waiting | 2 of 2 missing]>"
 
     for _ in range(2):
-        readiness.broker_seen("c", "broker-a", 0)
+        readiness.broker_seen("c", "broker-a", 0, members=1)
         assert (readiness.missing, readiness.is_ready(1_001.0)) == ((SLAVE,), False)
 
-    readiness.broker_seen("c", "broker-a", 1)
+    readiness.broker_seen("c", "broker-a", 1, members=1)
     assert (readiness.missing, readiness.is_ready(1_001.0)) == ((), True)
     assert readiness.reason(1_001.0) == "ready: all 2 expected brokers are back"
+
+
+def test_group_with_its_master_and_all_members_is_complete() -> None:
+    """Brokers that exchanged roles have other ids than expected; a new slave does not stand for a missing master."""
+    readiness = Readiness([MASTER, replace(SLAVE, broker_id=2)], wait_seconds=45.0, now=1_000.0)
+    readiness.broker_seen("c", "broker-a", 1, members=1)
+    readiness.broker_seen("c", "broker-a", 3, members=2)
+    assert not readiness.is_ready(1_001.0)
+
+    readiness.broker_seen("c", "broker-a", 0, members=2)
+    assert readiness.is_ready(1_001.0)
 
 
 def test_lost_snapshot_waits_for_the_whole_time() -> None:
     """After a lost snapshot the server waits its whole time, since the expected brokers are unknown."""
     readiness = Readiness((), 45.0, 1_000.0, is_lost=True)
-    readiness.broker_seen("c1", "broker-a", 0)
+    readiness.broker_seen("c1", "broker-a", 0, members=1)
 
     assert not readiness.is_ready(1_044.9)
     assert readiness.reason(1_044.9) == "not ready: waiting 0 s more, the snapshot of brokers to expect was lost"
