@@ -6,30 +6,37 @@ from namesrv.net.budget import MemoryBudget
 class MemoryAccount:
     """Counts the bytes of received input, unsent responses and TLS, and of other reservations for the peer."""
 
-    __slots__ = ("_budget", "_input", "_network", "_tls", "_unsent")
+    __slots__ = ("_budget", "_input", "_network", "_records", "_tls", "_unsent")
 
     def __init__(self, budget: MemoryBudget, network: str) -> None:
         self._budget = budget
         self._network = network
-        # bytes that are charged for received input, unsent responses and TLS
+        # bytes that are charged for received input, for TLS records that are not decrypted yet, for unsent responses,
+        # and for TLS itself
         self._input = 0
+        self._records = 0
         self._unsent = 0
         self._tls = 0
 
     def __repr__(self) -> str:
-        return f"<MemoryAccount [{self._network} | {self._input} input | {self._unsent} unsent | {self._tls} TLS]>"
+        received = self._input + self._records
+        return f"<MemoryAccount [{self._network} | {received} input | {self._unsent} unsent | {self._tls} TLS]>"
 
     def reserve(self, size: int) -> bool:
         """Reserve memory until `release`; False if the share of the peer's network has too little left."""
         return self._budget.reserve(self._network, size)
 
-    def charge(self, size: int) -> None:
-        """Charge memory until `release`, even beyond the share of the peer's network."""
-        self._budget.charge(self._network, size)
-
     def release(self, size: int) -> None:
         """Release memory."""
         self._budget.release(self._network, size)
+
+    def has_room_for_input(self) -> bool:
+        """False if the peer has to be refused for input that is not small."""
+        return self._budget.has_room_for_input(self._network)
+
+    def charge_request(self, size: int) -> None:
+        """Charge a request, even beyond the share of the peer's network; a negative size releases the charge."""
+        self._budget.charge_input(self._network, size)
 
     def reserve_input(self, size: int) -> bool:
         """Reserve memory for a frame whose header was received, in place of the current charge for input.
@@ -37,20 +44,28 @@ class MemoryAccount:
         False if too little is left; then no input is charged.
         """
         self.set_input(0)
-        is_reserved = self.reserve(size)
-        if is_reserved:
-            self._input = size
-        return is_reserved
+        if not self.reserve(size):
+            return False
+        # From here on, the reservation counts as input.
+        self.release(size)
+        self.set_input(size)
+        return True
 
     def set_input(self, size: int) -> None:
         """Set the charge for received input."""
         if size != self._input:
-            self.charge(size - self._input)
+            self._budget.charge_input(self._network, size - self._input)
             self._input = size
+
+    def set_records(self, size: int) -> None:
+        """Set the charge for TLS records that are not decrypted yet."""
+        if size != self._records:
+            self._budget.charge_input(self._network, size - self._records)
+            self._records = size
 
     def set_unsent(self, size: int) -> None:
         """Set the charge for unsent responses."""
-        self.charge(size - self._unsent)
+        self._budget.charge(self._network, size - self._unsent)
         self._unsent = size
 
     def add_unsent(self, size: int) -> None:
@@ -73,5 +88,6 @@ class MemoryAccount:
     def close(self) -> None:
         """Release the charges for input, unsent responses and TLS."""
         self.set_input(0)
+        self.set_records(0)
         self.set_unsent(0)
         self.shrink_tls(0)

@@ -404,6 +404,12 @@ class ServerConnection(asyncio.Protocol):
             # A resumed TLS 1.2 session skips the verification of the certificate; Python cannot disable resumption.
             self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
 
+    def hold_records(self, size: int) -> None:
+        """Charge memory for received TLS records that wait to be decrypted; for lack of memory, refuse the peer."""
+        self._memory.set_records(size)
+        if self._lacks_memory(size):
+            self._refuse_input()
+
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
@@ -580,6 +586,9 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             return
         self._memory.set_input(receiver.held_bytes)
+        if self._lacks_memory(receiver.held_bytes):
+            self._give_up_input()
+            return
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
         elif not self._is_behind:
@@ -589,10 +598,33 @@ class ServerConnection(asyncio.Protocol):
             self._wait()
         self._throttle()
 
+    def _lacks_memory(self, size: int) -> bool:
+        """Whether this much input is more than a little, and no memory is left; never while a large frame is received.
+
+        The memory of a large frame was reserved when its header was accepted.
+        """
+        return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_input()
+
+    def _give_up_input(self) -> None:
+        """Release the memory of received input: decline a large frame that waits for memory, or refuse the peer."""
+        if self._receiver.state is _HEADER:
+            self._decline_frame()
+        else:
+            self._refuse_input()
+
+    def _refuse_input(self) -> None:
+        self.refuse(RemoteProtocolError("no memory for received bytes", reason="memory"))
+        # Closing the connection frees the received bytes; earlier requests stay in the queue without them.
+        self.close()
+
     def _dispatch(self, frame: Frame, raw: bytes = b"") -> None:
         """Queue a complete frame for the dispatcher."""
         self._deadlines.frame_ended()
         self.read_share.spend(DISPATCH_COST + len(raw))
+        # A large frame has no raw bytes.
+        if self._lacks_memory(len(raw)):
+            self._refuse_input()
+            return
         if self._receive(frame, raw):
             # While requests wait to begin, each connection decodes one frame at a time.
             is_one_enough = self._receiver.checks_every_header or len(self._owner.scheduler) > 0
@@ -731,7 +763,7 @@ class ServerConnection(asyncio.Protocol):
             self._owner.fast_path.learn(raw, command)
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
-        self._memory.charge(charge)
+        self._memory.charge_request(charge)
         request = Request(command, self, unread=unread)
         if command.code in self._owner.handler.concurrent:
             self._queue.add_concurrent(request, charge)
@@ -741,7 +773,7 @@ class ServerConnection(asyncio.Protocol):
 
     def request_ended(self, charge: int) -> None:
         """Release the charge of a request that is over, and read further requests."""
-        self._memory.release(charge)
+        self._memory.charge_request(-charge)
         if self._is_refused and not self._queue.is_answering:
             self.close()
         self._throttle()
@@ -759,7 +791,7 @@ class ServerConnection(asyncio.Protocol):
                 self._throttle()
             response = await owner.handler.answer(request)
         finally:
-            self._memory.release(charge)
+            self._memory.charge_request(-charge)
         self._send_response(response, may_wait=may_wait)
 
     def _send_response(self, response: Response, *, may_wait: bool) -> None:

@@ -86,9 +86,10 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
             self._connection.expect_proxy_header()
             return b""
         self._may_be_proxied = False
+        received, self._received = self._received, b""
         if header.size:
-            self._connection.data_received(self._received[: header.size])
-        return self._received[header.size :]
+            self._connection.data_received(received[: header.size])
+        return received[header.size :]
 
     def _secure(self, transport: asyncio.Transport, data: bytes) -> None:
         connection, context = self._connection, self._tls.context
@@ -107,6 +108,10 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
     def handshake_bytes_wait(self, size: int) -> bool:
         """Reserve memory for received bytes that wait for the handshake; False if the peer is refused instead."""
         return self._connection.hold_handshake_bytes(size)
+
+    def records_wait(self, size: int) -> None:
+        """Charge memory for received records that wait to be decrypted; the peer may be refused."""
+        self._connection.hold_records(size)
 
     def handshake_step_began(self) -> None:
         """Hold the handshake deadline while the server computes."""

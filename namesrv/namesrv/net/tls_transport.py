@@ -112,6 +112,9 @@ class HandshakeListener:
         """Received bytes wait for the handshake; False if the listener has closed the connection for lack of memory."""
         return True
 
+    def records_wait(self, size: int) -> None:
+        """Received records of this size, or none, wait to be decrypted; the listener may close the connection."""
+
     def handshake_step_began(self) -> None:
         """A step of the handshake is queued for a thread; the peer cannot continue until the step has ended."""
 
@@ -320,6 +323,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 self._protocol.data_received(data)
             if end is not None:
                 self._input_ended(end)
+        self._listener.records_wait(self._session.received_bytes)
         self._flush()
         self._throttle()
 
@@ -408,6 +412,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             with contextlib.suppress(ssl.SSLError):
                 self._session.close()
             self._flush()
+        # Received records take no memory until everything is sent.
+        self._session.discard()
         self._below.close()
 
     def abort(self) -> None:

@@ -203,6 +203,52 @@ async def test_cancelled_watch_releases_its_memory() -> None:
         assert budget.used_bytes == 0
 
 
+async def test_input_has_a_part_of_the_budget() -> None:
+    """Connections and responses leave an eighth of the budget to input; beyond it, input counts like all else."""
+    budget = MemoryBudget(8 * MEBIBYTE)
+    budget.charge("a", 8 * MEBIBYTE)
+    budget.charge_input("b", MEBIBYTE)
+    assert budget.has_room_for_input("a")
+    budget.charge_input("b", 1)
+    assert not budget.has_room_for_input("a")
+    budget.release("a", 7 * MEBIBYTE)
+
+    # "b" holds more than its own share
+    assert [budget.has_room_for_input(network) for network in "ab"] == [True, False]
+
+
+@pytest.mark.parametrize("body", [60 * 1024, 3000], ids=["queued", "undecoded"])
+async def test_input_without_memory_closes_the_connection(body: int) -> None:
+    """A peer whose requests wait for their responses is cut off once they exceed its share; other peers are served."""
+    gate, budget = Gate(), MemoryBudget(MEBIBYTE)
+    async with serving({LIST: gate}, budget=budget) as served:
+        flooding = await served.connect()
+        connection = served.connection_of(flooding)
+        # the share of an address is 128 KiB
+        connection.data_received(json_frame(LIST, 7, None, bytes(body)) * (200 * 1024 // body))
+        assert await flooding.at_end()
+        assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
+        assert (await (await served.connect()).ask(json_frame(ECHO, 8, None, bytes(40_000)))).opaque == 8
+        gate.open()
+        await until(lambda: budget.used_bytes == CONNECTION)
+
+
+async def test_large_frames_that_wait_are_declined_without_memory() -> None:
+    """The connection goes on: the frame gets code 2 at once instead of after 30 s, and its bytes are dropped."""
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving({REGISTER: small}, budget=budget, large_frames=LARGE) as served:
+        peer = await served.connect()
+        whole = registration(7, 200 * 1024)
+        served.connection_of(peer).data_received(whole[: 150 * 1024])
+        assert budget.used_bytes < CONNECTION + 1024
+        response = await peer.ask(whole[150 * 1024 :] + json_frame(ECHO, 8))
+
+        assert (response.opaque, response.code) == (7, 2)
+        assert str(response.remark).startswith("no memory for a frame of 20")
+        assert (await peer.receive()).opaque == 8
+        assert served.event_listener.reasons == ["memory"]
+
+
 async def test_response_without_memory_is_refused() -> None:
     """A response beyond the budget becomes code 2 with a remark; the connection goes on."""
     budget = MemoryBudget(3 * MEBIBYTE)

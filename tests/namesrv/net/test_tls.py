@@ -819,6 +819,37 @@ async def test_records_without_data_count_towards_share_and_memory(ca: Authority
         assert re.fullmatch(r"TLS records of 6\d{4} bytes without data", message)
 
 
+async def test_records_that_wait_take_memory_of_the_peer(ca: Authority) -> None:
+    """A peer whose records wait for their share of the loop is cut off once they exceed its share of the memory."""
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving(tls=tls(ca), budget=budget) as served:
+        with socket.create_connection(served.addresses[0]) as peer:
+            records, connection, transport = await opened(served, peer)
+            await settle()
+            before = budget.used_bytes
+            connection.read_share.spend(ITERATION_COST)
+            # the share of an address is 128 KiB
+            some, more = records.sealed(json_frame(ECHO, 7) * 700), records.sealed(json_frame(ECHO, 8) * 2000)
+            transport.data_received(some)  # type: ignore[attr-defined]  # as the socket's transport does
+            assert budget.used_bytes == before + len(some)
+            transport.data_received(more)  # type: ignore[attr-defined]
+            await until(lambda: not served.server.connections)
+
+        assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
+        assert budget.used_bytes == 0
+
+
+async def test_proxy_header_takes_no_memory_after_it(ca: Authority) -> None:
+    """The first bytes of a connection are freed once they are passed on."""
+    async with serving(tls=tls(ca), proxy_protocol=True) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(PROXY_HEADER + side.hello())
+        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
+        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
+
+        assert [thing for thing in gc.get_objects() if isinstance(thing, TlsDetector) and thing._received] == []
+
+
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole record", "part of a record"])
 async def test_records_that_wait_for_their_share_are_unread_input(ca: Authority, is_whole: bool) -> None:
     """A frame whose last record arrived in time, and waits for the share of its address, is not late."""
