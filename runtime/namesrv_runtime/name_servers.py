@@ -11,14 +11,17 @@ and an empty source means env:NAMESRV_ADDR, which is where RocketMQ's own client
 
 import asyncio
 import http.client
+import io
 import logging
 import os
+import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from namesrv_runtime.address import parse_address
@@ -34,7 +37,9 @@ REFRESH_SECONDS: Final = 120.0
 # clients remove the brokers that have not registered there: the brokers need the new address well before. The list of
 # a thousand agents at a URL is then requested 67 times a second, each time by another agent.
 _URGENT_SECONDS: Final = 15.0
+# the longest silence of a web server, and the longest time of a whole request, redirections included
 _HTTP_TIMEOUT_SECONDS: Final = 3.0
+_FETCH_SECONDS: Final = 10.0
 # No real list of addresses is longer; a longer body is an error page or an attack.
 _MAX_LIST_BYTES: Final = 64 * 1024
 
@@ -122,8 +127,10 @@ async def _look_up(address: str) -> tuple[str, ...]:
 
 def _fetch(url: str) -> str:
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310 - http or https, see above
+    deadline = time.monotonic() + _FETCH_SECONDS
+    opener = urllib.request.build_opener(_Http(deadline), _Https(deadline))
     try:
-        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as response:  # noqa: S310
+        with opener.open(request, timeout=_HTTP_TIMEOUT_SECONDS) as response:
             data = response.read(_MAX_LIST_BYTES + 1)
             # `length` is the missing part of the announced length; half a list may end in half an address.
             if len(data) <= _MAX_LIST_BYTES and response.length:
@@ -133,6 +140,57 @@ def _fetch(url: str) -> str:
         # The error is also a response, which keeps its socket open.
         error.close()
         raise
+
+
+# urllib's timeout is that of each read from the socket, so that a server that sends one byte after another would never
+# time out. These classes check the deadline of the whole request before each read.
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_with_deadline(http.client.HTTPConnection, self._deadline), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_with_deadline(http.client.HTTPSConnection, self._deadline), req)
+
+
+def _with_deadline(connection: type[http.client.HTTPConnection], deadline: float) -> type[http.client.HTTPConnection]:
+    class Response(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+            super().__init__(sock, *arguments, **options)
+            # `fp` is a BufferedReader of the socket.
+            self.fp = io.BufferedReader(_SocketReader(self.fp.detach(), sock, deadline))
+
+    return type("Connection", (connection,), {"response_class": Response})
+
+
+class _SocketReader(io.RawIOBase):
+    def __init__(self, reader: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
+        self._reader = reader
+        self._sock = sock
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(min(left, _HTTP_TIMEOUT_SECONDS))
+        return self._reader.readinto(buffer)
+
+    def close(self) -> None:
+        super().close()
+        self._reader.close()
 
 
 def _text(data: bytes) -> str:

@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +211,28 @@ async def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_servers, "_HTTP_TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NameServerSourceError, match="timed out"):
         await resolve(f"http://127.0.0.1:{silent.getsockname()[1]}/")
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX-Header: ", ok(b"", 60_000)], ids=["head", "body"])
+async def test_response_that_never_ends_times_out(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
+    """A server that sends one byte after another is an error after the time of the whole request."""
+    monkeypatch.setattr(name_servers, "_FETCH_SECONDS", 0.1)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(begin)
+        with suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"#")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+        ended.set()
+
+    ended = asyncio.Event()
+    async with asyncio.timeout(GUARD_SECONDS), await asyncio.start_server(drip, "127.0.0.1", 0) as listening:
+        with pytest.raises(NameServerSourceError, match=r"/: timed out$"):
+            await resolve(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/")
+        await ended.wait()
 
 
 # -- refreshing ------------------------------------------------------------------------------------------------------
