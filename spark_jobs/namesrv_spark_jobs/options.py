@@ -64,8 +64,8 @@ def parse_grid(text: str) -> WhatIf:
         field_name = f"{name}_ms"
         if field_name in axes:
             raise ValueError(f"{text!r} names an axis more than once")
-        # a repeated value counts once
-        axes[field_name] = tuple(_value(name, value) for value in dict.fromkeys(values.split(",")) if value)
+        # a repeated value counts once, also in another notation
+        axes[field_name] = tuple(dict.fromkeys(_value(name, value) for value in values.split(",") if value))
     grid = WhatIf(**axes)
     if not grid.replays:
         raise ValueError(f"{text!r} leaves no combination of settings to replay")

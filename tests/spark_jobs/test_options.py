@@ -13,6 +13,7 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
         (DEFAULT_GRID, WhatIf()),
         # a value named twice is one, parts of a second are allowed
         ("expiry=2,2,0.5 scan=1 poll=3", WhatIf(expiry_ms=(2_000, 500), scan_ms=(1_000,), poll_ms=(3_000,))),
+        ("expiry=30,30.0 poll=0.001,0.0012", WhatIf(expiry_ms=(30_000,), poll_ms=(1,))),
         # an axis that is not named keeps its default
         ("expiry=45", WhatIf(expiry_ms=(45_000,))),
     ],
