@@ -39,6 +39,17 @@ def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
     assert {"ts_ms is not a time", "mono_ms is not a time", "count is out of range"} <= set(bad.values())
 
 
+def test_line_of_another_program_is_listed_as_it_is(engine: Engine, tmp_path: Path) -> None:
+    """It has none of the fields of a log; a torn line, too, keeps its text."""
+    lines = ['{"level":"info"}', TORN_LINE, *HeartbeatLines().start().heartbeat(1).lines]
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
+
+    found = analyse(engine, [str(file)], Options(), lambda _step: None)
+
+    bad = {row["line"]: row["reason"] for row in found.bad.select("line", "reason").collect()}
+    assert bad == {"{}": "no v", TORN_LINE: "torn, not JSON, or a field of the wrong type"}
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

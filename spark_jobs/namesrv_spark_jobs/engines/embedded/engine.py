@@ -145,7 +145,7 @@ class EmbeddedEngine:
             self._connection.execute(f"DELETE FROM {place} WHERE file IN ({listed})")
             reading.repair(suspects)
         if reading.clean:
-            for sql in (of_texts(reading.clean), of_bad(reading.bad)):
+            for sql in (of_texts(reading.clean, are_split=True), of_bad(reading.bad)):
                 more = _packed(_of(made, self._table(sql)), shape.sparse)
                 self._connection.execute(f"INSERT INTO {place} BY NAME {more}")
         return events, self.stored(_of(named, self._names(reading)), "files")

@@ -69,15 +69,20 @@ class Reading:
         return damaged
 
 
-def of_texts(paths: Sequence[str]) -> str:
-    """A query of the lines of files, in the columns of the contract, with `file`; lines outside of it are `SUSPECT`."""
+def of_texts(paths: Sequence[str], *, are_split: bool = False) -> str:
+    """A query of the lines of files, in the columns of the contract, with `file`.
+
+    Lines outside of the contract are `SUSPECT`. A file that was split has none: a line there may only lack fields.
+    """
     # the compression is given, since DuckDB looks for a suffix before any question mark, as if paths were URLs
     by_compression = {"gzip": [path for path in paths if path.endswith(".gz")]}
     by_compression["none"] = [path for path in paths if path not in by_compression["gzip"]]
-    return " UNION ALL BY NAME ".join(_of_texts(paths, how) for how, paths in by_compression.items() if paths)
+    return " UNION ALL BY NAME ".join(
+        _of_texts(paths, how, are_split=are_split) for how, paths in by_compression.items() if paths
+    )
 
 
-def _of_texts(paths: Sequence[str], compression: str) -> str:
+def _of_texts(paths: Sequence[str], compression: str, *, are_split: bool) -> str:
     fields = ", ".join(f"{quoted(name)}: '{'JSON' if name in _NUMBERS else 'VARCHAR'}'" for name in LINE)
     listed = _listed(paths)
     read = (
@@ -88,8 +93,8 @@ def _of_texts(paths: Sequence[str], compression: str) -> str:
     shown = ", ".join(_typed(name) if name in _NUMBERS else quoted(name) for name in LINE)
     nothing = " AND ".join(f"{quoted(name)} IS NULL" for name in REQUIRED)
     wrong = " OR ".join(_is_wrong(name, kind) for name, kind in _NUMBERS.items())
-    marked = f"CASE WHEN ({nothing}) OR {wrong} THEN '{SUSPECT}' END AS {quoted(CORRUPT)}"
-    return f"SELECT {shown}, {marked}, filename AS file FROM {read}"
+    mark = "CAST(NULL AS VARCHAR)" if are_split else f"CASE WHEN ({nothing}) OR {wrong} THEN '{SUSPECT}' END"
+    return f"SELECT {shown}, {mark} AS {quoted(CORRUPT)}, filename AS file FROM {read}"
 
 
 def _listed(paths: Sequence[str]) -> str:
