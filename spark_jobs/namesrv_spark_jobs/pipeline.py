@@ -111,7 +111,7 @@ def read_lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
         numbered_events = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), names)
         events = engine.stored(numbered_events.unionByName(others), "numbered", by="part")
     readable, once = events.filter(F.col("part") != BAD_PART), _once(events).filter(F.col("part") == REST_PART)
-    steps = engine.stored(boots.clock_steps(_once(readable), once, options), "clock_steps")
+    steps = engine.stored(boots.clock_steps(_once(readable), once, names, options), "clock_steps")
     resumed = boots.resumed(readable, once, steps)
     if not resumed.isEmpty():
         events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")

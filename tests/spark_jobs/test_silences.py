@@ -109,3 +109,19 @@ def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: 
         in (texts["missing_lines"])
     )
     assert texts["clock_steps"].endswith(", but --since and --until select lines by that clock.")
+
+
+def test_clock_step_among_lines_that_are_left_out_is_that_of_the_first_file(engine: Engine, tmp_path: Path) -> None:
+    """The log is given twice, with a step from --until to later: each boot has one, in the first copy."""
+    files = []
+    for copy in ("a", "b"):
+        for number in range(24):
+            lines = HeartbeatLines(f"boot-{number}", f"ns-{number}").start().heartbeat(1)
+            lines.wall_ms += 3_600_000
+            name = f"{copy}-{number}.jsonl"
+            files.append(str(write_plain(tmp_path / copy, name, lines.scan(2, 1).lines)))
+
+    found = analyse(engine, files, Options(until_ms=MIDNIGHT_MS + 1_000), lambda _step: None).summary
+
+    steps = {one["file"].rpartition("/")[2]: one["clock_steps"] for one in found["input"]["per_file"]}
+    assert steps == {f"{copy}-{number}.jsonl": int(copy == "a") for copy in ("a", "b") for number in range(24)}

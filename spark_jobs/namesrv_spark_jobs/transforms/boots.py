@@ -142,15 +142,16 @@ def clocks(anchored: DataFrame) -> DataFrame:
     return anchored.groupBy("boot").agg(F.floor(difference / 1000 + F.lit(0.5)).cast("long").alias("offset_ms"))
 
 
-def clock_steps(events: DataFrame, once: DataFrame, options: Options) -> DataFrame:
+def clock_steps(events: DataFrame, once: DataFrame, files: DataFrame, options: Options) -> DataFrame:
     """The `boot`, `seq` and `file` of each anchor of a server before which the wall clock was set.
 
     `leaves` is true if --since or --until leave out the lines on one side of the step. `events` and `once` are those of
-    `resumed`; steps among lines that are left out do not count.
+    `resumed`; steps among lines that are left out do not count. `files` has the names of the files: of equal anchors,
+    which `events` has where lines are left out, the first file's has the step.
     """
-    order = W.partitionBy("boot").orderBy("seq", "mono", "ts_ms")
+    order = W.partitionBy("boot").orderBy("seq", "mono", "ts_ms", "name")
     difference, is_in_time = F.col("ts_ms") * 1000 - F.col("mono"), is_within(options)
-    anchors = events.filter(F.col("event").isin(*ANCHORS))
+    anchors = events.filter(F.col("event").isin(*ANCHORS)).join(F.broadcast(files), on="file", how="left")
     # of the servers in --nameserver
     wanted = anchors.join(F.broadcast(once.select("boot").distinct()), on="boot", how="left_semi")
     known = wanted.join(F.broadcast(client_boots(once)), on="boot", how="left_anti").select(
