@@ -217,8 +217,9 @@ async def test_account_may_advertise_only_addresses_that_it_may_register(
     access.write_text(NARROW % '["10.0.0.0/8", "203.0.113.7:30911"]')
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
         peer = await server.connect()
-        allowed = await advertise(peer, MASTER, {"broker_addr": {"outside": "203.0.113.7:30911"}})
-        refused = await advertise(peer, MASTER, {"broker_addr": {"outside": "203.0.113.7:30912"}}, 2)
+        inside = {"broker_addr": {"inside": "10.0.0.9:10911"}}
+        allowed = await advertise(peer, MASTER, inside | {"ha_server_addr": {"outside": "203.0.113.7:30911"}})
+        refused = await advertise(peer, MASTER, inside | {"ha_server_addr": {"outside": "203.0.113.7:30912"}}, 2)
         assert (allowed.code, refused.code) == (0, 16)
         assert refused.remark == (
             "account b lacks broker-control for cluster cluster-1, broker broker-a, address 203.0.113.7:30912 "

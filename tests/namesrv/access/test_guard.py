@@ -301,9 +301,10 @@ NARROWED = BROKERS.replace('may = ["broker-control"]', 'may = [{{ access = "brok
 async def test_reload_revokes_registrations(
     server: InProcess, access: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A reload removes a broker that its account may no longer register; other peers stay connected."""
-    peer, operator = await server.connect(), await server.connect()
+    """A reload removes a broker that its account may no longer register, with all its connections; others stay."""
+    peer, further, operator = [await server.connect() for _ in range(3)]
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
+    assert (await ask(further, 904, BROKER.ext, key=KEY))[0] == 0
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     tables = server.namesrv.manager.tables
 
@@ -319,6 +320,7 @@ async def test_reload_revokes_registrations(
         reason,
     )
     assert not tables.topic_queue_table
+    assert [await each.at_end() for each in (peer, further)] == [True, True]
     disconnected = server.namesrv.boot.disconnected
     assert (disconnected.expected(), disconnected.may_lack_live_brokers) == ((), False)
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
@@ -509,11 +511,12 @@ async def test_reload_ends_watches_without_routes(
 
     access.write_text(text)
     await server.reloader(f"--access={access}", *further).reload()
-    changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
-    assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
+    await until(lambda: not server.namesrv.routes.watchers)
 
     response = await peer.response_to(opaque)
     assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
+    changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
+    assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
     assert (await peer.call(20001, None, native(members), spelling="native")).code == code
 
 
