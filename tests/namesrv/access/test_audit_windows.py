@@ -1,15 +1,17 @@
-"""Windows of the audit trail: they count the changes of one source to one broker, and all lines of one source."""
+"""Windows of the audit trail: they bound the lines about one network, about one source, and about its brokers."""
 
 from typing import Any
 
 import pytest
 
 from namesrv.access import audit_windows
-from namesrv.access.audit_lines import Change, RepeatedChange
+from namesrv.access.audit_lines import Change, Refusal, RepeatedChange
 from namesrv.access.audit_windows import (
     MAX_CHANGES_PER_BROKER,
     MAX_COUNTED_SOURCES,
+    MAX_DIFFERENT_PER_ADDRESS,
     MAX_LINES_PER_SOURCE,
+    RefusalWindow,
     RegistrationWindow,
     is_registration,
 )
@@ -81,6 +83,21 @@ def test_number_of_named_sources_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert isinstance(counted, dict)
     assert (counted["count"], len(counted["by_source"])) == (sources, MAX_COUNTED_SOURCES)
+
+
+def test_refusals_of_one_network_are_bounded() -> None:
+    """A peer has any number of IPv6 addresses in its /64 network: they share one limit of lines, and one count."""
+    window, refusal = RefusalWindow(), Refusal("UPDATE_NAMESRV_CONFIG", WHO, "anonymous", "not signed")
+
+    admitted = [
+        window.admit(refusal, f"2001:db8::{number:x}", "2001:db8::/64")
+        for number in range(MAX_DIFFERENT_PER_ADDRESS + 5)
+    ]
+
+    assert sum(admitted) == MAX_DIFFERENT_PER_ADDRESS
+    assert window.admit(refusal, "2001:db8:0:1::1", "2001:db8:0:1::/64")
+    counts = {"by_reason": {"anonymous": 5}, "by_address": {"2001:db8::/64": 5}}
+    assert [*window.end()] == [{"event": "refusals", "count": 5, **counts}]
 
 
 def test_only_changes_by_brokers_are_registrations() -> None:

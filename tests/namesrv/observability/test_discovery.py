@@ -47,14 +47,14 @@ async def test_list_is_off_without_the_setting(server: InProcess) -> None:
 
 
 async def test_names_are_resolved_again() -> None:
-    """A name stands for all of its addresses; while the resolver fails, the last ones stay."""
-    clock = FakeClock()
-    answers = {"ns": ["10.0.0.1:9876"], "new": []}
+    """A name stands for all of its addresses; while the resolver fails, the last ones stay. New names count at once."""
+    clock, configured = FakeClock(), [("ns", 9876), ("new", 9877)]
+    answers = {"ns": ["10.0.0.1:9876"], "new": [], "added": ["10.0.0.9:9876"]}
 
     async def resolve(endpoint: Endpoint) -> list[str]:
         return answers[endpoint[0]]
 
-    name_servers = NameServers(lambda: (("ns", 9876), ("new", 9877)), clock, resolve)
+    name_servers = NameServers(lambda: tuple(configured), clock, resolve)
     assert await name_servers.addresses() == ["10.0.0.1:9876", "new:9877"]
 
     answers["ns"] = ["10.0.0.1:9876", "10.0.0.4:9876"]
@@ -66,6 +66,9 @@ async def test_names_are_resolved_again() -> None:
     answers["ns"] = []
     await clock.advance(RESOLVE_EVERY_SECONDS)
     assert await name_servers.addresses() == ["10.0.0.1:9876", "10.0.0.4:9876", "new:9877"]
+
+    configured.append(("added", 9876))
+    assert await name_servers.addresses() == ["10.0.0.1:9876", "10.0.0.4:9876", "new:9877", "10.0.0.9:9876"]
 
 
 async def test_requests_of_one_address_are_bounded() -> None:
