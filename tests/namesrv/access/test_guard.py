@@ -501,22 +501,24 @@ async def test_mode_is_reloaded_although_the_path_is_not(
 async def test_reload_ends_watches_without_routes(
     server: InProcess, access: Path, text: str, further: tuple[str, ...], code: int
 ) -> None:
-    """A watch under the old rules ends without a route at a reload; the next request is checked by the new rules."""
+    """Watches under the old rules end without a route at a reload; the next request is checked by the new rules."""
     peer, broker = await server.connect(), await server.connect()
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
-    revision = server.namesrv.manager.revisions.revision
+    revision, watchers = server.namesrv.manager.revisions.revision, server.namesrv.routes.watchers
     members = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": revision, "wait_ms": 300_000}
-    opaque = peer.send_request(20001, None, native(members), spelling="native")
-    await until(lambda: len(server.namesrv.routes.watchers) == 1)
+    watched = [native(members), native(members | {"topics": ["U"]})]
+    opaques = [peer.send_request(20001, None, body, spelling="native") for body in watched]
+    await until(lambda: len(watchers) == 2)
 
     access.write_text(text)
     await server.reloader(f"--access={access}", *further).reload()
-    await until(lambda: not server.namesrv.routes.watchers)
-
-    response = await peer.response_to(opaque)
-    assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
     changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
     assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
+    await until(lambda: not watchers)
+
+    for opaque in opaques:
+        response = await peer.response_to(opaque)
+        assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
     assert (await peer.call(20001, None, native(members), spelling="native")).code == code
 
 
