@@ -56,7 +56,7 @@ async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: p
 
 @pytest.mark.settings(order_message_enable=True)
 async def test_only_order_configuration_changes_routes(server: InProcess, peer: NamesrvPeer) -> None:
-    """Changes of other namespaces end no watch and keep cached routes."""
+    """Changes of other namespaces end no watch and keep cached routes; a deleted order configuration changes them."""
     await peer.register(MASTER)
     await server.forget()
 
@@ -67,3 +67,5 @@ async def test_only_order_configuration_changes_routes(server: InProcess, peer: 
     for _ in range(2):
         await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
         assert server.namesrv.manager.revisions.revision == 2
+    await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "T"))
+    assert server.namesrv.manager.revisions.revision == 3
