@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import ssl
 import sys
@@ -44,10 +45,12 @@ class HandshakeThreads:
 
     def __init__(self, threads: int = _THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
-        # queued steps: False if urgent, so that urgent steps come first; sequence number, step, callback with the
-        # outcome, loop of the callback
-        self._steps: PriorityQueue[tuple[bool, int, _Step, _Done, asyncio.AbstractEventLoop]] = PriorityQueue()
-        # sequence number of each queued or running step -> time at which the step was queued, oldest first
+        self._numbers = itertools.count()
+        # numbers of the queued steps, each after False if the step is urgent, so that urgent steps come first
+        self._queue: PriorityQueue[tuple[bool, int]] = PriorityQueue()
+        # number of each queued step -> step, callback with the outcome, loop of the callback
+        self._steps: dict[int, tuple[_Step, _Done, asyncio.AbstractEventLoop]] = {}
+        # number of each queued or running step -> time at which the step was queued, oldest first
         self._came: dict[int, float] = {}
         # number of steps that have ended
         self._taken = 0
@@ -65,19 +68,33 @@ class HandshakeThreads:
         """The wait, until now, of the peer that has waited longest; 0 if no peer waits."""
         return self._now() - next(iter(self._came.values())) if self._came else 0.0
 
-    def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> None:
-        """Run a step in a thread, urgent steps first; `done` is called in the event loop with the exception or None."""
-        number = self._taken + len(self)
+    def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> int:
+        """Run a step in a thread, urgent steps first, and return its number for `cancel`.
+
+        `done` is called in the event loop with the exception or None.
+        """
+        number = next(self._numbers)
         self._came[number] = self._now()
-        self._steps.put((not is_urgent, number, step, done, asyncio.get_running_loop()))
+        self._steps[number] = step, done, asyncio.get_running_loop()
+        self._queue.put((not is_urgent, number))
         # The executor has queued the call although it can start no thread for the call: the step waits for another
         # thread, or for the deadline of the handshake.
         with contextlib.suppress(NoThreadError), thread_starts():
             self._executor.submit(self._take_next)
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Release a step that no thread has begun, since its connection has ended."""
+        if self._steps.pop(number, None) is not None:
+            del self._came[number]
 
     def _take_next(self) -> None:
-        # The queue is never empty here: `run` puts one step into it for each submitted call.
-        _, number, step, done, loop = self._steps.get_nowait()
+        # The queue is never empty here: `run` puts one number into it for each submitted call.
+        _, number = self._queue.get_nowait()
+        queued = self._steps.pop(number, None)
+        if queued is None:
+            return
+        step, done, loop = queued
         outcome = _outcome(step)
         # The loop raises RuntimeError once it is closed: a server stops without waiting for handshakes.
         with contextlib.suppress(RuntimeError):
@@ -166,6 +183,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_session",
         "_share",
         "_shares",
+        "_step_number",
         "_threads",
     )
 
@@ -183,6 +201,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._listener = listener
         self._session = TlsSession(context)
         self._phase = _HANDSHAKE
+        # number of the last step that was queued for a thread
+        self._step_number = -1
         # True once the server has responded to the peer's ClientHello
         self._is_answered = False
         # the socket's transport, the shares of all networks in each iteration of the loop, and the share of the peer's
@@ -220,7 +240,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _CLOSED
         if self._share is not None:
             self._shares.leave(self._share)
-        # A queued step of the handshake references this transport.
+        # A queued step references this transport.
+        self._threads.cancel(self._step_number)
         self._session.discard()
         self._protocol.connection_lost(exc)
         # Protocol and listener reference this transport. In a reference cycle, a closed connection would stay in memory
@@ -275,7 +296,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return
         self._phase = _COMPUTING
         self._listener.handshake_step_began()
-        self._threads.run(self._step, self._step_ended, is_urgent=self._is_answered)
+        self._step_number = self._threads.run(self._step, self._step_ended, is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # This method runs in a thread. A connection that was closed while the step was queued needs no handshake.

@@ -674,6 +674,31 @@ async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> Non
     assert budget.used_bytes == 0
 
 
+async def test_closed_connection_leaves_the_handshake_queue(ca: Authority) -> None:
+    """Its TLS objects are freed before its turn comes, and later peers do not wait for its step."""
+    go_on = threading.Event()
+    tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
+    known = {id(thing) for thing in gc.get_objects() if isinstance(thing, TlsTransport)}
+    async with serving(tls=tls_side) as served:
+        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
+        try:
+            peer = await served.connect()
+            peer.send(Side(trusting(ca)).hello())
+            await until(lambda: len(tls_side.threads) == 2)
+            peer.reset()
+            await until(lambda: not served.server.connections)
+
+            assert len(tls_side.threads) == 1
+            transports = [thing for thing in gc.get_objects() if isinstance(thing, TlsTransport)]
+            assert [transport for transport in transports if id(transport) not in known] == []
+        finally:
+            go_on.set()
+        later, side = await served.connect(), Side(trusting(ca))
+        later.send(side.hello())
+        later.send(await side.finish(later) + side.sealed(json_frame(ECHO, 7)))
+        assert [response.opaque for response in await side.frames(later, 1)] == [7]
+
+
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
 async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: Any) -> None:
     """A peer has 5 s for its own part of the handshake; the wait for a thread comes on top."""
