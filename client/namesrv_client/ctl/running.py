@@ -99,12 +99,14 @@ def show_list(  # noqa: PLR0913 - by keyword
     *,
     document: Callable[[T], Any] = msgspec.to_builtins,
     absent: Callable[[T], Iterable[str]] = lambda _: (),
+    refused: Callable[[T], Iterable[str]] = lambda _: (),
     merged: Callable[[Mapping[str, T]], list[RenderableType]] | None = None,
     remarks: Callable[[Mapping[str, T]], list[str]] = lambda _: [],
 ) -> NoReturn:
     """Show a list of each server, or with `merged` one list of several servers; ends the command.
 
-    `absent` returns the names of requested things that a server does not have, `remarks` lines about the responses.
+    `absent` returns the names of requested things that a server does not have, `refused` lines about those that it
+    denies, `remarks` lines about the responses.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -112,7 +114,8 @@ def show_list(  # noqa: PLR0913 - by keyword
         body = server_table(responses, columns, items)
         if merged is not None and len(responses.given) > 1:
             body = merged(responses.given)
-        absences = absences_in(responses, absent)
+        refusals = [f"{server}: {line}" for server, value in responses.given.items() for line in refused(value)]
+        absences = [*refusals, *absences_in(responses, absent)]
         nothing = [f"no {name}"] if responses.given and not body and not absences else []
         return Report(
             {"servers": responses.documents(lambda value: {name: document(value)})},

@@ -360,6 +360,28 @@ async def test_route_is_shown_by_broker(tmp_path: Path, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_topics_that_are_not_denied_are_shown(tmp_path: Path, protocol: str) -> None:
+    """Without access to one of several topics, the routes of the others are shown, and the exit code is 1."""
+    access = tmp_path / "access.toml"
+    rules = '"broker-control", { access = "route-read", topics = ["T", "V"] }'
+    access.write_text(f'[accounts.here]\nnetworks = ["127.0.0.0/8"]\nmay = [{rules}]\n')
+    async with one_server(tmp_path / "data", protocol, access=str(access)) as (server, where):
+        await (await server.connect()).register(MASTER)
+
+        shown = await ctl(*at(where), "route", "T", "secret", "V")
+        found = await ctl(*at(where), "route", "T", "secret", "-o", "json")
+        denied = await ctl(*at(where), "route", "secret", "hidden")
+
+    assert [row[0] for row in shown.cells[1:]] == ["T"]
+    refusal, absence = shown.problems
+    assert refusal.startswith(f"{where}: topic secret: refused with code 16: account here lacks route-read for topic")
+    assert absence == f"{where}: no topic V"
+    assert (shown.code, found.code, denied.code) == (1, 1, 1)
+    assert found.json["servers"][0]["routes"].keys() == {"T"}
+    assert (denied.cells, len(denied.problems)) == ([], 1)
+
+
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 async def test_json_route_is_complete(tmp_path: Path, protocol: str) -> None:
     """Filter servers, order configuration and static queues are included."""
     mapping = {"topic": "T", "bname": "broker-a", "scope": "global", "epoch": 5, "dirty": False}

@@ -1,6 +1,7 @@
 """`topics`, `route` and `delete-topic`: the topics of servers, and the brokers of their queues."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,9 +15,10 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import counted, table
 from namesrv_client.ctl.running import UNCHANGED, Columns, change, show_list
+from namesrv_client.ctl.servers import reason
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, RequestCode
-from namesrv_remoting.errors import ResponseError
+from namesrv_remoting.errors import NoPermissionError, ResponseError
 from namesrv_remoting.zones import ZoneStep, read_zone_fallback
 
 Routes = Mapping[str, TopicRouteData | None]
@@ -70,6 +72,16 @@ _ROUTE: Final[Columns[tuple[str, BrokerData | None, QueueData]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Requested:
+    """The routes of the requested topics, and a line for each topic whose route the server denies."""
+
+    routes: Routes
+    refusals: Sequence[str] = ()
+    # with --explain: a line for each topic
+    explanations: Sequence[str] = ()
+
+
 def route(
     options: Options,
     topics: TopicsArgument,
@@ -80,26 +92,36 @@ def route(
 ) -> None:
     """Show where the queues of topics are.
 
-    Exits with 1 if a server that answered does not know one of them.
+    Exits with 1 if a server that answered does not know one of them, or denies it.
     """
     if explain and not zone:
         raise typer.BadParameter("needs --zone", param_hint="--explain")
-    explanations: list[str] = []
 
-    async def requested(server: NameServer) -> Routes:
-        if explain:
-            explanations.extend(await zone_explanations(server, topics, zone))
-        return await server.routes(topics, zone=zone)
+    async def requested(server: NameServer) -> _Requested:
+        refusals: Mapping[str, NoPermissionError] = {}
+        try:
+            routes = await server.routes(topics, zone=zone)
+        except NoPermissionError:
+            refusals = await server.refused_topics(topics)
+            if len(refusals) in (0, len(topics)):
+                raise
+            routes = await server.routes([topic for topic in topics if topic not in refusals], zone=zone)
+        return _Requested(
+            routes,
+            [f"topic {topic}: {reason(error)}" for topic, error in refusals.items()],
+            await zone_explanations(server, tuple(routes), zone) if explain else (),
+        )
 
     show_list(
         options,
         requested,
         "routes",
         _ROUTE,
-        lambda routes: ((topic, *it) for topic, data in routes.items() if data is not None for it in joined(data)),
-        document=lambda routes: {topic: data and route_members(data) for topic, data in routes.items()},
-        absent=absent_topics,
-        remarks=lambda _: explanations,
+        lambda it: ((topic, *row) for topic, data in it.routes.items() if data is not None for row in joined(data)),
+        document=lambda it: {topic: data and route_members(data) for topic, data in it.routes.items()},
+        absent=lambda it: absent_topics(it.routes),
+        refused=lambda it: it.refusals,
+        remarks=lambda given: [line for it in given.values() for line in it.explanations],
     )
 
 
