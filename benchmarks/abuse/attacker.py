@@ -1,6 +1,6 @@
 """Attackers: sockets that send prepared bytes to a server.
 
-Every loop ends when the time of the attack is over. The bytes are made before the attack, so that the attacker uses
+Every loop ends when the time of the attack is over, after one attempt at least. The bytes are made before the attack, so that the attacker uses
 little processor time.
 """
 
@@ -65,8 +65,8 @@ class Attacker:
 
     @property
     def is_over(self) -> bool:
-        """True once the time of the attack is over."""
-        return time.monotonic() >= self._ends_at
+        """True once the time of the attack is over; an attacker without any processor time still makes an attempt."""
+        return self.attempts > 0 and time.monotonic() >= self._ends_at
 
     def wait(self) -> None:
         """Sleep until the time of the attack is over."""
@@ -102,9 +102,8 @@ class Attacker:
 
     # -- one request after another -----------------------------------------------------------------------------------
 
-    def repeat(self, frames: Sequence[bytes], *, together: int = 1) -> None:
-        """Send the frames again and again on one connection, `together` at a time, and wait for their responses."""
-        bursts = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    def repeat(self, bursts: Sequence[bytes], *, together: int = 1) -> None:
+        """Send the bursts of `together` frames again and again on one connection, and wait for their responses."""
         peer, number = None, 0
         while not self.is_over:
             peer = peer or self.connect()

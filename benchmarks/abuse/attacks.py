@@ -53,7 +53,8 @@ def _repeated(make: Callable[[], bytes | Sequence[bytes]], together: int = 1) ->
     def prepare(attacker: Attacker) -> Callable[[], object]:
         made = make()
         frames = [made] if isinstance(made, bytes) else made
-        return partial(attacker.repeat, frames, together=together)
+        bursts = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+        return partial(attacker.repeat, bursts, together=together)
 
     return prepare
 

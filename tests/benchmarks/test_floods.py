@@ -101,6 +101,18 @@ def test_a_crowd_stays_until_the_time_is_up() -> None:
     assert (attacker.weight, attacker.attempts, attacker.successes) == (2 * 1024 + 4 * 1024, 2, 2)
 
 
+def test_attacker_without_processor_time_makes_an_attempt() -> None:
+    """The time of the attack is over before the attacker runs: it still tries to connect once."""
+    with socket.socket() as silent:
+        # nothing listens on the port
+        silent.bind(("127.0.0.1", 0))
+        with Attacker(silent.getsockname()[1], 0, 0.0) as attacker:
+            attacker.begin()
+            attacker.repeat([b"some"])
+
+    assert attacker.attempts == 1
+
+
 REFUSAL: Final = encode_command(RemotingCommand(ResponseCode.SYSTEM_BUSY, flag=1))
 
 
