@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Callable
 from typing import Self
 
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
+from namesrv_testing.ports import held_port
 from tests.support.fake_clock import settle
 
 
@@ -28,9 +28,8 @@ class TcpProxy:
         self._flows.set()
         self._is_cut = False
         self._server: asyncio.Server | None = None
-        # keeps the port reserved while the proxy does not listen
-        self._place = socket.socket()
-        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # holds the port, also while the proxy does not listen
+        self._held = contextlib.ExitStack()
         self._open: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -47,8 +46,7 @@ class TcpProxy:
         return len(self._open)
 
     async def __aenter__(self) -> Self:
-        self._place.bind(("127.0.0.1", 0))
-        self.port = self._place.getsockname()[1]
+        self.port = self._held.enter_context(held_port())
         # another test's server may have used this port with another protocol
         PROCESS_PROTOCOLS.forget(self.address)
         await self._listen()
@@ -62,7 +60,7 @@ class TcpProxy:
             await asyncio.wait(self._tasks)
         # an aborted transport closes a moment later
         await settle()
-        self._place.close()
+        self._held.close()
 
     def cut(self) -> None:
         """Close all connections and refuse new ones."""
