@@ -1,7 +1,7 @@
 """Attackers: sockets that send prepared bytes to a server.
 
-Every loop ends when the time of the attack is over, after one attempt at least. The bytes are made before the attack, so that the attacker uses
-little processor time.
+Every loop ends when the time of the attack is over, after one attempt at least. The bytes are made before the attack,
+so that the attacker uses little processor time.
 """
 
 import itertools

@@ -2,8 +2,8 @@
 
 A new kind of request needs a number in `codes`, a row here, a handler in the daemon's `processors`, and a call in the
 program that sends it; a body of its own goes to `bodies.extensions`. The tables in namesrv/README.md and
-docs/protocol.md describe it, as a test checks; the codes in docs/security.md are generated. Dispatcher, access rules, quotas, metrics
-and tests read this table.
+docs/protocol.md describe it, as a test checks; the codes in docs/security.md are generated. Dispatcher, access rules,
+quotas, metrics and tests read this table.
 """
 
 from collections.abc import Mapping
