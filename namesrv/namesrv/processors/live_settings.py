@@ -5,7 +5,7 @@ choose a path and its content (CVE-2023-37582), and its first fix was incomplete
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -64,11 +64,11 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         if key in _OTHER_KEYS:
             raise NoPermissionError(f"{key} {_OTHER_KEYS[key]}")
         if key not in LIVE_KEYS:
-            event(logger, logging.WARNING, "setting_unknown", key=key)
             continue
         if value.strip().lower() not in _BOOLEANS:
             raise BadRequestError(f"{key}: {value[:64]!r} is neither true nor false")
         update[LIVE_KEYS[key]] = _BOOLEANS[value.strip().lower()]
+    _log_unknown([key for key in properties if key not in LIVE_KEYS])
     before = namesrv.settings.effective()
     changed = [SettingChanged(name, before[name], value) for name, value in update.items() if before[name] != value]
     for each in changed:
@@ -79,6 +79,12 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         # worth it.
         namesrv.manager.routes_may_differ()
     return changed
+
+
+def _log_unknown(keys: Sequence[str]) -> None:
+    if keys:
+        # One line for all, since a text may have thousands.
+        event(logger, logging.WARNING, "setting_unknown", keys=keys)
 
 
 def effective_properties(namesrv: Namesrv) -> str:

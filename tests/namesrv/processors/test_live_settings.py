@@ -8,6 +8,7 @@ import pytest
 from namesrv.settings.apache_properties import JAVA_NAMES, translate
 from namesrv_remoting.bodies.properties import parse_properties
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
 
 # settings that may change at run time, by their names in mqadmin
@@ -120,3 +121,15 @@ async def test_changed_setting_drops_cached_routes_once(server: InProcess, peer:
         await peer.call(318, None, body)
         assert responses == len(server.namesrv.routes.encoded.in_view(None).json.responses)
         assert revision == server.namesrv.manager.revisions.revision
+
+
+@pytest.mark.settings(admin_enabled=True)
+async def test_unknown_keys_share_one_line_of_the_log(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A text of thousands of unknown keys does not make as many lines."""
+    body = b"".join(b"unknown%d=1\n" % number for number in range(1_000))
+
+    assert (await peer.call(318, None, body)).code == 0
+
+    assert [len(fields["keys"]) for fields in logged(caplog, "setting_unknown")] == [1_000]
