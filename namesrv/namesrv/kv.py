@@ -139,7 +139,7 @@ class KVConfig:
 
     def _check_room(self, namespace: str, table: Mapping[str, str], key: str) -> None:
         most_spaces, most_keys = self.limits.max_namespaces, self.limits.max_keys_per_namespace
-        if namespace not in self._tables and len(self._tables) >= most_spaces:
+        if namespace not in self._tables and sum(map(bool, self._tables.values())) >= most_spaces:
             message = f"namespace {namespace!r} exceeds the limit of {most_spaces} namespaces"
             raise KVLimitError("namespace", namespace, message)
         if key not in table and len(table) >= most_keys:
@@ -168,6 +168,9 @@ class KVConfig:
 
     async def _change(self, namespace: str, table: Mapping[str, str], key: str) -> None:
         tables, value, most_bytes = {**self._tables, namespace: table}, table.get(key), self._most_bytes
+        if len(tables) > self.limits.max_namespaces:
+            # A new namespace takes the place of those without keys, which stay only to be answered as empty.
+            tables = {name: keys for name, keys in tables.items() if keys or name == namespace}
         with _cancelled_afterwards():
             try:
                 size = await self._write(tables)

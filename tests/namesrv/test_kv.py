@@ -202,6 +202,21 @@ async def test_change_beyond_a_limit_is_refused(
     assert kv._tables == {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}}
 
 
+async def test_namespaces_without_keys_make_room(path: Path) -> None:
+    """A namespace stays after its last key was deleted, until the limit of namespaces is reached."""
+    kv = load(path, LIMITS)
+    for namespace in ("ONE", "TWO"):
+        await kv.put(namespace, "k", "v")
+    await kv.delete("ONE", "k")
+    assert kv.namespace("ONE") == {}
+
+    await kv.put("THREE", "k", "v")
+
+    assert kv._tables == {"TWO": {"k": "v"}, "THREE": {"k": "v"}}
+    with pytest.raises(KVLimitError, match="namespace 'ONE' exceeds the limit of 2 namespaces"):
+        await kv.put("ONE", "k", "v")
+
+
 async def test_limits_may_be_reached(path: Path) -> None:
     """Values of exactly the limit are accepted, and existing keys can be changed and deleted at the limit."""
     kv = load(path, LIMITS)
