@@ -296,9 +296,17 @@ def missing_brokers(servers: Iterable[Server]) -> list[Missing]:
 
 
 def problems(
-    servers: Sequence[Server], *, gone: Iterable[Gone] = (), missing: Iterable[Missing] = (), disagreements: int = 0
+    servers: Sequence[Server],
+    *,
+    gone: Iterable[Gone] = (),
+    unknown: Collection[GroupKey] = (),
+    missing: Iterable[Missing] = (),
+    disagreements: int = 0,
 ) -> list[Problem]:
-    """All problems, worst first."""
+    """All problems, worst first.
+
+    `unknown` are the groups with a broker that only servers without a response had: it may still be there.
+    """
     own = [problem for one in servers for problem in _of_server(one)]
     if any(one.brokers for one in servers):
         # A server without any broker lacks those of the others, which `missing` has.
@@ -306,7 +314,7 @@ def problems(
     unordered = [
         *own,
         *_of_groups(servers),
-        *_of_gone(servers, gone),
+        *_of_gone(servers, gone, unknown),
         *(
             Problem("missing_broker", subject_of(one.key), one.servers, count=one.topics, group=one.key[:2])
             for one in missing
@@ -410,8 +418,8 @@ def _groups(server: Server) -> dict[GroupKey, dict[int, Broker]]:
     return groups
 
 
-def _of_gone(servers: Iterable[Server], gone: Iterable[Gone]) -> Iterator[Problem]:
-    present = {broker.key[:2] for server in servers for broker in server.brokers or ()}
+def _of_gone(servers: Iterable[Server], gone: Iterable[Gone], unknown: Collection[GroupKey]) -> Iterator[Problem]:
+    present = {broker.key[:2] for server in servers for broker in server.brokers or ()}.union(unknown)
     groups: dict[GroupKey, list[Gone]] = {}
     for one in gone:
         if not one.is_planned:

@@ -179,7 +179,10 @@ class Health:
         disagreements = self._compared.disagreements(cluster)
         missing, others = missing_among(disagreements, cluster)
         reports = [report_of(view, now) for view in cluster.servers]
-        found = problems(reports, gone=gone, missing=missing, disagreements=others)
+        left = {one.key for one in gone}
+        unreported = (view.brokers.keys() - left for view in cluster.servers if not view.reports_brokers)
+        unknown = {key[:2] for keys in unreported for key in keys}
+        found = problems(reports, gone=gone, unknown=unknown, missing=missing, disagreements=others)
         found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
         known = self._acknowledgements.at(self._clock.wall())
         acknowledged = {

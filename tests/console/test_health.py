@@ -149,6 +149,32 @@ def test_broker_that_left_while_servers_did_not_respond_is_gone() -> None:
     assert judged(s1={}, s2={}) == []
 
 
+def test_group_is_not_gone_because_servers_do_not_respond() -> None:
+    """The master has left; then the only server that had the group is unreachable, and the slave may still be there."""
+    clock, observed = FakeClock(), Observed(["s1", "s2"])
+    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
+    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+
+    def judged(*brokers: int) -> list[str]:
+        live = [LiveBroker("c1", "a", number, f"h:{number}") for number in brokers]
+        view = observed.cluster.server("s1").answered(clock.monotonic(), info=info)
+        observed.put(replace(view, brokers=seen_brokers({}, live, clock.monotonic())))
+        health.report(observed.cluster)
+        return lost("s2")
+
+    def lost(*servers: str) -> list[str]:
+        for server in servers:
+            observed.put(observed.cluster.server(server).lost("refused", clock.monotonic()))
+        return [one.kind for one in health.report(observed.cluster).problems]
+
+    assert judged(0, 1) == ["server_unreachable"]
+    assert judged(1) == ["without_master", "server_unreachable", "broker_gone"]
+    assert lost("s1") == ["server_unreachable", "server_unreachable", "broker_gone"]
+    observed.put(observed.cluster.server("s2").answered(clock.monotonic(), info=info))
+    assert lost() == ["server_unreachable", "broker_gone"]
+    assert judged() == ["group_gone", "server_unreachable"]
+
+
 def test_broker_that_was_dismissed_stays_dismissed_when_its_other_server_responds() -> None:
     """The operator knows that the broker has left, also on the server that did not respond then."""
     clock, observed = FakeClock(), Observed(["s1", "s2"])
