@@ -155,9 +155,10 @@ async def test_accepted_topics_change_while_another_one_is_refused(tmp_path: Pat
         assert len(server.events("register")) == applied
 
 
-async def test_drain_while_a_topic_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_drain_while_a_topic_is_refused(tmp_path: Path, protocol: str) -> None:
     """A draining broker loses write permission on a server that refuses one of its topics."""
-    async with with_refused_topic(tmp_path, clock := FakeClock()) as (server, agent, _):
+    async with with_refused_topic(tmp_path, clock := FakeClock(), protocol=protocol) as (server, agent, _):
         draining = asyncio.ensure_future(agent.drain())
         await until(lambda: queues(server, "orders") == (8, 8, Permission.READ))
         await passing(clock, draining.done, at_most=120)
