@@ -19,11 +19,12 @@ from tests.support.raw_peer import RawPeer
 )
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_verbose_query_parameter(server: InProcess, query: str, lines: int) -> None:
-    """`verbose` counts with or without a value, alone or among other parameters."""
+    """`verbose` counts with or without a value, alone or among other parameters; no proxy may keep the response."""
     (address,) = server.controller.http.pages
     response = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
     assert (response.status, response.text.count("\n")) == (200, lines)
+    assert response.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,18 @@ async def test_reload_reverts_changes_by_request(
     assert LiveSettings.of(Settings()) == server.namesrv.settings.live
 
 
+async def test_reloaded_settings_have_a_new_origin(server: InProcess, file: File) -> None:
+    """A setting that a reload changed has the origin of its new value; one that needs a restart keeps the old one."""
+    await file.reload("")
+
+    await file.reload("max_topics = 7\nscan_interval_seconds = 3.0\n")
+
+    origins = server.namesrv.settings.origins
+    assert (origins["max_topics"], origins["scan_interval_seconds"]) == (f"file {file.path}", "default")
+    await file.reload("")
+    assert origins["max_topics"] == "default"
+
+
 @pytest.fixture
 def thousand_files() -> Iterator[None]:
     """A limit of 1000 open files for this process."""
