@@ -402,7 +402,7 @@ async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
         async with agents.running(clock, proxy.address) as agent:
             (link,) = agent._links
             await clock.advance(1)
-            state = link.state
+            state = link.status()
             assert (state.status, state.since, state.last_response, state.last_error) == (
                 "connecting",
                 5_000.0,
@@ -413,7 +413,7 @@ async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
 
             await proxy.heal()
             await until(lambda: link.state.status == "registered")
-            state = link.state
+            state = link.status()
             assert (state.since, state.last_response, state.protocol, state.registrations) == (
                 5_001.0,
                 5_001.0,
@@ -422,13 +422,14 @@ async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
             )
 
             await clock.advance(14.25)
-            await until(lambda: link.state.last_response == 5_015.25)
-            assert link.state.since == 5_001.0
+            await until(lambda: link.status().last_response == 5_015.25)
+            assert link.status().since == 5_001.0
             proxy.cut()
             await until(lambda: link.state.status == "unreachable")
-            assert (link.state.since, link.state.last_response) == (5_015.25, 5_015.25)
+            state = link.status()
+            assert (state.since, state.last_response) == (5_015.25, 5_015.25)
             # a reset or a graceful close, as the kernel decides
-            assert str(link.state.last_error).startswith(f"connection to {proxy.address} was ")
+            assert str(state.last_error).startswith(f"connection to {proxy.address} was ")
         assert link.state.status == "stopped"
 
 
