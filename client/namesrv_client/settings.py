@@ -32,7 +32,7 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
     # the time without a response after which the next server gets the request, too; shorter with many servers
     attempt_timeout_seconds: Seconds = 1.0
-    # the longest time of a whole call, over all servers
+    # the longest time of a whole call, over all servers; of each request in a poll or refresh of many topics
     call_timeout_seconds: Seconds = 3.0
     # the longest time of one attempt to connect
     connect_timeout_seconds: Seconds = 1.0

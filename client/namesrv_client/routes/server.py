@@ -8,6 +8,7 @@ import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -81,6 +82,28 @@ def pull_batches(topics: Sequence[str]) -> list[Sequence[str]]:
             begin, size = at, 0
         size += topic_bytes
     return [*batches, topics[begin:]]
+
+
+class _TimeLimit:
+    """The timeout of each request for some topics, or with `is_total` that of all these requests together."""
+
+    def __init__(self, server: str, seconds: float, clock: Clock, *, is_total: bool) -> None:
+        self._server = server
+        self._seconds = seconds
+        self._clock = clock
+        self.is_total = is_total
+        self.began = clock.monotonic()
+
+    def left(self) -> float:
+        """The timeout of the next request. Raises RequestTimeoutError if the time is over."""
+        left = self._seconds - (self._clock.monotonic() - self.began if self.is_total else 0.0)
+        if left <= 0:
+            raise self.is_over()
+        return left
+
+    def is_over(self) -> RequestTimeoutError:
+        """The reason for topics that a working server has not answered at the end of the time."""
+        return RequestTimeoutError(f"{self._server} did not answer for all topics within {self._seconds:.3g} s")
 
 
 class Server:
@@ -312,14 +335,22 @@ class Server:
         )
 
     async def full_routes(
-        self, topics: Sequence[str], receive: Receive, timeout_seconds: float, unanswered: dict[str, RemotingError]
+        self,
+        topics: Sequence[str],
+        receive: Receive,
+        timeout_seconds: float,
+        unanswered: dict[str, RemotingError],
+        *,
+        is_total: bool = False,
     ) -> None:
-        """Request the full routes of topics, with a timeout for each request; add unanswered topics to `unanswered`.
+        """Request the full routes of topics; add unanswered topics to `unanswered`.
 
-        Raises RemotingError, also if all topics were refused.
+        The timeout is that of each request, or with `is_total` that of all requests together; topics that a working
+        server has not answered by then are unanswered. Raises RemotingError, also if all topics were refused.
         """
         pull = self._pull_batches if self.identity.is_native else self._pull_each
-        await pull(topics, receive, timeout_seconds, unanswered)
+        limit = _TimeLimit(self.address, timeout_seconds, self._clock, is_total=is_total)
+        await pull(topics, receive, limit, unanswered)
 
     async def changes(
         self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float
@@ -373,15 +404,23 @@ class Server:
         )
 
     async def _pull_batches(
-        self, topics: Sequence[str], receive: Receive, timeout_seconds: float, unanswered: dict[str, RemotingError]
+        self, topics: Sequence[str], receive: Receive, limit: _TimeLimit, unanswered: dict[str, RemotingError]
     ) -> None:
         """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""
+        has_answered = False
         batches = [topics[at : at + BATCH] for at in range(0, len(topics), BATCH)]
         refusals_left = _REFUSALS + 2 * len(batches)
         while batches:
             batch = batches.pop(0)
             try:
-                receive(await self.pull(batch, timeout_seconds))
+                receive(await self.pull(batch, limit.left()))
+                has_answered = True
+            except RequestTimeoutError:
+                if not (limit.is_total and has_answered):
+                    raise
+                self.record.note_failure(limit.is_over())
+                unanswered.update(dict.fromkeys(chain(batch, *batches), limit.is_over()))
+                return
             except ResponseError as error:
                 refusals_left -= 1
                 if not may_concern_a_topic(error) or not refusals_left:
@@ -395,7 +434,7 @@ class Server:
                         raise
 
     async def _pull_each(
-        self, topics: Sequence[str], receive: Receive, timeout_seconds: float, unanswered: dict[str, RemotingError]
+        self, topics: Sequence[str], receive: Receive, limit: _TimeLimit, unanswered: dict[str, RemotingError]
     ) -> None:
         """Request each topic in RocketMQ's protocol, several at a time."""
         waiting = iter(topics)
@@ -405,12 +444,13 @@ class Server:
             for topic in waiting:
                 if failures:
                     return
-                sent_at = self._clock.monotonic()
+                # With one timeout for all, the last requests may be sent only just before its end.
+                since = limit.began if limit.is_total else self._clock.monotonic()
                 try:
-                    await self.identify(timeout_seconds)
-                    receive(await self.route_by_topic(topic, timeout_seconds))
+                    await self.identify(limit.left())
+                    receive(await self.route_by_topic(topic, limit.left()))
                 except (ResponseError, RemoteProtocolError, RequestTimeoutError) as error:
-                    is_silent = isinstance(error, RequestTimeoutError) and self.record.answered_at < sent_at
+                    is_silent = isinstance(error, RequestTimeoutError) and self.record.answered_at < since
                     if isinstance(error, SERVER_FAILED) or is_silent:
                         failures.append(error)
                     else:

@@ -204,7 +204,7 @@ class ServerSession:
         async def attempt(server: Server, timeout_seconds: float) -> None:
             unanswered: dict[str, RemotingError] = {}
             try:
-                await server.full_routes(list(left), received, timeout_seconds, unanswered)
+                await server.full_routes(list(left), received, timeout_seconds, unanswered, is_total=True)
             except RemotingError:
                 # The error of one topic must not stand for all others.
                 of_topics[server] = {topic: _why_undecided(topic, error) for topic, error in unanswered.items()}

@@ -30,7 +30,7 @@ from tests.support.route_clients import (
     registered,
     request_count,
 )
-from tests.support.scripted_server import ScriptedServer
+from tests.support.scripted_server import ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
 
@@ -597,6 +597,51 @@ async def test_topics_of_one_request_have_their_own_reasons(others: list[str]) -
             "orders": f"no NameServer could answer: {server.address}: a bug",
             "rates": f"no NameServer could answer: {server.address}: {malformed}",
         }
+
+
+class SlowServer(ApacheServer):
+    """Answers one topic every 0.8 s."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    async def _answer(self, request: ScriptedRequest, topic: str) -> bytes:
+        await self.clock.sleep(0.8)
+        return await super()._answer(request, topic)
+
+
+async def test_call_for_many_topics_ends_within_its_timeout() -> None:
+    """A RocketMQ server that answers slowly has no time for all topics of the call, and stays chosen."""
+    clock, topics = FakeClock(), [f"topic-{number:02}" for number in range(20)]
+    async with SlowServer(clock) as server, session_of(server, clock=clock, protocol="rocketmq") as scene:
+        server.routes |= dict.fromkeys(topics, apache_route("broker-a"))
+        asking, took = await scene.timed(scene.session.routes(topics, scene.take))
+
+        assert 2.9 <= took <= 3.1
+        answered = len(scene.answers)
+        assert sorted(asking.result()) == topics[answered:]
+        assert 1 <= answered <= 3
+        assert scene.session.chosen == server.address
+        assert asking.result()["topic-19"] == (
+            f"no NameServer could answer: {server.address} did not answer for all topics within 3 s"
+        )
+
+
+async def test_call_for_many_batches_ends_within_its_timeout(tmp_path: Path) -> None:
+    """The server answers the first batch after a second, and nothing from then on."""
+    topics = [f"topic-{number:04}" for number in range(1_500)]
+    async with native(tmp_path, 1) as (scene, (server,), proxy):
+        await registered(server, BROKER_B, topics=tuple(topics))
+
+        def take(answer: RouteResponse) -> None:
+            scene.take(answer)
+            proxy.stall()
+            scene.clock.stall(1.0)
+
+        asking, took = await scene.timed(scene.session.routes(topics, take))
+        assert (sorted(asking.result()), proxy.address) == (topics[500:], scene.session.chosen)
+        assert 2.9 <= took <= 3.1
 
 
 async def test_halving_of_refused_batches_ends() -> None:
