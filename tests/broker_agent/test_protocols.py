@@ -18,12 +18,13 @@ from namesrv_remoting.bodies.compressed import read_compressed
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
 from tests.support import agents
-from tests.support.fake_clock import passing, until
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.scripted_server import ScriptedRequest
 from tests.support.steps import finished
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.threads import without_new_threads
 
-REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
+REGISTER, UNREGISTER, ROUTE, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 105, 322, 904, 20002
 DATA: Final = {"counter": 0, "stateVersion": 0, "timestamp": 1_700_000_000_000}
 WHOLE: Final[dict[str, Any]] = {
     "ha_server_addr": "10.0.0.1:10912",
@@ -274,13 +275,16 @@ async def test_large_registration_has_more_time() -> None:
 
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
-    """Apache's server closes the connection on an unknown serialize type, twice; the third one stays."""
+    """Apache's server closes the connection on an unknown serialize type, and answers a request of RocketMQ's."""
     async with agents.played(protocol="auto") as it:
-        for _ in range(2):
-            asked = await it.server.accept()
-            assert (await asked.receive()).code == SERVER_INFO
-            getattr(asked, end)()
-        peer = await it.registers()
+        asked = await it.server.accept()
+        assert (await asked.receive()).code == SERVER_INFO
+        getattr(asked, end)()
+        peer = await it.server.accept()
+        request = await peer.receive()
+        assert (request.code, agents.ext_of(request)) == (ROUTE, {"topic": "namesrv-protocol-detection"})
+        peer.answer(request.opaque, code=17, language="JAVA")
+        await it.registered_over(peer)
         for _ in range(2):
             await passing(it.clock, lambda: it.pending)
             request = await peer.receive()
@@ -290,20 +294,37 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
 
         state = it.state
         assert (state.status, state.protocol, state.registrations) == ("registered", "rocketmq", 1)
-        assert it.server.connections == 3
+        assert it.server.connections == 2
+
+
+@pytest.mark.parametrize("closed", [1, 2, 3])
+async def test_native_server_that_closes_connections_is_not_taken_for_apaches(tmp_path: Path, closed: int) -> None:
+    """A server at its connection limit closes every connection; only a response shows which protocol it speaks."""
+    clock = FakeClock()
+    async with agents.name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
+        proxy.closing = closed
+        async with agents.running(clock, proxy.address, protocol="auto") as agent:
+            await passing(clock, lambda: agent.servers[proxy.address].status == "registered")
+
+            assert (agent.servers[proxy.address].protocol, await agents.registrations(server)) == (
+                "native",
+                [("full", len(agents.TOPICS))],
+            )
 
 
 async def test_auto_registers_at_once_with_a_known_server() -> None:
-    """A known native server gets no detection request; after three closed connections it counts as Apache's."""
+    """A known native server gets no detection request; after a closed connection Apache's may have its address."""
     async with agents.played(protocol="auto") as it:
         peer = await it.server.accept()
         peer.send(agents.native_response(await peer.receive()))
         await it.registered_over(peer)
-        for number, code in ((2, REGISTER), (3, SERVER_INFO), (4, SERVER_INFO)):
+        for number, code in ((2, REGISTER), (3, SERVER_INFO)):
             peer.close()
             await passing(it.clock, lambda number=number: it.server.connections == number)  # type: ignore[misc]  # bound now
             peer = await it.server.accept()
             request = await peer.receive()
             assert (code, list) == (request.code, type(request.header))
         peer.close()
-        assert isinstance((await it.registered_over(await it.server.accept())).header, dict)
+        peer = await it.server.accept()
+        peer.answer((await peer.receive()).opaque, code=17, language="JAVA")
+        assert isinstance((await it.registered_over(peer)).header, dict)

@@ -8,6 +8,8 @@ from tests.support.raw_peer import RawPeer
 from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer, frame
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+# the topic of the request that shows whether a server is one of ours
+PROBE = "namesrv-protocol-detection"
 
 
 def apache_route(*names: str, queues: int = 4) -> bytes:
@@ -44,7 +46,7 @@ class ApacheServer(ScriptedServer):
 
     @property
     def topics_asked(self) -> list[str]:
-        return [topic for code, topic in self.requests if code == 105]
+        return [topic for code, topic in self.requests if code == 105 and topic != PROBE]
 
     def _take(self, peer: Peer) -> None:
         task = asyncio.ensure_future(self._serve(peer))
@@ -103,7 +105,7 @@ class ApacheFront(ApacheServer):
             answer = await ours.ask(frame(request.header, request.body))
         finally:
             ours.close()
-        return frame(answer.header, answer.body)
+        return frame({**answer.header, "language": "JAVA"}, answer.body)
 
 
 def response_to(request: ScriptedRequest, code: int = 0, remark: str | None = None, body: bytes = b"") -> bytes:

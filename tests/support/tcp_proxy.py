@@ -15,7 +15,8 @@ class TcpProxy:
 
     `cut()` closes all connections and refuses new ones. `stall()` keeps connections open, accepts new ones, and
     forwards nothing, not even an end. `heal()` undoes both. `switch()` continues open connections with another target,
-    as a load balancer does. With a `delay`, a function of no arguments, data is forwarded so many seconds late.
+    as a load balancer does. `closing` is the number of next connections that are closed at once, as a server at its
+    limit does. With a `delay`, a function of no arguments, data is forwarded so many seconds late.
     """
 
     def __init__(self, target: tuple[str, int], delay: Callable[[], float] | None = None) -> None:
@@ -24,6 +25,7 @@ class TcpProxy:
         self.port = 0
         # connections accepted so far
         self.accepted = 0
+        self.closing = 0
         self._flows = asyncio.Event()
         self._flows.set()
         self._is_cut = False
@@ -93,6 +95,10 @@ class TcpProxy:
 
     def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        if self.closing:
+            self.closing -= 1
+            writer.transport.abort()
+            return
         task = asyncio.ensure_future(self._serve(_Connection(self._flows, reader, writer, self._delay)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -16,7 +16,7 @@ from namesrv_remoting.aio.happy_eyeballs import reachable_address
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.aio.tls import ClientTls, TlsError, why_lost, why_not_connected
-from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
+from namesrv_remoting.codes import FLAG_ONEWAY, LanguageCode, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
     ConnectError,
@@ -34,6 +34,8 @@ from namesrv_runtime.threads import in_thread, thread_starts
 
 # the time that a closing client leaves to a slow peer to read the last data
 _FLUSH_SECONDS: Final = 1.0
+# A topic without a route. The request for it is one that every NameServer answers, with a short response.
+_NO_TOPIC: Final = "namesrv-protocol-detection"
 
 
 class RequestOptions(TypedDict, total=False):
@@ -133,31 +135,46 @@ class RemotingClient:
         """The body of a native SERVER_INFO response; None from a server without the native protocol.
 
         Raises:
-            RemotingError: as `invoke`.
+            RemotingError: as `invoke`, with a timeout for each of three requests at most.
         """
-        attempts, closed = self.protocols.attempts(self.address), 0
-        while closed < attempts:
-            try:
-                response = await self.invoke(
-                    RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
-                )
-            except RequestCodeNotSupportedError:
-                break
-            except NoPermissionError:
-                # The server has understood the native request.
-                self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
-                raise
-            except ConnectionClosedError:
-                if self._closed:
-                    raise
-                # A closed connection with an earlier response proves nothing, and keeps the protocol known: a native
-                # server that is killed may close this connection and the next one.
-                closed += self.speaks_native() is not True
-            else:
-                self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
-                return response.body
-        self.protocols.learn(self.address, self.clock.monotonic(), is_native=False)
-        return None
+        try:
+            return await self._native_info(timeout_seconds)
+        except ConnectionClosedError:
+            if await self._is_another_server(timeout_seconds):
+                self.protocols.learn(self.address, self.clock.monotonic(), is_native=False)
+                return None
+        return await self._native_info(timeout_seconds)
+
+    async def _native_info(self, timeout_seconds: float) -> bytes | None:
+        """The response to one SERVER_INFO request; the protocol stays unknown if there is none."""
+        body, is_native = None, True
+        try:
+            response = await self.invoke(
+                RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
+            )
+            body = response.body
+        except RequestCodeNotSupportedError:
+            is_native = False
+        except NoPermissionError:
+            # The server has understood the native request.
+            self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
+            raise
+        self.protocols.learn(self.address, self.clock.monotonic(), is_native=is_native)
+        return body
+
+    async def _is_another_server(self, timeout_seconds: float) -> bool:
+        """True if the server responds in RocketMQ's protocol, and is not one of ours.
+
+        Apache's server closes the connection on an unknown serialize type. But so does a native server that stops, or
+        that has reached its limit of connections; only a response shows which server it is.
+        """
+        try:
+            response = await self.invoke_raw(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_seconds=timeout_seconds, ext_fields={"topic": _NO_TOPIC}
+            )
+        except ConnectionClosedError:
+            return False
+        return response.language != LanguageCode.PYTHON
 
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
         return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds:.3g} s")

@@ -4,17 +4,14 @@ from typing import Final
 
 # A server with RocketMQ's protocol is tested again after this time, because namesrv may have replaced it.
 _RELEARN_SECONDS: Final = 60.0
-# Apache's server closes the connection on an unknown serialize type, but a native server that stops at that moment does
-# so, too. Therefore one closed connection proves nothing.
-_CLOSED_TWICE: Final = 2
 
 
 class ServerProtocols:
     """The protocols of the servers that this process has connected to, for client, agent and namesrvctl.
 
-    An unknown server gets a native SERVER_INFO. A response means the native protocol; code 3, or two consecutive
-    connections that close without a response, mean RocketMQ's. The result is dropped when a connection closes before
-    its first response; the result RocketMQ also ends after a minute, and then one closed connection confirms it.
+    An unknown server gets a native SERVER_INFO. A response means the native protocol. Code 3, or a closed connection
+    and then a JSON response whose language is not ours, mean RocketMQ's. The result is dropped when a connection closes
+    before its first response; the result RocketMQ also ends after a minute.
     """
 
     def __init__(self) -> None:
@@ -25,10 +22,6 @@ class ServerProtocols:
         """True if the server speaks the native protocol, False if not, None if unknown."""
         until = self._rocketmq_until.get(address, now)
         return True if until is None else False if now < until else None
-
-    def attempts(self, address: str) -> int:
-        """The number of connections that must close on SERVER_INFO before RocketMQ's protocol is assumed."""
-        return 1 if self._rocketmq_until.get(address) is not None else _CLOSED_TWICE
 
     def learn(self, address: str, now: float, *, is_native: bool) -> None:
         """Note the protocol of a server."""

@@ -297,7 +297,7 @@ async def test_watch_polls_an_apache_server(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         peer = await server.connect()
         watching = asyncio.create_task(ctl(*at(server, apache), "watch", "T", "--changes", "2"))
-        await until(lambda: (0, 105) in apache.asked and len(server.namesrv.routes.watchers) == 1)
+        await until(lambda: (105, "T") in apache.requests and len(server.namesrv.routes.watchers) == 1)
         await peer.register(MASTER)
         done = await watching
 

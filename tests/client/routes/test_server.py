@@ -203,27 +203,34 @@ async def test_closing_ends_the_identification() -> None:
             await meeting
 
 
-async def test_native_server_that_dies_during_identification_is_retried() -> None:
-    """One connection closed during identification does not prove an Apache server."""
-    async with scripted() as (script, server):
-        meeting = asyncio.create_task(server.identify(1.0))
-        dying = await script.accept()
-        await dying.receive()
-        dying.close()
+@pytest.mark.parametrize("closed", [1, 2, 3])
+async def test_native_server_that_closes_connections_is_not_taken_for_apaches(tmp_path: Path, closed: int) -> None:
+    """A server at its connection limit closes every connection; only a response shows which protocol it speaks."""
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as namesrv,
+        TcpProxy(namesrv.address) as proxy,
+        server_at(proxy.address, clock) as server,
+    ):
+        proxy.closing = closed
+        if closed == 3:
+            with pytest.raises(ConnectionClosedError):
+                await server.identify(1.0)
+            assert (server.identity.is_native, proxy.accepted) == (None, 3)
 
-        await introduced(script, meeting, "b2")
+        await server.identify(1.0)
 
-        assert (server.identity.is_native, server.identity.boot_id) == (True, "b2")
+        assert (server.identity.is_native, server.identity.boot_id) == (True, namesrv.namesrv.boot.id)
 
 
-@pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
+@pytest.mark.parametrize(("away", "refused"), [(59.9, 1), (60.0, 2)])
 async def test_apache_server_is_retried_natively_after_a_minute(away: float, refused: int) -> None:
-    """The first identification tries twice; after a minute our server may have replaced the Apache one."""
+    """After a minute our server may have replaced the Apache one."""
     clock = FakeClock()
     async with apache_at(clock) as (apache, server):
         await server.identify(1.0)
         answer = await server.route_by_topic("t", 1.0)
-        assert (server.identity.is_native, apache.refused, apache.topics_asked) == (False, 2, ["t"])
+        assert (server.identity.is_native, apache.refused, apache.topics_asked) == (False, 1, ["t"])
         route = answer.routes["t"]
         assert route is not None
         assert [data.broker_name for data in route.broker_datas] == ["broker-a"]

@@ -163,7 +163,7 @@ async def test_too_large_request_leaves_the_connection_usable() -> None:
 
 
 async def test_killed_native_server_is_not_taken_for_apaches() -> None:
-    """A native server closes two connections when it is killed; only those without any response count."""
+    """A native server closes two connections when it is killed; only a response shows which server comes next."""
     protocols = ServerProtocols()
     async with asking(protocols=protocols) as (server, client, clock):
         protocols.learn(server.address, clock.monotonic(), is_native=True)
