@@ -305,12 +305,13 @@ class NamesrvController:
         views = PeerViews(self._address_views, encoded_routes, connections)
         routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
         events, disconnected = EventRing(clock), DisconnectedBrokers(waits.now, limits.tables, tables.broker_live_table)
+        boot = Boot(boot_id, clock, waits, readiness, disconnected)
         sink = EffectSink(
             clock=clock,
             tables=tables,
             connections=connections,
             views=views,
-            readiness=readiness,
+            boot=boot,
             watchers=routes.watchers,
             events=events,
             spawn=spawn,
@@ -340,7 +341,7 @@ class NamesrvController:
         return Namesrv(
             settings=RunningSettings(settings, live, limits, self._origins),
             clock=clock,
-            boot=Boot(boot_id, clock, waits, readiness, disconnected),
+            boot=boot,
             kv=kv,
             manager=manager,
             routes=routes,

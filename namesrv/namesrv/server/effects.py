@@ -15,8 +15,8 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.effects import Effect, Evicted, MinBrokerIdChanged, Registered, RouteChanged, identity
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
-from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.address_views import AddressView, BrokerIdentity
 from namesrv_remoting.aio.client import RemotingClient
@@ -48,7 +48,7 @@ class EffectSink:
     tables: RouteTables
     connections: Mapping[int, ServerConnection]
     views: PeerViews
-    readiness: Readiness
+    boot: Boot
     watchers: RouteWatchers
     events: EventRing
     spawn: Spawn
@@ -66,7 +66,7 @@ class EffectSink:
             case Registered() if effect.is_news:
                 name = effect.live.broker_name
                 members = len(self.tables.addrs_of(name))
-                self.readiness.broker_seen(effect.key.cluster_name, name, effect.live.broker_id, members)
+                self.boot.readiness.broker_seen(effect.key.cluster_name, name, effect.live.broker_id, members)
                 self._show_unknown_views(effect)
             case Evicted():
                 self._close_if_silent(effect)
@@ -121,7 +121,8 @@ class EffectSink:
             # A native member is notified over the connection of its registration; a Java broker listens on a port of
             # its own.
             if connection is None or live is None or not live.is_native:
-                if self._dialling < MAX_NOTICES:
+                # At the end of the drain the server's tasks are cancelled, and no further one may start.
+                if self._dialling < MAX_NOTICES and not self.boot.is_draining:
                     self._dialling += 1
                     self.spawn(self._dial(addr, ext_fields))
                 else:

@@ -186,7 +186,7 @@ def sink_of(server: InProcess, *, spawn: Any = None, observers: Sequence[Callabl
         tables=namesrv.manager.tables,
         connections=namesrv.slots.connections,
         views=namesrv.routes.views,
-        readiness=namesrv.boot.readiness,
+        boot=namesrv.boot,
         watchers=namesrv.routes.watchers,
         events=namesrv.events,
         spawn=spawn or server.controller.server.tasks.create_task,
@@ -274,6 +274,21 @@ async def test_unreachable_member_is_logged(server: InProcess, addr: Any, caplog
     else:
         with addr() as place:
             await check(place)
+
+
+@pytest.mark.settings(notify_min_broker_id_changed=True)
+async def test_stop_during_an_eviction_dials_no_members(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """A scan that the stop cuts off starts no notices, since no task may start any more."""
+    caplog.set_level(logging.INFO)
+    peer = await server.connect()
+    await peer.register(BROKER, enableActingMaster="true", heartbeatTimeoutMillis="1000")
+    await peer.register(Broker(id=1, addr="10.0.0.2:10911"), enableActingMaster="true")
+    await server.stop()
+    server.clock.stall(2)
+
+    assert await server.namesrv.manager.evict_silent() == 1
+
+    assert logged(caplog, "min_broker_id_not_notified") == [{"more": 1}]
 
 
 async def test_notices_are_bounded(server: InProcess) -> None:
