@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.observability.pages import FRESH_SECONDS, liveness, readiness
+from namesrv.observability.pages import FRESH_SECONDS, PAGES, liveness, readiness
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
@@ -51,6 +51,17 @@ async def test_unknown_hosts_are_refused(server: InProcess, host: str, status: i
     )
     assert (head[9:12], page) == (b"%d" % status, expected)
     assert server.namesrv.counters.http == {("/livez", status): 1}
+    peer.close()
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_every_page_refuses_unknown_hosts(server: InProcess, page: str) -> None:
+    """The discovery pages have the addresses of all brokers and NameServers."""
+    peer = await RawPeer.connect(server.controller.http.pages[0])
+    peer.send(f"GET {page} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".encode())
+
+    assert (await peer.reader.read()).startswith(b"HTTP/1.1 421 ")
     peer.close()
 
 
