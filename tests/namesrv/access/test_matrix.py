@@ -305,10 +305,17 @@ async def test_refused_oneway_requests_get_no_response(server: InProcess) -> Non
     assert state(server) == before
 
 
-@pytest.mark.parametrize("spelling", ["json", "binary", "native"])
-async def test_fast_path_refuses_strangers(server: InProcess, spelling: Spelling) -> None:
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [
+        *(("no credentials", spelling) for spelling in ("json", "binary", "native")),
+        ("certificate from another network", "json"),
+        ("certificate of an expired account", "json"),
+    ],
+)
+async def test_fast_path_refuses_strangers(server: InProcess, ca: Authority, name: str, spelling: Spelling) -> None:
     """Route requests and heartbeats of strangers, many in one packet, are refused in each spelling and not counted."""
-    peer, before = await server.connect(), state(server)
+    peer, before = await connect(server, ca, MATRIX[name]), state(server)
     pulls, heartbeats = (
         request_frame(105, {"topic": "T"}, spelling=spelling),
         request_frame(904, BROKER.ext, spelling=spelling),
@@ -317,3 +324,4 @@ async def test_fast_path_refuses_strangers(server: InProcess, spelling: Spelling
     assert [(await peer.receive()).code for _ in range(10)] == [NO_PERMISSION] * 10
     assert state(server) == before
     assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (0, 0)
+    peer.close()
