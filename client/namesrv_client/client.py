@@ -99,7 +99,7 @@ class RouteClient:
             self._log = ClientLog(Path(directory), settings.client_name, clock, cache.point, lambda: self.chosen_server)
         self._snapshot: RouteSnapshot | None = None
         if (path := settings.snapshot_file) is not None:
-            self._snapshot = RouteSnapshot(Path(path), clock, cache)
+            self._snapshot = RouteSnapshot(Path(path), clock, cache, settings.zone_name or None)
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
         # new -> started, by entering the context -> closed, by leaving it

@@ -28,14 +28,15 @@ _CONFIRM_SECONDS: Final = 300.0
 
 
 class RouteSnapshotError(ValueError):
-    """The file is unreadable, damaged, of another version, or writable by others; the message says which."""
+    """The file is unreadable, damaged, of another version or zone, or writable by others; the message says which."""
 
 
 class RouteSnapshot:
     """Reads and writes the snapshot file of one client."""
 
-    def __init__(self, path: Path, clock: Clock, cache: RouteCache) -> None:
+    def __init__(self, path: Path, clock: Clock, cache: RouteCache, zone_name: str | None = None) -> None:
         self._path = path
+        self._zone_name = zone_name
         self._clock = clock
         self._cache = cache
         # True if the cached routes differ from those in the file
@@ -107,16 +108,18 @@ class RouteSnapshot:
                 encoded.append(json.loads(JSON.encode(route.data)))
             topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
         with self._writing:
-            content = {"version": VERSION, "written": round(wall, 3), "routes": encoded, "topics": topics}
-            write_sealed(self._path, content)
+            content = {"version": VERSION, "written": round(wall, 3), "zone": self._zone_name}
+            write_sealed(self._path, {**content, "routes": encoded, "topics": topics})
 
     def read(self) -> list[Route]:
         """The routes in the file; an empty list without a file. Raises RouteSnapshotError."""
         try:
             content = unseal(self._bytes(), VERSION)
+            # Files of earlier versions have neither the zone nor the time of the write.
+            if (zone := content.get("zone", self._zone_name)) != self._zone_name:
+                raise ValueError(f"it is for zone {zone}, not {self._zone_name}")
             decoded = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
             # After the wall clock was set back, a route is at least as old as it was when the file was written.
-            # Files of earlier versions lack that time.
             wall, now = max(self._clock.wall(), content.get("written", 0.0)), self._clock.monotonic()
             return [
                 Route(topic, decoded[number], "disk", now - max(0.0, wall - confirmed_wall), None, self._clock)

@@ -82,6 +82,17 @@ def test_ages_grow_while_no_process_runs(tmp_path: Path, wall: float, expected: 
     assert [route.confirmed_at for route in loaded] == expected
 
 
+@pytest.mark.parametrize(("written", "read"), [("a", "b"), (None, "a"), ("a", None)])
+def test_file_of_another_zone_is_not_used(path: Path, written: str | None, read: str | None) -> None:
+    """Its routes have brokers that this client must not use, or lack some of its brokers."""
+    cache = RouteCache(clock := FakeClock())
+    RouteSnapshot(path, clock, cache, written).write(ROUTES)
+    assert RouteSnapshot(path, clock, cache, written).read() == ROUTES
+
+    with pytest.raises(RouteSnapshotError, match=f"routes.json cannot be read: it is for zone {written}, not {read}"):
+        RouteSnapshot(path, clock, cache, read).read()
+
+
 def test_shared_route_is_written_once(snapshot: RouteSnapshot, path: Path) -> None:
     """10,000 topics on the same brokers make a file of less than 400 kB."""
     data = topic_route(*(f"broker-{letter}" for letter in "abcdefgh"))
