@@ -30,13 +30,13 @@ class MemoryAccount:
         """Release memory."""
         self._budget.release(self._network, size)
 
-    def has_room_for_input(self) -> bool:
-        """False if the peer has to be refused for input that is not small."""
-        return self._budget.has_room_for_input(self._network)
+    def has_room_for_waiting(self) -> bool:
+        """False if the peer has to be refused for waiting bytes that are more than a little."""
+        return self._budget.has_room_for_waiting(self._network)
 
     def charge_request(self, size: int) -> None:
         """Charge a request, even beyond the share of the peer's network; a negative size releases the charge."""
-        self._budget.charge_input(self._network, size)
+        self._budget.charge_waiting(self._network, size)
 
     def reserve_input(self, size: int) -> bool:
         """Reserve memory for a frame whose header was received, in place of the current charge for input.
@@ -54,18 +54,18 @@ class MemoryAccount:
     def set_input(self, size: int) -> None:
         """Set the charge for received input."""
         if size != self._input:
-            self._budget.charge_input(self._network, size - self._input)
+            self._budget.charge_waiting(self._network, size - self._input)
             self._input = size
 
     def set_records(self, size: int) -> None:
         """Set the charge for TLS records that are not decrypted yet."""
         if size != self._records:
-            self._budget.charge_input(self._network, size - self._records)
+            self._budget.charge_waiting(self._network, size - self._records)
             self._records = size
 
     def set_unsent(self, size: int) -> None:
         """Set the charge for unsent responses."""
-        self._budget.charge(self._network, size - self._unsent)
+        self._budget.charge_waiting(self._network, size - self._unsent)
         self._unsent = size
 
     def add_unsent(self, size: int) -> None:

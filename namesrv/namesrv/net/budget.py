@@ -12,7 +12,8 @@ from typing import Final
 # and only eight networks together can use up the budget.
 _SHARE: Final = 8
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
-# connections, so that new peers with small requests can connect. Received input may take an eighth in any case.
+# connections, so that new peers with small requests can connect. Bytes that wait, for the server or for the peer, may
+# take an eighth in any case.
 _LARGE_BYTES: Final = 64 * 1024
 _KEPT_FROM_LARGE: Final = 4
 _KEPT_FROM_SMALL: Final = 8
@@ -41,8 +42,8 @@ class MemoryBudget:
         self.used_bytes = 0
         # the part of `used_bytes` that open connections cost by themselves
         self._connections_bytes = 0
-        # the part of `used_bytes` that is received input
-        self._input_bytes = 0
+        # the part of `used_bytes` that is received input or unsent responses
+        self._waiting_bytes = 0
         self._tables_bytes = tables_bytes
         self._used_by: Counter[str] = Counter()
 
@@ -83,17 +84,17 @@ class MemoryBudget:
         """Release the memory of a connection."""
         self.charge_connection(network, -size)
 
-    def charge_input(self, network: str, size: int) -> None:
-        """Charge the memory of received input, even beyond the budget; a negative size releases memory."""
-        self._input_bytes += size
+    def charge_waiting(self, network: str, size: int) -> None:
+        """Charge received input or unsent responses, even beyond the budget; a negative size releases memory."""
+        self._waiting_bytes += size
         self.charge(network, size)
 
-    def has_room_for_input(self, network: str) -> bool:
-        """False if peers hold much input, and the budget or the network's share is used up.
+    def has_room_for_waiting(self, network: str) -> bool:
+        """False if many bytes wait, and the budget or the network's share is used up: more than a little is refused.
 
-        Other charges cannot use up the part of the budget that is kept for input: registered brokers continue.
+        Other charges cannot use up the part of the budget that is kept for waiting bytes: connected peers continue.
         """
-        return self._input_bytes <= self.peers_bytes() // _KEPT_FROM_SMALL or self.reserve(network, 0)
+        return self._waiting_bytes <= self.peers_bytes() // _KEPT_FROM_SMALL or self.reserve(network, 0)
 
     def _take(self, network: str, size: int, room: int, shared: int) -> bool:
         share = max(shared // _SHARE, self._least_share_bytes())

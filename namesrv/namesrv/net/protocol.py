@@ -469,6 +469,9 @@ class ServerConnection(asyncio.Protocol):
         if self._all_sent is not None:
             # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
             self._memory.add_unsent(len(data))
+            # Memory was reserved for a larger response.
+            if len(data) <= LARGE_BYTES and self._lacks_memory(self.unsent_bytes):
+                self._give_up_slow_reader()
 
     def _leaves_too_much_unread(self, further: int) -> bool:
         unsent = self.unsent_bytes
@@ -599,11 +602,11 @@ class ServerConnection(asyncio.Protocol):
         self._throttle()
 
     def _lacks_memory(self, size: int) -> bool:
-        """Whether this much input is more than a little, and no memory is left; never while a large frame is received.
+        """Whether so many waiting bytes are more than a little, and no memory is left; never inside a large frame.
 
         The memory of a large frame was reserved when its header was accepted.
         """
-        return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_input()
+        return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_waiting()
 
     def _give_up_input(self) -> None:
         """Release the memory of received input: decline a large frame that waits for memory, or refuse the peer."""

@@ -203,18 +203,18 @@ async def test_cancelled_watch_releases_its_memory() -> None:
         assert budget.used_bytes == 0
 
 
-async def test_input_has_a_part_of_the_budget() -> None:
-    """Connections and responses leave an eighth of the budget to input; beyond it, input counts like all else."""
+def test_waiting_bytes_have_a_part_of_the_budget() -> None:
+    """All else leaves an eighth of the budget to waiting bytes; beyond it, they count like all else."""
     budget = MemoryBudget(8 * MEBIBYTE)
     budget.charge("a", 8 * MEBIBYTE)
-    budget.charge_input("b", MEBIBYTE)
-    assert budget.has_room_for_input("a")
-    budget.charge_input("b", 1)
-    assert not budget.has_room_for_input("a")
+    budget.charge_waiting("b", MEBIBYTE)
+    assert budget.has_room_for_waiting("a")
+    budget.charge_waiting("b", 1)
+    assert not budget.has_room_for_waiting("a")
     budget.release("a", 7 * MEBIBYTE)
 
     # "b" holds more than its own share
-    assert [budget.has_room_for_input(network) for network in "ab"] == [True, False]
+    assert [budget.has_room_for_waiting(network) for network in "ab"] == [True, False]
 
 
 @pytest.mark.parametrize("body", [60 * 1024, 3000], ids=["queued", "undecoded"])
@@ -280,6 +280,26 @@ async def test_unread_responses_are_charged() -> None:
         never.reset()
         await until(lambda: len(served.server.connections) == 1)
         await until(lambda: budget.used_bytes == CONNECTION)
+
+
+async def test_unread_responses_without_memory_close_the_connection() -> None:
+    """Responses below 64 KiB are not reserved: a peer that leaves them unread is cut off once its share is used up."""
+
+    async def medium(request: Request) -> Reply:
+        return Reply(bytes(60_000))
+
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving({LIST: medium}, budget=budget) as served:
+        # the share of an address is 128 KiB
+        for peer in [await served.connect(receive_buffer=4096) for _ in range(4)]:
+            connection = served.connection_of(peer)
+            assert connection.socket is not None
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            peer.send(json_frame(LIST, 1) * 5)
+            await until(lambda one=connection: one.is_write_paused or not one.is_open)  # type: ignore[misc]
+            await settle()
+        await until(lambda: len(served.server.connections) <= 2)
+        assert set(served.event_listener.reasons) == {"slow_reader"}
 
 
 async def test_connection_without_memory_is_refused() -> None:
