@@ -94,7 +94,7 @@ def test_gate_fails_without_a_line_that_the_options_select(
     assert [verdict.failed for verdict in judge(summary, [parse_gate("p99>1")], options=options)] == [False]
 
 
-@pytest.mark.parametrize(("limit", "failures"), [(0.0, 1), (0.00002, 1), (0.000025, 0), (1.0, 0)])
+@pytest.mark.parametrize(("limit", "failures"), [(0.0, 1), (0.00002, 1), (3 / 120_345, 0), (0.000025, 0), (1.0, 0)])
 def test_bad_ratio_is_of_all_lines(limit: float, failures: int) -> None:
     """3 of 120,345 are a little less than 25 in a million."""
     assert len(_failed(max_bad_ratio=limit)) == failures

@@ -101,6 +101,19 @@ async def test_lines_of_unregistrations_and_disconnects(tmp_path: Path) -> None:
     assert [(line["reason"], line["scan"]) for line in lines[1:]] == [("unregistered", None), ("disconnected", None)]
 
 
+async def test_heartbeat_after_a_step_of_the_wall_clock_has_the_new_time(tmp_path: Path) -> None:
+    """The difference of the clocks is read about once a second, since a heartbeat must not take the time for it."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker = await server.connect()
+        await broker.register(BROKER)
+        server.clock.step_wall(60.0)
+        await server.clock.advance(1.0)
+        await send_heartbeat(broker)
+    registered, heartbeat = of(log_of(tmp_path), "register", "heartbeat")
+
+    assert heartbeat["ts_ms"] - registered["ts_ms"] == 61_000
+
+
 async def test_every_scan_has_a_line(tmp_path: Path) -> None:
     """A replay needs the scans to know when a silent broker was due."""
     async with namesrv_in_process(tmp_path) as server:
@@ -269,6 +282,21 @@ async def test_only_the_oldest_served_record_is_emptied(tmp_path: Path, monkeypa
             await pull(client, "B")
 
         assert [len(server.connection_of(client).peer.served or ()) for client in clients] == [0, 2, 2]
+
+
+async def test_served_records_end_with_their_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs of closed connections do not count towards the limit: the record of an open one keeps its pairs."""
+    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 3)
+    async with namesrv_in_process(tmp_path) as server:
+        broker = await server.connect()
+        await broker.register(BROKER, registration("A", "B"))
+        for _ in range(3):
+            client = await server.connect()
+            for topic in "ABAB":
+                await pull(client, topic)
+            await server.hang_up(client)
+
+    assert list("ABABAB") == [line["topic"] for line in by_topic(log_of(tmp_path), "served")]
 
 
 async def test_large_served_record_loses_its_first_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,20 @@
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
+from starlette.types import Message
 
-from namesrv.observability.discovery import BURST_REQUESTS, RESOLVE_EVERY_SECONDS, Endpoint, NameServers, RequestRate
+from namesrv.observability.discovery import (
+    BURST_REQUESTS,
+    NAME_SERVERS_PAGE,
+    RESOLVE_EVERY_SECONDS,
+    Discovery,
+    Endpoint,
+    NameServers,
+    RequestRate,
+)
 from tests.support.fake_clock import FakeClock
 from tests.support.http_peer import HttpResponse, ask
 from tests.support.in_process import InProcess
@@ -81,6 +91,26 @@ async def test_requests_of_one_address_are_bounded() -> None:
 
     await clock.advance(0.1)
     assert [rate.admit("10.0.0.1") for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.settings(name_servers=LIST)
+async def test_addresses_of_one_network_share_their_requests(server: InProcess) -> None:
+    """A host may use any address of its /64 network in IPv6."""
+    application = Discovery(server.namesrv).name_servers_application()
+    statuses: Counter[int] = Counter()
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses[message["status"]] += 1
+
+    for number in range(int(BURST_REQUESTS) + 5):
+        scope = {"type": "http", "method": "GET", "path": NAME_SERVERS_PAGE, "headers": [], "query_string": b""}
+        await application(scope | {"client": (f"2001:db8::{number:x}", 1)}, receive, send)
+
+    assert statuses == {200: BURST_REQUESTS, 429: 5}
 
 
 @pytest.mark.settings(

@@ -15,6 +15,7 @@ from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import count_brokers, count_connections, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
+from namesrv_runtime.line_queue import Item
 from tests.support.fake_clock import until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -317,6 +318,17 @@ async def test_metrics_of_the_heartbeat_log(tmp_path: Path) -> None:
         assert names <= metrics.names
     async with namesrv_in_process(tmp_path / "without", heartbeat_log_dir="") as server:
         assert [name for name in (await scrape(server)).names if "eventlog" in name] == []
+
+
+async def test_lost_lines_of_the_audit_trail_are_counted(server: InProcess) -> None:
+    """Lines about operators and refusals count, and so do those about brokers, which have files of their own."""
+    audit = server.namesrv.access.audit
+    assert audit is not None
+    for log in audit.logs:
+        # more than the whole queue holds
+        log.put(Item(0.0, 0.0, {"event": "change"}, 1_000_000))
+
+    assert (await scrape(server))("nameserver_audit_dropped_total") == 2.0
 
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")
