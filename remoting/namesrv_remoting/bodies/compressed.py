@@ -18,6 +18,7 @@ from namesrv_remoting.bodies.dialects import JSON, java
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import (
     MAX_DATA_VERSION_BYTES,
+    MAX_TOPIC_CHARACTERS,
     DataVersion,
     TopicConfig,
     TopicQueueMappingInfo,
@@ -26,7 +27,6 @@ from namesrv_remoting.errors import BadRequestError
 
 _INT32: Final = Struct(">i")
 _NUMBERS: Final = Struct(">3i")
-_MAX_NAME: Final = 255
 # The most bytes of each piece, checked before its announced length is used. A line has a name, four words and a few
 # attributes; a mapping takes 10 to 20 bytes per queue.
 MAX_TOPIC_LINE_BYTES: Final = 4 * 1024
@@ -135,8 +135,8 @@ def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
                 if len(rests) == _MAX_RESTS:
                     rests.clear()
                 numbers = rests[rest] = _numbers(line, rest)
-            if not 0 < len(name) <= _MAX_NAME:
-                raise BadRequestError(f"compressed body: topic name of {len(name)} bytes, limit {_MAX_NAME}")
+            if not 0 < len(name) <= MAX_TOPIC_CHARACTERS:
+                raise BadRequestError(f"compressed body: topic name of {len(name)} bytes, limit {MAX_TOPIC_CHARACTERS}")
             try:
                 topics.append(TopicConfig(name.decode(), *numbers))
             except UnicodeDecodeError as error:

@@ -10,7 +10,9 @@ import msgspec
 from namesrv_remoting.codes import Permission
 from namesrv_remoting.headers import Int32, Int64
 
-MAX_TOPIC_CHARACTERS: Final = 255
+# `%RETRY%`, a consumer group of 255 characters, `_`, and a topic of 127: the longest name that a broker registers, the
+# retry topic of a pop consumer (KeyBuilder.java).
+MAX_TOPIC_CHARACTERS: Final = 390
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TOPIC_CHARACTERS)]
 
 # the defaults of TopicConfig.java for fields that the sender leaves out

@@ -190,8 +190,8 @@ async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
     [
         # Half of a surrogate pair, as Python reads an invalid byte of a file name or argument, has no UTF-8.
         ("bad\udcff", r"topic 'bad\udcff' is not valid Unicode: surrogates not allowed"),
-        ("", "topic name of 0 characters: must have 1 to 255"),
-        ("x" * 256, "topic name of 256 characters: must have 1 to 255"),
+        ("", "topic name of 0 characters: must have 1 to 390"),
+        ("x" * 391, "topic name of 391 characters: must have 1 to 390"),
     ],
     ids=["surrogate", "empty", "long"],
 )

@@ -51,14 +51,14 @@ async def test_registration_response_has_the_order_configuration(
     assert (await peer.register(MASTER, spelling=spelling)).body == b""
 
 
-def compressed(topics: int, filter_servers: tuple[str, ...] = ()) -> bytes:
+def compressed(topics: int, filter_servers: tuple[str, ...] = (), prefix: str = "topic") -> bytes:
     """The body of a 5.x broker with compressedRegister=true: lines in a zlib stream, then empty mappings."""
 
     def piece(data: bytes) -> bytes:
         return struct.pack(">i", len(data)) + data
 
     version = json.dumps({"counter": 1, "stateVersion": 0, "timestamp": TIMESTAMP}).encode()
-    lines = [piece(f"topic-{n} 4 4 6 SINGLE_TAG {{}}".encode()) for n in range(topics)]
+    lines = [piece(f"{prefix}-{n} 4 4 6 SINGLE_TAG {{}}".encode()) for n in range(topics)]
     content = piece(version) + struct.pack(">i", topics) + b"".join(lines)
     content += piece(json.dumps(filter_servers).encode()) + struct.pack(">i", 0)
     return zlib.compress(content)
@@ -113,6 +113,25 @@ async def test_refused_registration_changes_nothing(
     assert remark in str(actual)
     assert is_empty(server)
     assert (await peer.register(MASTER, spelling=spelling)).code == 0
+
+
+# Of 390 characters with the number of the topic: the longest names of a consumer group and of a topic.
+RETRY_TOPIC = f"%RETRY%{'g' * 255}_{'t' * 125}"
+
+
+@pytest.mark.parametrize(
+    ("ext", "body"),
+    [
+        ({}, registration(f"{RETRY_TOPIC}-0", f"{RETRY_TOPIC}-1")),
+        ({"compressed": "true"}, compressed(2, prefix=RETRY_TOPIC)),
+    ],
+    ids=["json", "compressed"],
+)
+async def test_longest_retry_topic_is_registered(peer: NamesrvPeer, ext: dict[str, Any], body: bytes) -> None:
+    """The retry topic of a pop consumer has the names of the group, of up to 255 characters, and of the topic, 127."""
+    assert (await peer.register(MASTER, body, **ext)).code == 0
+
+    assert (await peer.call(105, {"topic": f"{RETRY_TOPIC}-1"})).code == 0
 
 
 @pytest.mark.parametrize(

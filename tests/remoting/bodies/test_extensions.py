@@ -92,7 +92,7 @@ def test_large_pull_is_read_in_chunks() -> None:
                 (b"\x80", "Object missing required field `topics`"),
                 (b"\x81\xa6topics\xc0", "Expected `array`, got `None` - at `$.topics`"),
                 (b"\x81\xa6topics\x91\xa0", "Expected `str` of length >= 1 - at `$.topics[0]`"),
-                (b"\x81\xa6topics\x91\xda\x01\x00" + b"t" * 256, "Expected `str` of length <= 255 - at `$.topics[0]`"),
+                (b"\x81\xa6topics\x91\xda\x01\x87" + b"t" * 391, "Expected `str` of length <= 390 - at `$.topics[0]`"),
                 (b"\x82\xa6topics\x90\xa5since\xff", "Expected `int` >= 0 - at `$.since`"),
                 (b"\x82\xa6topics\x90\xa7wait_ms\xff", "Expected `int` >= 0 - at `$.wait_ms`"),
                 (b"\x82\xa6topics\x90\xa7wait_ms\xce\x00\x04\x93\xe1", "Expected `int` <= 300000 - at `$.wait_ms`"),
