@@ -26,6 +26,10 @@ class Catalogue:
         found = self.texts[key]
         return filled(found, **values) if values else found
 
+    def reason(self, text: str) -> str:
+        """A fixed reason in this language; any other text, such as one with a number or a name, as it is."""
+        return self.texts.get(f"reason.{text}", text)
+
     def section(self, name: str) -> Callable[..., str]:
         """The function `text` for the keys of one section."""
         return lambda key, /, **values: self.text(f"{name}.{key}", **values)

@@ -138,6 +138,7 @@ def _environment(words: Catalogue) -> Environment:
         subject=subject_of,
         utc=utc,
         seconds=to_the_second,
+        reason=words.reason,
     )
     environment.globals["ui"] = environment.get_template("ui.html").module
     return environment

@@ -160,6 +160,24 @@ async def test_differences_and_reasons_are_in_the_language_of_the_page(tmp_path:
         assert [text for text in (*texts, "disconnected") if text in chinese] == []
 
 
+async def test_fixed_reasons_of_servers_are_in_the_language_of_the_page(tmp_path: Path) -> None:
+    """The reasons for which a server has no brokers, and is not ready, are Chinese on a Chinese page."""
+    async with console_of_two(tmp_path) as (one, two, shown):
+        two.namesrv.boot.is_draining = True
+        await passing(
+            one.clock, lambda: all(view.info for view in shown.console.observed.cluster.servers), at_most=60.0
+        )
+        english = await shown.text("/")
+        shown.http.cookies.set("language", "zh")
+        chinese = await shown.text("/")
+
+    texts = [
+        ("each broker needs this server in its list of NameServers (namesrvAddr)", "都须包含该服务器"),
+        ("(draining)", "(正在下线)"),
+    ]
+    assert [(text in english, text in chinese, other in chinese) for text, other in texts] == [(True, False, True)] * 2
+
+
 async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
     """A disagreement of servers that have run for a while is unexpected; a server agrees with itself."""
     async with scene(tmp_path) as it:

@@ -72,10 +72,9 @@ class Topology:
     edges: Sequence[Edge]
     height: int
 
-    @property
-    def broken(self) -> int:
-        """Number of broken edges."""
-        return sum(edge.state == "broken" for edge in self.edges)
+    def count(self, state: EdgeState) -> int:
+        """Number of edges in a state."""
+        return sum(edge.state == state for edge in self.edges)
 
 
 def topology(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem]) -> Topology:
