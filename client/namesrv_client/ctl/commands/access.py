@@ -74,8 +74,10 @@ def check(
 
 def explain(  # noqa: PLR0913, PLR0917 - each is an option
     options: Options,
-    account: Annotated[str, typer.Argument(help="Name of an account in the file.", show_default=False)],
-    code: Annotated[str, typer.Argument(help="Request code, by name or number.", show_default=False)],
+    account: Annotated[
+        str, typer.Argument(metavar="ACCOUNT", help="Name of an account in the file.", show_default=False)
+    ],
+    code: Annotated[str, typer.Argument(metavar="CODE", help="Request code, by name or number.", show_default=False)],
     file: File,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Cluster in the request.")] = None,
     broker: Annotated[str | None, typer.Option("--broker", help="Broker name in the request.")] = None,
@@ -118,7 +120,8 @@ def reserved(options: Options) -> None:
 def keygen(
     options: Options,
     account: Annotated[
-        str | None, typer.Argument(help="Name of the account; default: a random one.", show_default=False)
+        str | None,
+        typer.Argument(metavar="ACCOUNT", help="Name of the account; default: a random one.", show_default=False),
     ] = None,
 ) -> None:
     """Make an access key and secret, and print them as lines for the access file and the environment."""

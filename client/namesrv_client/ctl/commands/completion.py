@@ -15,7 +15,9 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 def completion(
     options: Options,  # noqa: ARG001 - every command takes the options
-    shell: Annotated[Shell | None, typer.Argument(help="Default: the shell in $SHELL.", show_default=False)] = None,
+    shell: Annotated[
+        Shell | None, typer.Argument(metavar="SHELL", help="Default: the shell in $SHELL.", show_default=False)
+    ] = None,
 ) -> None:
     """Print the completion script for a shell.
 

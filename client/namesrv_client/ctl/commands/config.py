@@ -25,9 +25,11 @@ _CHANGES: Final = {
     "restart": "change the server's configuration, and restart it",
 }
 
-Namespace = Annotated[str, typer.Argument(help="Namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)]
-Key = Annotated[str, typer.Argument(help="Key in the namespace.", show_default=False)]
-Value = Annotated[str, typer.Argument(help="New value.", show_default=False)]
+Namespace = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="Namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)
+]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Key in the namespace.", show_default=False)]
+Value = Annotated[str, typer.Argument(metavar="VALUE", help="New value.", show_default=False)]
 
 
 def kv_get(options: Options, namespace: Namespace, key: Key) -> None:

@@ -23,7 +23,9 @@ from namesrv_remoting.zones import ZoneStep, read_zone_fallback
 
 Routes = Mapping[str, TopicRouteData | None]
 
-TopicArgument = Annotated[str, typer.Argument(help="Name of a topic.", show_default=False, autocompletion=topic_names)]
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="Name of a topic.", show_default=False, autocompletion=topic_names)
+]
 TopicsArgument = Annotated[
     list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=topic_names)
 ]
