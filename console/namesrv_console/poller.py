@@ -192,7 +192,8 @@ class _Requests:
         if self.times.is_due("brokers"):
             view = await self._brokers(view, _BROKERS_SECONDS)
         put(view)
-        if info.revision != view.routes_revision and self.times.is_due("routes"):
+        # A server that is not ready refuses route requests, and closes the connection.
+        if info.ready and info.revision != view.routes_revision and self.times.is_due("routes"):
             view = await self._routes(view, info, put)
             put(view)
         if self.times.is_due("connections"):

@@ -101,6 +101,29 @@ async def register_masters(server: InProcess, count: int, topics: Sequence[str])
         await (await server.connect()).register(broker, registration(*topics))
 
 
+async def test_server_that_waits_for_brokers_is_not_unreachable(tmp_path: Path) -> None:
+    """A server that is not ready closes a connection with a route request, and would look unreachable."""
+    async with namesrv_in_process(tmp_path) as first:
+        await register_masters(first, 2, ["T", "U"])
+    async with namesrv_in_process(tmp_path, clock=first.clock, wait_for_service_seconds=600) as server:
+        await register_masters(server, 1, ["T", "U"])
+        async with console(server.clock, server.where) as shown:
+            states = set()
+
+            def has_brokers() -> bool:
+                states.add(view(shown).state)
+                return len(view(shown).brokers) == 1
+
+            await passing(server.clock, has_brokers)
+            for _ in range(20):
+                await server.clock.advance(0.25)
+                states.add(view(shown).state)
+            assert states - {"asking"} == {"not_ready"}
+
+            await register_masters(server, 2, ["T", "U"])
+            await passing(server.clock, lambda: "T" in view(shown).routes)
+
+
 async def test_slow_link_looks_healthy_until_all_routes_have_arrived(tmp_path: Path) -> None:
     """The routes of a hundred topics take longer than the timeout; fewer at a time arrive, and no request fails."""
     topics = [f"topic-{number}" for number in range(200)]
