@@ -90,6 +90,22 @@ def _check_page(page: str, logs: str) -> None:
     assert "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;\\x1b[31m\\u202e" in page
 
 
+def test_names_in_tables_are_no_formulas(tmp_path: Path) -> None:
+    """A spreadsheet would run a name that begins like a formula, and any peer of a NameServer can choose a name."""
+    names, lines = ["=1+1", "+1", "-1", "@1", "c\r=1+1", "c\n=1+1"], HeartbeatLines("boot-1", "ns-1").start()
+    for name in names:
+        lines.heartbeats(10, 30_010, of=broker(name, cluster=name))
+    for name in names:
+        lines.evict(160_000, broker(name, cluster=name), "silent")
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    main([str(tmp_path / "logs"), "--out", str(tmp_path / "report"), "--engine", "embedded", "--what-if", SMALL_GRID])
+
+    with (tmp_path / "report/metrics.csv").open(newline="") as file:
+        clusters = {row["key"] for row in csv.DictReader(file) if row["scope"] == "cluster"}
+    assert clusters == {"'=1+1", "'+1", "'-1", "'@1", "c\\r=1+1", "c\\n=1+1"}
+
+
 def test_report_of_nothing_is_not_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt name selects no heartbeat: no number exceeds a limit, and no page says that no broker went away."""
     logs, out = write_log(tmp_path / "logs"), tmp_path / "report"

@@ -22,7 +22,7 @@ from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import expanded, is_url, require_utf8
 from namesrv_spark_jobs.log_folders import RUN_FILE, is_report
 from namesrv_spark_jobs.report.page import page
-from namesrv_spark_jobs.report.shown import as_json
+from namesrv_spark_jobs.report.shown import as_json, printable
 
 # errors of a disk without space, and of a user without quota
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -135,8 +135,14 @@ def write_report(engine: Engine, aside: Path, analysis: Analysis, run: Mapping[s
 
 
 def _safe(value: object) -> object:
-    """The value, quoted if it begins like a formula: a spreadsheet would run such a name."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    """The value; a text with escapes in place of control characters, since csv leaves a carriage return unquoted.
+
+    A text that begins like a formula is quoted: a spreadsheet would run such a name.
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def run_json(
