@@ -339,3 +339,25 @@ async def test_registration_is_visible_as_a_whole(server: InProcess) -> None:
     seen.add(await routed())
 
     assert seen == {("topic-0", "topic-4999"), ("T",)}
+
+
+@pytest.mark.settings(drain_seconds=60.0)
+async def test_draining_server_holds_no_watch(server: InProcess) -> None:
+    """The response comes at once, since the client is to leave; it would come with the end of its connection."""
+    broker, _, client = await server.connect(), await server.connect(), await server.connect()
+    await broker.register(MASTER)
+    revision = (await pull(client, "T"))["revision"]
+    server.controller.ask_to_stop()
+    # The drain begins with the connection of the other client.
+    await until(lambda: len(server.namesrv.slots.connections) < 3)
+
+    connection = server.connection_of(client)
+    seen = connection.peer.requests
+    body = {"topics": ["T"], "boot_id": server.namesrv.boot.id, "since": revision, "wait_ms": 300_000}
+    opaque = client.send_request(PULL, None, native(body), spelling="native")
+    await until(lambda: connection.peer.requests > seen)
+    await settle()
+
+    assert not server.namesrv.routes.watchers
+    answer = (await client.response_to(opaque)).value
+    assert (answer["routes"], answer["revision"]) == ({}, revision)
