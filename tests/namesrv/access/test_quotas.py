@@ -136,6 +136,22 @@ def test_each_address_has_a_bucket_beside_the_common_one() -> None:
     assert many[-1][0] > MAX_WAIT_SECONDS
 
 
+@pytest.mark.parametrize("step_seconds", [3600.0, -3600.0])
+def test_step_of_the_wall_clock_changes_no_bucket(step_seconds: float) -> None:
+    """A clock set forward fills no bucket at once, and a clock set back leaves none empty for so long."""
+    clock = FakeClock()
+    limits = limiter(clock, per_address=1)
+
+    def waits(requests: int) -> list[float]:
+        return [limits.draw("10.0.0.1", Rank.LIVENESS)[0] for _ in range(requests)]
+
+    assert waits(10) == [0.0] * 10
+    clock.step_wall(step_seconds)
+    assert waits(1) == [1.0]
+    clock.stall(5.0)
+    assert waits(5) == [0.0] * 4 + [1.0]
+
+
 @pytest.mark.parametrize(
     ("ip", "network"),
     [
