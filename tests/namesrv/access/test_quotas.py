@@ -179,6 +179,19 @@ def test_buckets_of_quiet_addresses_are_removed() -> None:
     assert count <= 1024
 
 
+def test_bucket_of_an_active_address_is_not_removed() -> None:
+    """A bucket starts full, so that removing one that is not would let its address send another burst."""
+    clock = FakeClock()
+    limits = limiter(clock, total=10_000, per_address=1)
+    for _ in range(10):
+        limits.draw("10.0.0.1", Rank.LIVENESS)
+    clock.stall(2.0)
+    for number in range(1100):
+        limits.draw(f"10.1.{number // 256}.{number % 256}", Rank.LIVENESS)
+
+    assert [limits.draw("10.0.0.1", Rank.LIVENESS)[0] for _ in range(3)] == [0.0, 0.0, 1.0]
+
+
 @pytest.mark.settings(quotas="observe", quota_requests_per_second=20)
 async def test_observed_quotas_refuse_nothing(server: InProcess, peer: NamesrvPeer) -> None:
     """Requests beyond an observed quota are counted in the metric; one in 65 is in the audit trail."""

@@ -98,8 +98,9 @@ async def test_unchanged_registration_moves_a_broker_to_its_account(tmp_path: Pa
             assert occupants(server) == {BILLING_1.addr: key.access_key}
 
 
-async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path) -> None:
-    """A reservation ends an hour after the broker left, or at once with a file that lacks its account."""
+@pytest.mark.parametrize("billing", [{}, {"billing": 'brokers = ["bills-*"]'}], ids=["no account", "other brokers"])
+async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path, billing: dict[str, str]) -> None:
+    """A reservation ends an hour after the broker left, or at once when its account may not register the broker."""
     path = tmp_path / "access.toml"
     path.write_text(TENANTS)
     async with namesrv_in_process(tmp_path / "data", access=str(path)) as server:
@@ -111,7 +112,7 @@ async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path
         guard = server.namesrv.access.guard
         assert guard is not None
 
-        guard.follow(parse_access_file(accounts(orders='brokers = ["orders-*"]')), enforces=True)
+        guard.follow(parse_access_file(accounts(orders='brokers = ["orders-*"]', **billing)), enforces=True)
         assert (await register(other, ORDERS, taken)).code == 0
 
         guard.follow(parse_access_file(TENANTS), enforces=True)
