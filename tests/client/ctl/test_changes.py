@@ -7,7 +7,7 @@ import pytest
 
 from namesrv.routeinfo.rows import queues_of
 from tests.support.agents import real, registrations
-from tests.support.ctl import at, ctl, one_server, run, two_servers
+from tests.support.ctl import at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
@@ -76,6 +76,18 @@ async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> Non
         done = await ctl(*at(one, two), "delete-topic", "T", "-y")
 
         assert (0, "", [[one, "nothing changed", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
+
+
+@pytest.mark.parametrize("command", [("kv", "put", "ns", "k", "v"), ("delete-topic", "T", "-y")])
+async def test_change_that_reaches_only_some_servers_exits_with_1(tmp_path: Path, command: Sequence[str]) -> None:
+    """The reached server is changed; a script sees by the code that another one lacks the change."""
+    async with one_server(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER)
+        with refusing_address() as absent:
+            done = await ctl(*at(where, absent), *command)
+
+    assert (done.code, [row[:2] for row in done.cells[1:]]) == (1, [[where, "done"]])
+    assert [problem.startswith(f"no connection to {absent}: ") for problem in done.problems] == [True]
 
 
 async def test_an_agent_registers_a_deleted_topic_again_with_its_next_heartbeat(tmp_path: Path) -> None:

@@ -237,6 +237,7 @@ async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, protocol
         assert await chosen("--name", "broker-c") == (0, ["10.0.1.1:10911"], [])
         no_such = f"{where}: no broker broker-c in cluster cluster-1"
         assert await chosen("-c", "cluster-1", "-b", "broker-c") == (1, [], [no_such])
+        assert await chosen("-c", "cluster-9") == (1, [], [f"{where}: no broker in cluster cluster-9"])
         assert await chosen("-b", "broker-x") == (1, [], [f"{where}: no broker broker-x"])
         if protocol == "rocketmq":
             # empty columns are left out
