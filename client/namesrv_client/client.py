@@ -190,7 +190,7 @@ class RouteClient:
         Raises:
             TopicNotFoundError: a server reports that the topic does not exist, and this client never had its route.
             RouteUnavailableError: no server could answer, and no (young enough) route is in memory.
-            ValueError: the topic's name is empty, longer than 255 characters, or not valid Unicode.
+            ValueError: the topic's name is empty, longer than 390 characters, or not valid Unicode.
             RuntimeError: the client is not started.
         """
         self._check_started()

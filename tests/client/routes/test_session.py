@@ -530,9 +530,9 @@ async def test_too_large_response_is_requested_in_halves(tmp_path: Path) -> None
 
 
 async def test_invalid_topic_does_not_block_the_others(tmp_path: Path) -> None:
-    """A name of 256 bytes makes the server refuse the whole batch."""
+    """A name of 391 characters makes the server refuse the whole batch."""
     async with native(tmp_path, 1) as (scene, _, proxy):
-        assert await scene.changes("orders", "x" * 256, "bills") == ["bills", "orders"]
+        assert await scene.changes("orders", "x" * 391, "bills") == ["bills", "orders"]
         assert "PULL_ROUTES" in scene.session.errors[proxy.address]
 
 
