@@ -53,3 +53,14 @@ def test_servers_that_share_a_name_are_told_apart(
     texts = [finding["text"].partition(": ")[0] for finding in summary["findings"] if finding["code"] == "shared_name"]
     assert texts == ([] if overlap is None else [f"Boots {overlap} UTC"])
     assert summary["divergence"]["episodes"] == episodes
+
+
+def test_log_that_begins_while_a_broker_is_down(engine: Engine, tmp_path: Path) -> None:
+    """Both servers lack the broker until it registers anew; one of them has been restarted since the log began."""
+    first = HeartbeatLines("boot-1", "ns-1").scan(0, 9).heartbeat(60_000, silent_ms=0).scan(100_000, 19)
+    second = HeartbeatLines("boot-2", "ns-2").start(10_000).heartbeat(60_500).scan(100_000, 18)
+    files = [str(write_plain(tmp_path / "logs", f"{one.boot}.jsonl", one.lines)) for one in (first, second)]
+
+    divergence = analyse(engine, files, Options(), lambda _step: None).summary["divergence"]
+
+    assert (divergence["episodes"], divergence["total_ms"]) == (1, 500)

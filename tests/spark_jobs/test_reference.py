@@ -204,12 +204,21 @@ def test_exposed_pulls() -> None:
 
 
 def _server(
-    name: str, *heartbeats: int, evict: int = 0, up: range = range(200), ahead: int = 0, started: int | None = None
+    name: str,
+    *heartbeats: int,
+    evict: int = 0,
+    up: range = range(200),
+    ahead: int = 0,
+    started: int | None = None,
+    silent: int = 0,
 ) -> HeartbeatLines:
-    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead, its start before the log."""
+    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead, its start before the log.
+
+    It knew a broker that has been `silent`.
+    """
     lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000)
     lines.start((up.start + ahead if started is None else started) * 1000).scan((up.start + ahead) * 1000, 1)
-    lines.heartbeats(*((heartbeat + ahead) * 1000 for heartbeat in heartbeats))
+    lines.heartbeats(*((heartbeat + ahead) * 1000 for heartbeat in heartbeats), silent_ms=silent * 1000)
     if evict:
         lines.evict((evict + ahead) * 1000)
     return lines.add("stop", (up.stop + ahead) * 1000)
@@ -235,10 +244,17 @@ def _server(
         # a registration period without heartbeats has no beginning
         ([_server("1", evict=10), _server("2")], []),
         # a broker that registered before the log begins sends its next heartbeat to each server at another time
-        ([_server("1", 3, started=-1), _server("2", 28, started=-1)], []),
-        # its expiry is 120 s
-        ([_server("1", 3, started=-1), _server("2", 121, started=-1)], [(0, 121)]),
-        ([_server("1", 3, started=-1), _server("2", 28)], [(0, 28)]),
+        ([_server("1", 3, started=-1, silent=30), _server("2", 28, started=-1, silent=30)], []),
+        ([_server("1", 3, started=-1, silent=30), _server("2", 121, started=-1, silent=122)], []),
+        ([_server("1", 3, started=-1, silent=30), _server("2", 28)], [(0, 28)]),
+        # server 1 removes a broker whose last heartbeat is before the log, and receives it again
+        (
+            [_server("1", evict=50, started=-1).heartbeat(60_000), _server("2", 20, started=-1, silent=30)],
+            [(50, 60)],
+        ),
+        # the log begins while the broker is down
+        ([_server("1", 60, started=-1), _server("2", 90, started=-1)], [(60, 90)]),
+        ([_server("1", 60, started=-1), _server("2", evict=5, started=-1).heartbeat(62_000)], [(0, 5), (60, 62)]),
         # a slave is not its master: who has only one of them lacks the other, to its last line
         (
             [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],

@@ -65,11 +65,11 @@ class HeartbeatLines:
         return self
 
     def heartbeat(self, at: float, of: Broker | None = None, **fields: Any) -> Self:
-        return self.add("heartbeat", at, **(of or broker()), kind="touch", silent_ms=0, **fields)
+        return self.add("heartbeat", at, **{**(of or broker()), "kind": "touch", "silent_ms": 0, **fields})
 
-    def heartbeats(self, *times: float, of: Broker | None = None) -> Self:
+    def heartbeats(self, *times: float, of: Broker | None = None, **fields: Any) -> Self:
         for at in times:
-            self.heartbeat(at, of)
+            self.heartbeat(at, of, **fields)
         return self
 
     def evict(self, at: float, of: Broker | None = None, reason: str = "silent", **fields: Any) -> Self:

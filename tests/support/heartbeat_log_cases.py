@@ -90,7 +90,7 @@ def _boot(rng: Random, name: str, nameserver: str, wall_ms: int) -> HeartbeatLin
         if kind == "burst":
             for _ in range(rng.randint(2, 14)):
                 at += rng.choice([1_000, 1_000, 1_000.5, 950, 1_300])
-                lines.heartbeat(round(at, 3), rng.choice(known))
+                lines.heartbeat(round(at, 3), rng.choice(known), silent_ms=_silent_ms(at))
         else:
             # events recorded under a lock may be logged after later ones
             moment = round(max(0.0, at - rng.choice([0, 0, 0, 0, 2.5])), 3)
@@ -108,7 +108,7 @@ def _add_line(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: i
     members = [member(name, *rng.choice([(0,), (0, 1)])) for name in names]
     settings = {"scan_interval_ms": 700, "broker_expiry_ms": 2_000, "late_ms": 300, "version": "0.1.0"}
     writers: dict[str, Callable[[], object]] = {
-        "heartbeat": lambda: lines.heartbeat(at, of),
+        "heartbeat": lambda: lines.heartbeat(at, of, silent_ms=_silent_ms(at)),
         "evict": lambda: lines.evict(at, of, reason, **evicted),
         "fenced": lambda: lines.add("fenced", at, **of, reason=reason, scan=scans + rng.randint(0, 1)),
         "route": lambda: lines.route(at, revision, *members, topic=topic),
@@ -121,6 +121,11 @@ def _add_line(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: i
         "dropped": lambda: lines.add("dropped", at, count=rng.randint(1, 3)),
     }
     writers.get(kind, lambda: lines.add(kind, at))()
+
+
+def _silent_ms(at: float) -> int:
+    """A silence that needs no random choice: 0 begins a registration period."""
+    return int(at) % 3
 
 
 def _of_several_topics(rng: Random, kind: str) -> Line:

@@ -19,9 +19,10 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
     """
     boots = _with_servers(boots)
-    known = periods.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
+    all_periods = periods.join(F.broadcast(boots), on="boot", how="inner")
+    known = all_periods.withColumn("since", _since()).filter(F.col("since").isNotNull())
     ended = F.coalesce("removed", F.col("last"))
-    had = _merged(known.withColumn("broker", _last_label(ended)), _since(), ended, list(_BROKER))
+    had = _merged(known.withColumn("broker", _last_label(ended)), F.col("since"), ended, list(_BROKER))
     up = _merged(boots, F.col("first"), F.col("last"), [])
     up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
     return _joined(_segments(_edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))))
@@ -53,12 +54,9 @@ def _last_label(ended: Column) -> Column:
 
 
 def _since() -> Column:
-    """The moment from which a server has a broker, which may have registered before the log begins.
-
-    Such a broker sends its next heartbeat within its expiry, to each server at another time.
-    """
-    is_within = F.col("first_ok") - F.col("first") <= F.col("expiry")
-    is_older = F.col("is_cut") & (F.col("period") == 0) & F.coalesce(is_within, F.expr("false"))
+    """The moment from which a server has a broker, which may have registered before the log begins; null: unknown."""
+    was_registered = F.coalesce("was_registered", F.col("first_ok").isNull())
+    is_older = F.col("is_cut") & (F.col("period") == 0) & was_registered
     return F.when(is_older, F.col("first")).otherwise(F.col("first_ok"))
 
 

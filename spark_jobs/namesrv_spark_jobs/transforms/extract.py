@@ -100,6 +100,7 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
         F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
         microseconds("expiry_ms").alias("expiry"),
+        (F.col("silent_ms") > 0).alias("was_registered"),
         *(F.when(is_looked_at, F.col(name)).alias(name) for name in (*_TEXTS, *_WHOLE)),
         *(F.when(is_looked_at, microseconds(f"{name}_ms")).alias(name) for name in _TIMES),
     )

@@ -25,6 +25,7 @@ def point_heartbeats(points: DataFrame) -> DataFrame:
 def periods(points: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame:
     """One row for each registration period; a period that is still open has no `evict_seq`.
 
+    `was_registered` is true if the server knew the broker before `first_ok`: the period began before the log.
     `usual_interval` is the interval between heartbeats at the end of the period: a median, or a quarter of the expiry
     when the period has no interval. For a period without heartbeats in the log, `last_ok` is computed from the `silent`
     of its eviction, and from the delays of the server, which `silent` excludes.
@@ -36,6 +37,7 @@ def periods(points: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame
         F.sum("heartbeats").alias("heartbeats"),
         F.min(F.when(is_first, F.col("mono"))).alias("first_ok"),
         F.min(F.when(is_first, F.col("live"))).alias("first_live"),
+        F.max(F.when(is_first, F.col("was_registered"))).alias("was_registered"),
         F.max(F.when(is_heartbeat & is_last_heartbeat(), F.struct("mono", "who", "expiry"))).alias("last_heartbeat"),
         F.max(F.when(F.col("is_evict"), F.struct(F.col("point").alias("seq"), "mono", "live", "who"))).alias("end"),
     )
@@ -51,7 +53,7 @@ def periods(points: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame
     with_delays = with_usual_intervals.join(_unseen_delays(known, moments), on=["key", "period"], how="left")
     unseen = F.col("end.mono") - F.coalesce("silent", F.lit(0)) - F.coalesce("unseen_late", F.lit(0))
     return with_delays.select(
-        *(*_PERIOD, "heartbeats", "first_ok", "first_live"),
+        *(*_PERIOD, "heartbeats", "first_ok", "first_live", "was_registered"),
         F.coalesce("last_heartbeat.mono", unseen).alias("last_ok"),
         "evict_seq",
         F.col("end.mono").alias("removed"),

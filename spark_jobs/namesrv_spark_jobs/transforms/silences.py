@@ -19,10 +19,10 @@ MOST_BINS: Final = 2 * BINS_PER_EXPIRY
 RECENT_INTERVALS: Final = 10
 SHORTEST_INTERVAL: Final = 10_000
 
-_ROW: Final = ("key", "boot", "mono", "seq", "live", "who", "agent", "expiry", "is_evict")
+_ROW: Final = ("key", "boot", "mono", "seq", "live", "who", "agent", "expiry", "was_registered", "is_evict")
 _NEXT: Final = ("mono", "seq", "live", "who", "agent", "is_evict")
 _POINT: Final = (
-    *("mono", "live", "who", "agent", "expiry", "is_evict", "earlier"),
+    *("mono", "live", "who", "agent", "expiry", "was_registered", "is_evict", "earlier"),
     *(f"next_{name}" for name in _NEXT),
 )
 

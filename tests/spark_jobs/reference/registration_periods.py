@@ -158,10 +158,10 @@ def episodes(boots: Sequence[Boot], periods: Iterable[RegistrationPeriod]) -> di
     had: dict[Address, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
     ends: dict[Address, list[tuple[int, str, Broker]]] = defaultdict(list)
     for period in periods:
-        if period.first_ok is not None:
+        if (since := _since(period)) is not None:
             broker, address = period.broker, (period.broker.cluster, period.broker.broker_addr)
             end = period.boot.wall(period.boot.last.at if period.removed is None else period.removed)
-            had[address][server_of[period.boot.boot]].append((period.boot.wall(_since(period)), end))
+            had[address][server_of[period.boot.boot]].append((period.boot.wall(since), end))
             ends[address].append((end, broker.label, broker))
     last = {max(found, key=lambda end: end[:2])[2]: address for address, found in ends.items()}
     return {broker: _disagreements(up, had[last[broker]]) for broker in sorted(last, key=repr)}
@@ -186,13 +186,12 @@ def _servers(boots: Sequence[Boot]) -> dict[str, str | None]:
     return servers
 
 
-def _since(period: RegistrationPeriod) -> int:
-    """The time from which the server had the broker, which may have registered before the log begins."""
-    assert period.first_ok is not None
+def _since(period: RegistrationPeriod) -> int | None:
+    """The time from which the server had the broker, which may have registered before the log begins; None: unknown."""
     began, starts = period.boot.first.at, period.boot.of("start")
     is_cut = not starts or starts[0].at < began
-    is_within = period.expiry is not None and period.first_ok - began <= period.expiry
-    return began if is_cut and is_within and period.is_first else period.first_ok
+    was_registered = not period.heartbeats or (period.heartbeats[0].time("silent_ms") or 0) > 0
+    return began if is_cut and was_registered and period.is_first else period.first_ok
 
 
 def _disagreements(up: Mapping[str | None, list[Span]], has: Mapping[str | None, list[Span]]) -> list[Span]:
