@@ -2,14 +2,17 @@
 
 Any thread may call the object, and waits for the result. The module is fork-safe: the child of a fork has no such
 thread, and gives up its copies of the parent's sockets, so that a server still notices when the parent dies.
+A process that ends without a `stop` ends like a crash for the servers.
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import contextlib
 import functools
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, Unpack
@@ -24,7 +27,10 @@ Ts = TypeVarTuple("Ts")
 # A call may take this much longer than the deadlines of its work before the caller gets a TimeoutError.
 _GRACE_SECONDS: Final = 5.0
 
-# all started objects, for the fork handlers
+# All loops together have this time to halt when the interpreter ends: a callback of the application may block a loop.
+_HALT_SECONDS: Final = 1.0
+
+# all started objects, for the fork handlers and the end of the interpreter
 _running: "set[Threaded[Any]]" = set()
 
 
@@ -105,7 +111,8 @@ class Threaded(ABC, Generic[W_co]):
         """
         self._check_other_thread()
         with self._lock:
-            if self._inner is None:
+            # Without the second condition, a stop while the interpreter ends would wait for a halted loop.
+            if self._inner is None or self not in _running:
                 return
             try:
                 self._call(self._inner.__aexit__(None, None, None), self._stop_seconds)
@@ -194,6 +201,17 @@ class Threaded(ABC, Generic[W_co]):
         with self._gate:
             self._running_loop().call_soon_threadsafe(callback, *arguments)
 
+    def _halt(self) -> threading.Event:
+        """Let the loop do nothing more; returns an event that is set once the loop has halted."""
+        _running.discard(self)
+        halted = threading.Event()
+        try:
+            self._tell(_halt, halted)
+        except RuntimeError:
+            # Another thread has stopped the object.
+            halted.set()
+        return halted
+
     # -- forks --------------------------------------------------------------------------------------------------------
 
     def _sockets(self) -> Iterable[int]:
@@ -266,6 +284,22 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
+def _halt(halted: threading.Event) -> None:
+    """Block the loop's thread for ever."""
+    halted.set()
+    threading.Event().wait()
+
+
+def _halt_all() -> None:
+    """Halt all loops before the interpreter ends: a thread within uvloop's C code could crash the ending interpreter.
+
+    The loops are not closed, and nothing is cancelled: daemon threads that wait for a call would report errors.
+    """
+    gives_up_at = time.monotonic() + _HALT_SECONDS
+    for halted in [background._halt() for background in list(_running)]:  # noqa: SLF001 - its own module
+        halted.wait(max(0.0, gives_up_at - time.monotonic()))
+
+
 def _give_up(descriptors: Iterable[int]) -> None:
     """Close this process's copies of sockets, and keep their descriptor numbers taken with /dev/null.
 
@@ -294,3 +328,6 @@ os.register_at_fork(
     after_in_parent=_each(Threaded._after_fork_in_parent),  # noqa: SLF001
     after_in_child=_each(Threaded._after_fork_in_child),  # noqa: SLF001
 )
+# Registered when this module is imported, so that handlers of the application, which run in the reverse order, can
+# still stop their objects.
+atexit.register(_halt_all)

@@ -103,8 +103,44 @@ os.waitpid(child, 0)
 )
 
 ENDS_WITHOUT_STOP = (
+    """
+import atexit, threading
+
+def late():
+    # registered before the import of the agent, and therefore called after the agent's own handler
+    ran = threading.Event()
+    agent._loop.call_soon_threadsafe(ran.set)
+    report(loop_runs=ran.wait(0.1), can_stop=agent.stop() is None)
+
+atexit.register(late)
+"""
+    + BEGIN
+    + """
+report(registered=agent.registered())
+"""
+)
+
+ENDS_WITH_A_BLOCKED_LOOP = (
     BEGIN
     + """
+blocks = threading.Event()
+
+def block():
+    report(is_blocked=True)
+    blocks.set()
+    threading.Event().wait()
+
+agent._loop.call_soon_threadsafe(block)
+blocks.wait()
+"""
+)
+
+STOPS_AT_THE_END = (
+    BEGIN
+    + """
+import atexit
+
+atexit.register(agent.stop)
 report(registered=agent.registered())
 """
 )
@@ -207,10 +243,27 @@ def test_child_cannot_drain_the_agent_of_its_parent(loop: str) -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_process_without_a_stop_ends_like_a_crash(namesrv: Daemon, loop: str) -> None:
-    """The connection closes, the exit code stays, and the agent's thread neither delays the exit nor prints errors."""
+    """The connection closes, the exit code stays, and the loop has halted before the interpreter ends."""
     name = f"ends-{loop}"
     with running(ENDS_WITHOUT_STOP, namesrv.address, loop, name) as process:
         assert read_report(process) == {"registered": 1}
+        assert read_report(process) == {"loop_runs": False, "can_stop": True}
         assert process.wait() == 0
 
     namesrv.wait_for("broker_evicted", broker_name=name, reason="disconnected")
+
+
+def test_blocked_loop_does_not_keep_the_process() -> None:
+    """A callback of the application may wait for ever."""
+    with running(ENDS_WITH_A_BLOCKED_LOOP, ("127.0.0.1", 1), "uvloop", "blocked") as process:
+        assert read_report(process) == {"is_blocked": True}
+        assert process.wait(GUARD_SECONDS) == 0
+
+
+def test_handler_at_the_end_can_stop_the_agent(namesrv: Daemon) -> None:
+    """The application's handlers are called while the loop still runs."""
+    with running(STOPS_AT_THE_END, namesrv.address, "uvloop", "stops") as process:
+        assert read_report(process) == {"registered": 1}
+        assert process.wait() == 0
+
+    namesrv.wait_for("broker_evicted", broker_name="stops", reason="unregistered")
