@@ -405,10 +405,10 @@ class ServerConnection(asyncio.Protocol):
             self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
 
     def hold_records(self, size: int) -> None:
-        """Charge memory for received TLS records that wait to be decrypted; for lack of memory, refuse the peer."""
+        """Charge memory for received TLS records that wait to be decrypted, or give them up for lack of memory."""
         self._memory.set_records(size)
         if self._lacks_memory(size):
-            self._refuse_input()
+            self._give_up_input()
 
     # -- deadlines ----------------------------------------------------------------------------------------------------
 

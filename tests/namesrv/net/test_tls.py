@@ -864,6 +864,22 @@ async def test_records_that_wait_take_memory_of_the_peer(ca: Authority) -> None:
         assert budget.used_bytes == 0
 
 
+async def test_large_frame_over_tls_is_declined_without_memory(ca: Authority) -> None:
+    """The connection goes on although the records of the frame exceed its share of the memory."""
+    large = {ECHO: MEBIBYTE}
+    async with serving(tls=tls(ca), budget=MemoryBudget(MEBIBYTE), large_frames=large) as served:
+        with socket.create_connection(served.addresses[0]) as peer:
+            records, connection, transport = await opened(served, peer)
+            await settle()
+            # the share of an address is 128 KiB
+            transport.data_received(records.sealed(json_frame(ECHO, 7, None, bytes(200 * 1024))))  # type: ignore[attr-defined]  # as the socket's transport does
+            await until(lambda: served.server.dispatcher.answered)
+
+            assert served.server.dispatcher.answered == {(ECHO, 2): 1}
+            assert served.event_listener.reasons == ["memory"]
+            assert connection.is_open
+
+
 async def test_proxy_header_takes_no_memory_after_it(ca: Authority) -> None:
     """The first bytes of a connection are freed once they are passed on."""
     async with serving(tls=tls(ca), proxy_protocol=True) as served:
