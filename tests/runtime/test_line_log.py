@@ -100,6 +100,21 @@ async def test_every_file_begins_with_its_own_first_line(written: Written) -> No
     assert written.text() == f"1 {'a' * 20}\n2 opened\n3 b\n4 opened\n5 c\n"
 
 
+async def test_open_file_of_a_killed_process_is_compressed_at_the_next_start(tmp_path: Path) -> None:
+    """Readers that follow closed files would never see its lines."""
+    killed = LineFiles(tmp_path / "log", "ns", "00ff", Retention(keep_days=1e6, max_bytes=1 << 30))
+    killed.begin(WALL)
+    killed.write(b"1 before\n")
+    left = killed.end()
+    written = Written(tmp_path / "log")
+    written.log.start()
+    await written.log.close(GUARD_SECONDS)
+
+    assert left is not None
+    assert not left.exists()
+    assert written.text() == "1 before\n"
+
+
 async def test_file_exceeds_its_limit_by_one_line_at_most(tmp_path: Path) -> None:
     """The bound holds for long lines and for many waiting ones."""
     written = Written(tmp_path, max_file_bytes=1000)
