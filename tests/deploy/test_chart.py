@@ -1,5 +1,6 @@
 """The Helm chart: valid for Kubernetes' schemas and a policy checker, with pods that start."""
 
+import asyncio
 import http.client
 import re
 import subprocess
@@ -14,11 +15,15 @@ import yaml
 
 from namesrv.settings.model import Settings
 from tests.support.certificates import Authority
+from tests.support.http_peer import ask
+from tests.support.in_process import namesrv_in_process
 from tests.support.ports import free_port
 from tests.support.printing_process import PrintingProcess
 from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
 
 UNIT = Path(__file__).parents[2] / "docker/systemd/namesrv-console.service"
+# The manifests that the first test compares with the chart.
+PLAIN = Path(__file__).parents[2] / "deploy/kubernetes"
 
 # helm is built from source first, which takes minutes: by one worker
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chart")]
@@ -136,6 +141,24 @@ def test_changed_secrets_reach_running_pods(helm: Path) -> None:
     assert [mount["name"] for pod in pods for mount in pod["containers"][0]["volumeMounts"] if "subPath" in mount] == [
         "settings"
     ]
+
+
+async def test_server_answers_its_probes(tmp_path: Path) -> None:
+    """A server that waits for its brokers is alive, so that Kubernetes does not restart it, and not ready."""
+    manifests = by_kind((PLAIN / "namesrv-plain.yaml").read_text())
+    (pod,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "snapshot.json").write_text("damaged")
+
+    async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
+        (address,) = server.controller.http.pages
+
+        async def statuses() -> dict[str, int]:
+            paths = {name: pod[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+            return {name: (await asyncio.to_thread(ask, address, path)).status for name, path in paths.items()}
+
+        assert await statuses() == {"startup": 200, "liveness": 200, "readiness": 503}
+        await server.clock.advance(45)
+        assert await statuses() == {"startup": 200, "liveness": 200, "readiness": 200}
 
 
 @pytest.mark.parametrize("variant", ["console", "ipv6", "all"])
