@@ -139,6 +139,23 @@ async def test_slave_follows_the_majority_of_reachable_servers(tmp_path: Path) -
             await passing(clock, lambda: agent.master == M1, at_most=28.5)
 
 
+async def test_server_without_a_master_has_no_vote(tmp_path: Path) -> None:
+    """Two servers lose the master that they reported; the third one's master then counts, although it is alone."""
+    clock = FakeClock()
+    async with agents.name_servers(tmp_path, clock) as servers:
+        ends = [await master_on(server) for server in servers[:2]]
+        await master_on(servers[2], M2)
+        async with agents.running(clock, agents.everywhere(servers), broker_id=1) as agent:
+            await agent.registered()
+            assert agent.master == M1
+
+            for end in ends:
+                end()
+            slave_only = {agents.NAME: {1: agents.ADDR}}
+            await until(lambda: [agents.brokers(server) for server in servers[:2]] == [slave_only] * 2)
+            await passing(clock, lambda: agent.master == M2)
+
+
 async def test_change_of_the_smallest_id_runs_a_callback(tmp_path: Path) -> None:
     """905 comes over the agent's own connection, and the slave requests its master at once."""
     clock = FakeClock()

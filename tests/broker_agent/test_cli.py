@@ -272,6 +272,19 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
     file.wait_until_left()
 
 
+def test_signal_cuts_a_drain_short(file: ConfigFile) -> None:
+    """A supervisor that stops a draining side-car does not wait for the poll period."""
+    file.write({"orders": 6}, client_poll_seconds=600.0)
+    with side_car(file) as process:
+        file.wait_until_known(orders=6)
+        process.send_signal(signal.SIGUSR1)
+        file.wait_until_known(orders=4)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait() == 0
+    file.wait_until_left()
+
+
 def test_server_problems_are_logged_once(file: ConfigFile, tmp_path: Path) -> None:
     """A failing source of the server list and an unreachable server are logged once each; the end is graceful."""
     servers = tmp_path / "servers"
