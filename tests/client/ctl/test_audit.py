@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -150,6 +151,21 @@ def test_repeated_registrations_without_a_change_have_no_sentence(tmp_path: Path
 def test_filters(data_dir: Path, options: list[str], expected: list[dict[str, Any]]) -> None:
     """A line must match every given filter."""
     assert run("audit", str(data_dir), *options, "-o", "json").json["lines"] == expected
+
+
+@pytest.mark.parametrize(
+    ("since", "is_shown"),
+    [("3600s", False), ("60m", False), ("70m", True), ("1h", False), ("2h ago", True), ("1d", True)],
+)
+def test_age_has_a_unit(tmp_path: Path, since: str, is_shown: bool) -> None:
+    """A line of 65 minutes ago is shown by what `--since` reaches back to."""
+    moment = datetime.now(UTC) - timedelta(minutes=65)
+    folder = tmp_path / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
+    folder.mkdir(parents=True)
+    recent = {**KV, "ts_ms": round(moment.timestamp() * 1000)}
+    (folder / "ns-0a-1.jsonl.open").write_text(json.dumps(recent) + "\n")
+
+    assert run("audit", str(tmp_path), f"--since={since}", "-o", "json").json["lines"] == ([recent] if is_shown else [])
 
 
 def test_summarised_refusals_are_found_by_address(tmp_path: Path) -> None:
