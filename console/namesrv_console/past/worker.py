@@ -43,7 +43,7 @@ def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Pas
     try:
         import duckdb  # noqa: PLC0415 - only the wheel `namesrv-report` requires duckdb
 
-        from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415
+        from namesrv_spark_jobs.history.reading.readings import Readings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         if package not in _REPORT:

@@ -13,7 +13,7 @@ from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.history.spans import MOST_MS, Span
 
 if TYPE_CHECKING:
-    from namesrv_spark_jobs.history.readings import Readings
+    from namesrv_spark_jobs.history.reading.readings import Readings
 
 
 def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
         ValueError: the logs do not have lines of that time, or `at` is not a valid time.
         ModuleNotFoundError: the report is not installed.
     """
-    from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415 - with the report only
+    from namesrv_spark_jobs.history.reading.readings import Readings  # noqa: PLC0415 - with the report only
 
     now_ms = round(time.time() * 1000)
     with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:

@@ -25,7 +25,7 @@ from namesrv_spark_jobs.history.model import (
     WhatIfRequest,
     WhatIfs,
 )
-from namesrv_spark_jobs.history.readings import Readings
+from namesrv_spark_jobs.history.reading.readings import Readings
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span
 from namesrv_spark_jobs.history.topic import topic_past
 from namesrv_spark_jobs.options import Options, WhatIf

@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from namesrv_spark_jobs.history.files import files_of
 from namesrv_spark_jobs.history.hours import LogsError, all_hours, last_hour
 from namesrv_spark_jobs.history.moments import moment_ms
+from namesrv_spark_jobs.history.reading.files import files_of
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MOST_MS, Span, tick_texts, written
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.permissions import unprivileged

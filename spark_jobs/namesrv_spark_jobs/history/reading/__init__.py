@@ -1,0 +1,1 @@
+"""Readings of logs, with the packages of the report; all other modules of the history need no such package."""
