@@ -100,11 +100,15 @@ async def _without_key(server: NameServer, fields: Fields) -> list[Change]:
 
 
 async def _set(server: NameServer, fields: Fields) -> list[Change]:
-    values, key = await server.config(), fields["key"]
-    if key not in values:
+    key = fields["key"]
+    setting = next((setting for setting in await server.settings() if setting.key == key), None)
+    if setting is None:
         # A server ignores such a key, and reports success.
         raise LocalProtocolError(f"no setting {key}")
-    return [Change(key, values[key], fields["value"])]
+    # Apache's server does not report how a setting is changed.
+    if setting.changed_by not in (None, "request"):
+        raise LocalProtocolError(f"setting {key} cannot be changed by a request")
+    return [Change(key, setting.value, fields["value"])]
 
 
 ACTIONS: Final[Mapping[str, Action]] = {

@@ -150,6 +150,15 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         assert [it["request_fields"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
 
 
+async def test_setting_that_needs_a_restart_is_not_previewed(tmp_path: Path) -> None:
+    """The preview shows no new value of a setting that servers refuse to change by a request."""
+    async with acting(tmp_path, admin_enabled=True) as console:
+        seen = await console.shown.text("/actions/config-set?key=logLevel&value=debug")
+
+        assert seen.count("setting logLevel cannot be changed by a request") == 2
+        assert "<bdi>debug</bdi>" not in seen
+
+
 async def test_misspelt_setting_is_not_set(tmp_path: Path) -> None:
     """A server ignores a setting that it does not have, and reports success."""
     async with acting(tmp_path, admin_enabled=True) as console:
