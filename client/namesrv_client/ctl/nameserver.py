@@ -82,6 +82,9 @@ class NameServer:
         self._credentials = credentials
         self._tls = tls
         self._client = self.new_client()
+        # Apache's server closes the connection on the native request that finds out its protocol: requests of several
+        # tasks wait until the protocol is known.
+        self._finding_out = asyncio.Lock()
         # The number is halved when a server refuses that many.
         self._routes_per_pull = ROUTES_PER_PULL
 
@@ -102,6 +105,12 @@ class NameServer:
 
     async def info(self) -> ServerInfo | None:
         """The server's report about itself; None from Apache's server."""
+        if self._client.speaks_native() is None:
+            async with self._finding_out:
+                return await self._info()
+        return await self._info()
+
+    async def _info(self) -> ServerInfo | None:
         if self._client.speaks_native() is False:
             return None
         body = await self._client.server_info(self.timeout_seconds)

@@ -1,8 +1,12 @@
 """Requests to one server."""
 
+import asyncio
 from pathlib import Path
 
 from namesrv_client.ctl.nameserver import NameServer
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, registration
 
@@ -24,3 +28,17 @@ async def test_many_routes_come_in_short_responses(tmp_path: Path) -> None:
         # The registration of the peer; SERVER_INFO and the pulls of the client.
         assert sorted(requests) == [1, 4]
         await nameserver.close()
+
+
+async def test_tasks_find_out_the_protocol_of_an_apache_server_together(tmp_path: Path) -> None:
+    """Apache's server closes the connection on a native request; no request of another task fails because of that."""
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
+        for passes in range(0, 100, 2):
+            PROCESS_PROTOCOLS.forget(address_of(apache))
+            nameserver = NameServer(address_of(apache), timeout_seconds=2.0, clock=server.clock)
+            first = asyncio.create_task(nameserver.brokers())
+            # the second request finds the first one at any point of its way
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            assert await nameserver.brokers() == await first == []
+            await nameserver.close()
