@@ -121,6 +121,20 @@ async def test_acknowledgement_ends_by_hand_or_with_its_problem(tmp_path: Path) 
         await passing(found.server.clock, lambda: found.verdict == ("critical", 0))
 
 
+async def test_acknowledgement_ends_after_its_hours(tmp_path: Path) -> None:
+    """The problem alarms again if it lasts longer than the operator expected."""
+    async with attended(tmp_path) as found:
+        clock = found.server.clock
+        await found.acknowledge("1", REASON)
+        # Only the wall clock moves: within an hour of silence the slave would be evicted, too.
+        clock.step_wall(3_570.0)
+        await clock.advance(1)
+        assert found.verdict == ("acknowledged", 1)
+
+        clock.step_wall(30.0)
+        await passing(clock, lambda: found.verdict == ("critical", 0))
+
+
 async def test_acknowledgement_outlives_the_console(tmp_path: Path) -> None:
     """Another console with the same directory knows the acknowledgement; a damaged file counts as none."""
     async with attended(tmp_path) as found:
