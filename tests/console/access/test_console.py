@@ -94,6 +94,7 @@ def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.
         url = process.wait_for("namesrv-console: https://").partition(": ")[2]
         with httpx2.Client(base_url=url, verify=context, trust_env=False) as client:
             form = fields(client.get("/login").text)
+            assert client.post("/login", data={**form, "name": "olga", "password": "guess"}).status_code == 401
             done = client.post("/login", data={**form, "name": "olga", "password": PASSWORD})
             assert (done.status_code, done.headers["location"]) == (303, "/")
             assert "<bdi>olga</bdi> (operator)" in client.get("/").text
@@ -112,4 +113,9 @@ def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.
     # The file is closed by then; its compression may still be under way.
     text = path.read_bytes() if path.suffix == ".open" else gzip.decompress(path.read_bytes())
     lines = [json.loads(line) for line in text.splitlines()]
-    assert [(it["event"], it.get("account")) for it in lines] == [("start", None), ("sign_in", "olga"), ("stop", None)]
+    assert [(it["event"], it.get("account"), it.get("reason")) for it in lines] == [
+        ("start", None, None),
+        ("refusal", "olga", "password"),
+        ("sign_in", "olga", None),
+        ("stop", None, None),
+    ]

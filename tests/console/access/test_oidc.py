@@ -93,6 +93,7 @@ async def test_provider_signs_users_in() -> None:
         {"iss": "https://other.example"},
         {"aud": "another client"},
         {"aud": ["another client", "a third"]},
+        {"aud": "another client", "azp": CLIENT_ID},
         {"nonce": "of another sign-in"},
         {"exp": int(time.time()) - 3600},
         {"preferred_username": "olga\x1b[2J"},
