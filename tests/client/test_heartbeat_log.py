@@ -1,6 +1,9 @@
 """The client's heartbeat log."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.heartbeat_files import of, only, read_log
 from tests.support.in_process import namesrv_in_process
@@ -36,17 +39,25 @@ async def test_route_changes_are_logged(tmp_path: Path) -> None:
         assert len({line["boot_id"] for line in lines}) == 1
 
 
-async def test_failed_sends_and_isolations_are_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_tolerant", "expected"),
+    [
+        (
+            True,
+            [["isolated", "broker-a", 2_000], ["send_failed", "broker-b", None], ["isolated", "broker-b", 10_000]],
+        ),
+        (False, [["send_failed", "broker-b", None]]),
+    ],
+)
+async def test_failed_sends_and_isolations_are_logged(tmp_path: Path, is_tolerant: bool, expected: list[Any]) -> None:
     """A slow send is not a failure, and isolates the broker for as long as RocketMQ's table says."""
     async with (
         namesrv_in_process(tmp_path / "server") as server,
-        route_client(server.clock, server, heartbeat_log_dir=tmp_path / "log", fault_tolerance=True) as client,
+        route_client(server.clock, server, heartbeat_log_dir=tmp_path / "log", fault_tolerance=is_tolerant) as client,
     ):
         client.report("broker-a", 0.01)
         client.report("broker-a", 0.6)
         client.report("broker-b", 0.01, failed=True)
-    lines = read_log(tmp_path / "log")
+    lines = of(read_log(tmp_path / "log"), "send_failed", "isolated")
 
-    assert [
-        [line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")
-    ] == [["isolated", "broker-a", 2_000], ["send_failed", "broker-b", None], ["isolated", "broker-b", 10_000]]
+    assert [[line["event"], line["broker_name"], line.get("for_ms")] for line in lines] == expected

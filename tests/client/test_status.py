@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from namesrv_client import ClientSettings, ClientStatus, RouteStatus, ServerStatus, SyncRouteClient, WatchStatus
-from namesrv_client.metrics import export_opentelemetry, export_prometheus
+from namesrv_client.metrics import TABLE, export_opentelemetry, export_prometheus
 from tests.support.exported import OpenTelemetry, scraped
 from tests.support.fake_clock import passing, until
 from tests.support.route_clients import BROKER_A, RouteScene, route_scene
@@ -97,6 +97,27 @@ async def test_status_contains_watches_and_readiness(tmp_path: Path) -> None:
         assert await scene.client.refresh()
         status = scene.client.status()
         assert (status.is_ready, status.servers[0].reconnects, status.failovers) == (True, 1, 0)
+
+
+def test_metrics_tell_absent_and_unused_routes_apart() -> None:
+    """A topic that does not exist any more is no known route, and a route that is not used may be old."""
+    routes = (
+        RouteStatus("orders", "pull", 2.5, 7, None, is_in_use=True),
+        RouteStatus("refunds", "watch", 3.0, 7, 1.0, is_in_use=True),
+        RouteStatus("bills", "disk", 900.0, None, None, is_in_use=False),
+    )
+    registry, status = CollectorRegistry(), ClientStatus("c", is_started=True, is_ready=True, routes=routes)
+    end = TABLE.to_prometheus("c", lambda: status, registry)
+
+    found = [line for line in scraped(registry) if "route" in line and "changes" not in line]
+    end()
+    assert found == [
+        'namesrv_client_oldest_route_age_seconds{client="c"} 3.0',
+        'namesrv_client_routes_absent{client="c"} 1.0',
+        'namesrv_client_routes{client="c",source="disk"} 1.0',
+        'namesrv_client_routes{client="c",source="pull"} 1.0',
+        'namesrv_client_routes{client="c",source="watch"} 0.0',
+    ]
 
 
 async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:

@@ -387,6 +387,20 @@ async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:
         assert len(scene.session.socket_descriptors()) == 1
 
 
+async def test_server_that_leaves_the_list_while_it_is_chosen_anew(tmp_path: Path) -> None:
+    """Its response comes with the new list: the chosen server stays, and no error ends the choice for ever."""
+    async with native(tmp_path, shuffle=list.reverse) as (scene, _, _):
+        chosen = scene.session.chosen
+        assert chosen is not None
+
+        def take(answer: RouteResponse) -> None:
+            scene.take(answer)
+            scene.session.use((chosen,))
+
+        assert not await scene.session.choose_anew(["orders"], take)
+        assert (scene.session.chosen, len(scene.answers)) == (chosen, 1)
+
+
 async def test_server_removed_during_a_call_gets_no_request() -> None:
     """No connection to it is opened, nor to any server after the session's end."""
     async with ScriptedServer() as hole, ScriptedServer() as other, session_of(hole, other) as scene:
