@@ -51,9 +51,12 @@ def test_worst_problem_decides() -> None:
     asked, lost = [Problem("server_asked", one) for one in ("s2", "s3")], Problem("without_master", "c1/a")
 
     found = verdict(cluster, [*asked, lost], ())
+    unknown = verdict(cluster, [asked[0], Problem("write_removed", "c1/b")], ())
     good = verdict(cluster, [], ())
 
     assert (found.level, found.counts) == ("critical", (("without_master", 1), ("server_asked", 2)))
+    # what the console does not know may be critical
+    assert unknown.level == "unknown"
     assert (good.level, good.counts, good.brokers, good.servers, good.agrees) == ("good", (), 1, 3, True)
     assert not good.is_compared
 
