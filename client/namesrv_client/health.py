@@ -305,7 +305,7 @@ def problems(
 ) -> list[Problem]:
     """All problems, worst first.
 
-    `unknown` are the groups with a broker that only servers without a response had: it may still be there.
+    `unknown` are the groups with a broker that only servers without a response had: the broker may still be there.
     """
     own = [problem for one in servers for problem in _of_server(one)]
     if any(one.brokers for one in servers):

@@ -49,8 +49,8 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     snapshot_file: PathArgument | None = None
     # directory of a log of route changes and failed sends, for namesrv-staleness; None writes no log
     heartbeat_log_dir: PathArgument | None = None
-    # the name of this client in that log and in its file names; several clients of one process need a name each to be
-    # told apart
+    # the name of this client in that log and in its file names; several clients of one process need a name each, since
+    # the default is the same for all of them
     client_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
         default_factory=default_client_name
     )

@@ -45,9 +45,9 @@ class Revoked(BrokerEffect):
 
 
 async def revoke_registrations(namesrv: Namesrv, file: AccessFile, only: BrokerAddrInfo | None = None) -> list[Revoked]:
-    """Remove all brokers (or one) that the file no longer allows, and close their connections; return these brokers.
+    """Remove all brokers, or `only` one, that the file no longer allows, and close their connections.
 
-    The next boot does not expect them back, and the audit trail has a line.
+    Returns the removed brokers. The next boot does not expect them back, and the audit trail names them.
     """
     revoked, tables, connections = list[Revoked](), namesrv.manager.tables, namesrv.slots.connections
     now = namesrv.clock.wall()

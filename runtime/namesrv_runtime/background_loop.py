@@ -2,7 +2,7 @@
 
 Any thread may call the object, and waits for the result. The module is fork-safe: the child of a fork has no such
 thread, and gives up its copies of the parent's sockets, so that a server still notices when the parent dies.
-A process that ends without a `stop` ends like a crash for the servers.
+To the servers, the end of a process without a `stop` looks like a crash.
 """
 
 import asyncio
@@ -202,7 +202,7 @@ class Threaded(ABC, Generic[W_co]):
             self._running_loop().call_soon_threadsafe(callback, *arguments)
 
     def _halt(self) -> threading.Event:
-        """Let the loop do nothing more; returns an event that is set once the loop has halted."""
+        """Halt the loop after its current callback; return an event that is set once the loop has halted."""
         _running.discard(self)
         halted = threading.Event()
         try:
@@ -285,7 +285,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _halt(halted: threading.Event) -> None:
-    """Block the loop's thread for ever."""
+    """Called on the loop: block its thread for ever."""
     halted.set()
     threading.Event().wait()
 

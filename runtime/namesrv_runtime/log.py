@@ -50,7 +50,7 @@ def event(
 
 
 class LimitedEvents:
-    """Events of one kind that peers cause: of those between two ticks, the log has the first ones and a count.
+    """Events of one kind that peers cause; the log has the first twenty between two ticks, and the number of the rest.
 
     Without a limit, a peer in a loop could fill the disk.
     """

@@ -37,7 +37,7 @@ REFRESH_SECONDS: Final = 120.0
 # clients remove the brokers that have not registered there: the brokers need the new address well before. The list of
 # a thousand agents at a URL is then requested 67 times a second, each time by another agent.
 _URGENT_SECONDS: Final = 15.0
-# the longest silence of a web server, and the longest time of a whole request, redirections included
+# the longest silence of a web server, and the longest time until the whole response is read, redirections included
 _HTTP_TIMEOUT_SECONDS: Final = 3.0
 _FETCH_SECONDS: Final = 10.0
 # No real list of addresses is longer; a longer body is an error page or an attack.

@@ -180,7 +180,7 @@ class RouteKeeper:
             elif (fetch := self._fetches.pop(topic, None)) is not None and not fetch.done():
                 self.use(topic)
                 fetch.set_result(known)
-        # Last, because a listener may forget a topic whose route was just found.
+        # The changes are announced last, because a listener may forget a topic whose route was just found.
         self._announce(changes)
 
     def _fail(self, topic: str, error: RouteError) -> None:

@@ -85,7 +85,7 @@ def pull_batches(topics: Sequence[str]) -> list[Sequence[str]]:
 
 
 class _TimeLimit:
-    """The timeout of each request for some topics, or with `is_total` that of all these requests together."""
+    """The timeout of each request for routes, or with `is_total` the timeout of all requests of a call together."""
 
     def __init__(self, server: str, seconds: float, clock: Clock, *, is_total: bool) -> None:
         self._server = server
@@ -102,7 +102,7 @@ class _TimeLimit:
         return left
 
     def is_over(self) -> RequestTimeoutError:
-        """The reason for topics that a working server has not answered at the end of the time."""
+        """The error of each topic that a working server has not answered at the end of the time."""
         return RequestTimeoutError(f"{self._server} did not answer for all topics within {self._seconds:.3g} s")
 
 
@@ -444,7 +444,8 @@ class Server:
             for topic in waiting:
                 if failures:
                     return
-                # With one timeout for all, the last requests may be sent only just before its end.
+                # With one timeout for all requests, the last ones may be sent just before its end: a response to an
+                # earlier one shows that the server works.
                 since = limit.began if limit.is_total else self._clock.monotonic()
                 try:
                     await self.identify(limit.left())

@@ -103,7 +103,10 @@ class RegistrationWindow:
         return len(self._brokers)
 
     def admit(self, change: Change, wall: float) -> bool:
-        """True if the change gets a line of its own; all other changes are counted, but for equal registrations."""
+        """True if the change gets a line of its own.
+
+        All other changes are counted, except for registrations that changed nothing that a line shows.
+        """
         if _is_equal_registration(change):
             return False
         source = change.source
@@ -139,7 +142,7 @@ def is_registration(change: Change) -> bool:
 
 
 def _is_equal_registration(change: Change) -> bool:
-    """True if a registration changed nothing that a line shows, and no route."""
+    """True for a registration that changed no route, and nothing that an audit line shows."""
     return all(isinstance(each, Registered) and not any(each.changes()) for each in change.changes)
 
 

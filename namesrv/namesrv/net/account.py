@@ -31,7 +31,7 @@ class MemoryAccount:
         self._budget.release(self._network, size)
 
     def has_room_for_waiting(self) -> bool:
-        """False if the peer has to be refused for waiting bytes that are more than a little."""
+        """False if no memory is left for waiting bytes: received input, and unsent responses."""
         return self._budget.has_room_for_waiting(self._network)
 
     def charge_request(self, size: int) -> None:
@@ -46,7 +46,7 @@ class MemoryAccount:
         self.set_input(0)
         if not self.reserve(size):
             return False
-        # From here on, the reservation counts as input.
+        # In place of the reservation, the same bytes are charged as input.
         self.release(size)
         self.set_input(size)
         return True
@@ -86,7 +86,7 @@ class MemoryAccount:
             self._tls = size
 
     def close(self) -> None:
-        """Release the charges for input, unsent responses and TLS."""
+        """Release the charges for input, TLS records, unsent responses and TLS."""
         self.set_input(0)
         self.set_records(0)
         self.set_unsent(0)

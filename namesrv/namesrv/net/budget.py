@@ -12,8 +12,8 @@ from typing import Final
 # and only eight networks together can use up the budget.
 _SHARE: Final = 8
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
-# connections, so that new peers with small requests can connect. Bytes that wait, for the server or for the peer, may
-# take an eighth in any case.
+# connections, so that new peers with small requests can connect. Waiting bytes (received input and unsent responses)
+# may take an eighth of the budget whatever else is charged.
 _LARGE_BYTES: Final = 64 * 1024
 _KEPT_FROM_LARGE: Final = 4
 _KEPT_FROM_SMALL: Final = 8
@@ -90,9 +90,9 @@ class MemoryBudget:
         self.charge(network, size)
 
     def has_room_for_waiting(self, network: str) -> bool:
-        """False if many bytes wait, and the budget or the network's share is used up: more than a little is refused.
+        """False if waiting bytes take more than their eighth, and the budget or the network's share is used up.
 
-        Other charges cannot use up the part of the budget that is kept for waiting bytes: connected peers continue.
+        Other charges cannot use up that eighth, so that the requests of connected peers are still answered.
         """
         return self._waiting_bytes <= self.peers_bytes() // _KEPT_FROM_SMALL or self.reserve(network, 0)
 

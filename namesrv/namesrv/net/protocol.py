@@ -405,7 +405,7 @@ class ServerConnection(asyncio.Protocol):
             self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
 
     def hold_records(self, size: int) -> None:
-        """Charge memory for received TLS records that wait to be decrypted, or give them up for lack of memory."""
+        """Charge memory for received TLS records that wait to be decrypted; without memory, give up received input."""
         self._memory.set_records(size)
         if self._lacks_memory(size):
             self._give_up_input()
@@ -469,7 +469,7 @@ class ServerConnection(asyncio.Protocol):
         if self._all_sent is not None:
             # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
             self._memory.add_unsent(len(data))
-            # Memory was reserved for a larger response.
+            # Responses above this size have reserved their memory.
             if len(data) <= LARGE_BYTES and self._lacks_memory(self.unsent_bytes):
                 self._give_up_slow_reader()
 
@@ -602,9 +602,9 @@ class ServerConnection(asyncio.Protocol):
         self._throttle()
 
     def _lacks_memory(self, size: int) -> bool:
-        """Whether so many waiting bytes are more than a little, and no memory is left; never inside a large frame.
+        """Whether `size` waiting bytes are more than a little, and no memory is left for them.
 
-        The memory of a large frame was reserved when its header was accepted.
+        False inside a large frame, whose memory was reserved when its header was accepted.
         """
         return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_waiting()
 
@@ -617,7 +617,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _refuse_input(self) -> None:
         self.refuse(RemoteProtocolError("no memory for received bytes", reason="memory"))
-        # Closing the connection frees the received bytes; earlier requests stay in the queue without them.
+        # The refusal waits for the responses to earlier requests. Closing now frees the received bytes at once.
         self.close()
 
     def _dispatch(self, frame: Frame, raw: bytes = b"") -> None:

@@ -42,7 +42,7 @@ _SHORTEST_PAUSE_SECONDS: Final = 0.01
 
 @contextmanager
 def listening_on(host: str, port: int) -> Iterator[None]:
-    """Name the address in the OSError of a server that cannot listen, once and as it is in the settings."""
+    """Context in which an OSError gets a text that names the address once, as it is in the settings."""
     try:
         yield
     except OSError as error:

@@ -46,7 +46,7 @@ class HandshakeThreads:
     def __init__(self, threads: int = _THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
         self._numbers = itertools.count()
-        # numbers of the queued steps, each after False if the step is urgent, so that urgent steps come first
+        # (False if the step is urgent, its number) of each queued step and of cancelled ones: urgent steps come first
         self._queue: PriorityQueue[tuple[bool, int]] = PriorityQueue()
         # number of each queued step -> step, callback with the outcome, loop of the callback
         self._steps: dict[int, tuple[_Step, _Done, asyncio.AbstractEventLoop]] = {}
@@ -240,7 +240,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _CLOSED
         if self._share is not None:
             self._shares.leave(self._share)
-        # A queued step references this transport.
+        # A queued step would keep this transport in memory until its turn.
         self._threads.cancel(self._step_number)
         self._session.discard()
         self._protocol.connection_lost(exc)
@@ -433,7 +433,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             with contextlib.suppress(ssl.SSLError):
                 self._session.close()
             self._flush()
-        # Received records take no memory until everything is sent.
+        # Free the received records now: the peer may take long to receive the last responses.
         self._session.discard()
         self._below.close()
 

@@ -140,7 +140,7 @@ class Discovery:
         return app
 
     def _name_servers_routes(self) -> list[Route]:
-        """The list, also under the paths that clients with a unit name request, each with or without a slash."""
+        """The list, also under the paths that clients with a unit name request, with and without a slash at the end."""
         paths = (NAME_SERVERS_PAGE, NAME_SERVERS_PAGE + "-{unit}")
         return [self._route(path + end, self._list) for path in paths for end in ("", "/")]
 

@@ -83,7 +83,7 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
 
 def _log_unknown(keys: Sequence[str]) -> None:
     if keys:
-        # One line for all, since a text may have thousands.
+        # One line for all keys: a request may have thousands of them.
         event(logger, logging.WARNING, "setting_unknown", keys=keys)
 
 

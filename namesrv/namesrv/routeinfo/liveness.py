@@ -38,17 +38,17 @@ def stopped_seconds(lateness_seconds: float, busy_seconds: float) -> float:
 
 
 class WaitClock:
-    """The clock for waits for brokers: the monotonic clock without all time in which this process was stopped.
+    """The clock for waits for brokers: the monotonic clock without the time in which this process was stopped.
 
-    A tick reports a stop. Until then a second passes at most, so that a request which is read first after a stop ends
-    no wait.
+    Only a tick knows of a stop. Therefore at most a second passes between two ticks: a request that is read before the
+    first tick after a stop ends no wait.
     """
 
     __slots__ = ("_monotonic", "_stopped_seconds", "_ticked_at")
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        # Sum of the time in which the process was stopped.
+        # all the time in which the process was stopped
         self._stopped_seconds = 0.0
         self._ticked_at = monotonic()
 

@@ -466,7 +466,10 @@ class NamesrvController:
 
 @contextmanager
 def _needed(what: str = "", hint: str = "") -> Iterator[None]:
-    """Turn an error in a step that every start needs into a StartError; without `what`, its text names the step."""
+    """Turn an error in a step that every start needs into a StartError.
+
+    `what` names the step; it is empty if the text of the error does so.
+    """
     prefix = f"{what}: " if what else ""
     try:
         yield

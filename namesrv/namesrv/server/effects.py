@@ -121,7 +121,7 @@ class EffectSink:
             # A native member is notified over the connection of its registration; a Java broker listens on a port of
             # its own.
             if connection is None or live is None or not live.is_native:
-                # At the end of the drain the server's tasks are cancelled, and no further one may start.
+                # At the end of the drain the server's tasks are cancelled, and no further task may start.
                 if self._dialling < MAX_NOTICES and not self.boot.is_draining:
                     self._dialling += 1
                     self.spawn(self._dial(addr, ext_fields))

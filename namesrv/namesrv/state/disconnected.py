@@ -27,7 +27,7 @@ class DisconnectedBrokers:
     """
 
     def __init__(self, now: Callable[[], float], limits: TableLimits, live: Sized) -> None:
-        # the seconds in which brokers could register
+        # the time of the WaitClock, which leaves out stops of this process
         self._now = now
         self._limits = limits
         # the brokers that are registered now

@@ -34,7 +34,7 @@ from namesrv_runtime.threads import in_thread, thread_starts
 
 # the time that a closing client leaves to a slow peer to read the last data
 _FLUSH_SECONDS: Final = 1.0
-# A topic without a route. The request for it is one that every NameServer answers, with a short response.
+# A topic without a route: every NameServer answers the request for its route, with a short response.
 _NO_TOPIC: Final = "namesrv-protocol-detection"
 
 
@@ -165,8 +165,8 @@ class RemotingClient:
     async def _is_another_server(self, timeout_seconds: float) -> bool:
         """True if the server responds in RocketMQ's protocol, and is not one of ours.
 
-        Apache's server closes the connection on an unknown serialize type. But so does a native server that stops, or
-        that has reached its limit of connections; only a response shows which server it is.
+        Apache's server closes the connection on an unknown serialize type. A native server that stops, or that has
+        reached its limit of connections, closes it, too; only a response shows which server it is.
         """
         try:
             response = await self.invoke_raw(

@@ -58,13 +58,13 @@ class Choice:
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
     """The engine of --engine; with `auto`, Spark if an option demands it or duckdb is not installed.
 
-    Raises UsageError when `auto` finds too little room for the embedded engine on the disk of `out`, and when Spark
-    cannot read a file because of its name.
+    Raises UsageError when `auto` finds too little room for the embedded engine on the disk of `out`, and when the
+    engine cannot open a file because of its name.
     """
     choice = _choice(settings, files, out, environ)
     if choice.name == SPARK:
         _refuse_colons(files)
-    # the embedded engine opens other files itself, and DuckDB its tables
+    # the embedded engine opens files of lines itself, whatever their names; DuckDB opens the tables
     for file in files if choice.name == SPARK else divided(files)[0]:
         require_utf8(file)
     return choice

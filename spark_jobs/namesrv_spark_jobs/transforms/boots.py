@@ -146,8 +146,8 @@ def clock_steps(events: DataFrame, once: DataFrame, files: DataFrame, options: O
     """The `boot`, `seq` and `file` of each anchor of a server before which the wall clock was set.
 
     `leaves` is true if --since or --until leave out the lines on one side of the step. `events` and `once` are those of
-    `resumed`; steps among lines that are left out do not count. `files` has the names of the files: of equal anchors,
-    which `events` has where lines are left out, the first file's has the step.
+    `resumed`; steps among lines that are left out do not count. `files` has the names of the files. Where
+    lines are left out, `events` has an anchor once for each file with it: the step counts for the first file by name.
     """
     order = W.partitionBy("boot").orderBy("seq", "mono", "ts_ms", "name")
     difference, is_in_time = F.col("ts_ms") * 1000 - F.col("mono"), is_within(options)

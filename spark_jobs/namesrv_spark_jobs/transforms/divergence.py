@@ -31,7 +31,7 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
 def _with_servers(boots: DataFrame) -> DataFrame:
     """Boots with `server`: the name of the server, or the id of a boot that overlaps another boot of this name.
 
-    Two servers share such a name. A broker that only one of them has would not be a disagreement under the name.
+    Boots that overlap belong to two servers that share the name; as one server, they could not disagree.
     """
     clock = F.col("offset_ms") * 1000
     extents = boots.groupBy(F.coalesce("nameserver", F.lit("")).alias("name"), "boot_id").agg(

@@ -72,7 +72,8 @@ class Reading:
 def of_texts(paths: Sequence[str], *, are_split: bool = False) -> str:
     """A query of the lines of files, in the columns of the contract, with `file`.
 
-    Lines outside of the contract are `SUSPECT`. A file that was split has none: a line there may only lack fields.
+    Lines outside of the contract are `SUSPECT`. With `are_split`, the files are the good parts of damaged files: their
+    lines may lack fields, and none is `SUSPECT`.
     """
     # the compression is given, since DuckDB looks for a suffix before any question mark, as if paths were URLs
     by_compression = {"gzip": [path for path in paths if path.endswith(".gz")]}

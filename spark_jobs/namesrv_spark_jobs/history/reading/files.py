@@ -26,7 +26,7 @@ def files_of(folders: Sequence[str], span: Span) -> list[str]:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise LogsError(f"{folder}: no such directory") from error
         except OSError as error:
-            # Without the lines in this place_of, a page would show the past as if a server had not run.
+            # Without the lines in this place, a page would show the past as if a server had not run.
             raise LogsError(f"{error.filename}: {str(error.strerror).lower()}") from error
     size = sum(sizes.values())
     if size > MOST_BYTES:
