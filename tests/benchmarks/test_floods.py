@@ -18,6 +18,7 @@ from namesrv_remoting.codes import ResponseCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
 from tests.support.certificates import Authority
+from tests.support.dead_ends import refusing_port
 
 
 class _EnoughError(Exception):
@@ -103,12 +104,9 @@ def test_a_crowd_stays_until_the_time_is_up() -> None:
 
 def test_attacker_without_processor_time_makes_an_attempt() -> None:
     """The time of the attack is over before the attacker runs: it still tries to connect once."""
-    with socket.socket() as silent:
-        # nothing listens on the port
-        silent.bind(("127.0.0.1", 0))
-        with Attacker(silent.getsockname()[1], 0, 0.0) as attacker:
-            attacker.begin()
-            attacker.repeat([b"some"])
+    with refusing_port() as bound, Attacker(bound.getsockname()[1], 0, 0.0) as attacker:
+        attacker.begin()
+        attacker.repeat([b"some"])
 
     assert attacker.attempts == 1
 

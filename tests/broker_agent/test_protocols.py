@@ -18,6 +18,7 @@ from namesrv_remoting.bodies.compressed import read_compressed
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
 from tests.support import agents
+from tests.support.apache_server import PROBE
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.scripted_server import ScriptedRequest
 from tests.support.steps import finished
@@ -282,7 +283,7 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
         getattr(asked, end)()
         peer = await it.server.accept()
         request = await peer.receive()
-        assert (request.code, agents.ext_of(request)) == (ROUTE, {"topic": "namesrv-protocol-detection"})
+        assert (request.code, agents.ext_of(request)) == (ROUTE, {"topic": PROBE})
         peer.answer(request.opaque, code=17, language="JAVA")
         await it.registered_over(peer)
         for _ in range(2):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +13,7 @@ from typer.testing import CliRunner
 
 from namesrv_client.ctl.app import app
 from tests.support.apache_server import ApacheFront
+from tests.support.dead_ends import refusing_port
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import NamesrvPeer
 from tests.support.scripted_server import HOST
@@ -103,6 +103,5 @@ async def two_servers(path: Path) -> AsyncIterator[tuple[NamesrvPeer, NamesrvPee
 @contextmanager
 def refusing_address() -> Iterator[str]:
     """An address that refuses connections."""
-    with socket.socket() as bound:
-        bound.bind((HOST, 0))
+    with refusing_port() as bound:
         yield f"{HOST}:{bound.getsockname()[1]}"
