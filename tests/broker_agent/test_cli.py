@@ -273,7 +273,7 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
 
 
 def test_signal_cuts_a_drain_short(file: ConfigFile) -> None:
-    """A supervisor that stops a draining side-car does not wait for the poll period."""
+    """A supervisor that stops a draining side-car does not wait for the poll period of the clients."""
     file.write({"orders": 6}, client_poll_seconds=600.0)
     with side_car(file) as process:
         file.wait_until_known(orders=6)

@@ -122,7 +122,7 @@ def test_closed_file_is_compressed(files: LineFiles, tmp_path: Path) -> None:
     assert names(tmp_path) == [f"{HOUR_7}/ns-1-00ff-1.jsonl.gz"]
     assert gzip.decompress(packed.read_bytes()) == b"one\ntwo\n"
     assert packed.stat().st_mtime == WALL
-    # the log has the names of brokers and clients
+    # not readable by other users, as the log has the names of brokers and clients
     assert packed.stat().st_mode & 0o777 == 0o640
 
 

@@ -101,7 +101,7 @@ async def test_every_file_begins_with_its_own_first_line(written: Written) -> No
 
 
 async def test_open_file_of_a_killed_process_is_compressed_at_the_next_start(tmp_path: Path) -> None:
-    """Readers that follow closed files would never see its lines."""
+    """Otherwise, readers that follow closed files would never see the lines of the killed process."""
     killed = LineFiles(tmp_path / "log", "ns", "00ff", Retention(keep_days=1e6, max_bytes=1 << 30))
     killed.begin(WALL)
     killed.write(b"1 before\n")

@@ -215,7 +215,7 @@ async def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX-Header: ", ok(b"", 60_000)], ids=["head", "body"])
 async def test_response_that_never_ends_times_out(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
-    """A server that sends one byte after another is an error after the time of the whole request."""
+    """A server that sends one byte after another is an error once the time of the whole request is over."""
     monkeypatch.setattr(name_servers, "_FETCH_SECONDS", 0.1)
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -224,6 +224,7 @@ async def test_response_that_never_ends_times_out(monkeypatch: pytest.MonkeyPatc
             while not reader.at_eof():
                 writer.write(b"#")
                 await writer.drain()
+                # slowly, so that the response does not exceed the limit of 64 KiB first
                 await asyncio.sleep(0.01)
         writer.close()
         ended.set()

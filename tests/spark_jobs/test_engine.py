@@ -139,9 +139,9 @@ def test_spark_refuses_names_with_colons(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("name", "out", "options"),
     [
-        # Java cannot open it
+        # Java cannot open such a file
         (b"\xff.jsonl", b"report", ("--engine", "spark")),
-        # DuckDB cannot open a table, nor a directory for its tables
+        # DuckDB can open no such table, and no directory for its tables
         (b"\xff.parquet", b"report", ()),
         (b"a.jsonl", b"\xff", ()),
         # the names of read files are kept as JSON

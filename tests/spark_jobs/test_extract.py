@@ -40,7 +40,7 @@ def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
 
 
 def test_line_of_another_program_is_listed_as_it_is(engine: Engine, tmp_path: Path) -> None:
-    """It has none of the fields of a log; a torn line, too, keeps its text."""
+    """A JSON line of another program is shown with its known fields, here none, and a torn line as it is."""
     lines = ['{"level":"info"}', TORN_LINE, *HeartbeatLines().start().heartbeat(1).lines]
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 

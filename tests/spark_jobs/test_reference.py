@@ -214,7 +214,7 @@ def _server(
 ) -> HeartbeatLines:
     """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead, its start before the log.
 
-    It knew a broker that has been `silent`.
+    With `silent`, the server has known the broker before, whose last heartbeat was so many seconds ago.
     """
     lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000)
     lines.start((up.start + ahead if started is None else started) * 1000).scan((up.start + ahead) * 1000, 1)

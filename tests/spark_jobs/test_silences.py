@@ -112,7 +112,7 @@ def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: 
 
 
 def test_clock_step_among_lines_that_are_left_out_is_that_of_the_first_file(engine: Engine, tmp_path: Path) -> None:
-    """The log is given twice, with a step from --until to later: each boot has one, in the first copy."""
+    """The log is given twice, and the wall clock is set past --until: each boot has one step, in the first copy."""
     files = []
     for copy in ("a", "b"):
         for number in range(24):

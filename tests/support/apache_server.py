@@ -8,7 +8,7 @@ from tests.support.raw_peer import RawPeer
 from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer, frame
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-# the topic of the request that shows whether a server is one of ours
+# the topic of the route request whose response shows a client whether the server is one of ours
 PROBE = "namesrv-protocol-detection"
 
 

@@ -124,7 +124,7 @@ def _add_line(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: i
 
 
 def _silent_ms(at: float) -> int:
-    """A silence that needs no random choice: 0 begins a registration period."""
+    """0, 1 or 2 by the time, so that the sequence of random choices stays; 0 begins a registration period."""
     return int(at) % 3
 
 

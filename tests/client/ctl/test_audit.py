@@ -158,7 +158,7 @@ def test_filters(data_dir: Path, options: list[str], expected: list[dict[str, An
     [("3600s", False), ("60m", False), ("70m", True), ("1h", False), ("2h ago", True), ("1d", True)],
 )
 def test_age_has_a_unit(tmp_path: Path, since: str, is_shown: bool) -> None:
-    """A line of 65 minutes ago is shown by what `--since` reaches back to."""
+    """A line of 65 minutes ago is shown if `--since` reaches back so far."""
     moment = datetime.now(UTC) - timedelta(minutes=65)
     folder = tmp_path / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
     folder.mkdir(parents=True)

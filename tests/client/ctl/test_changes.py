@@ -80,7 +80,7 @@ async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("command", [("kv", "put", "ns", "k", "v"), ("delete-topic", "T", "-y")])
 async def test_change_that_reaches_only_some_servers_exits_with_1(tmp_path: Path, command: Sequence[str]) -> None:
-    """The reached server is changed; a script sees by the code that another one lacks the change."""
+    """The reached server is changed; the exit code shows a script that another server lacks the change."""
     async with one_server(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER)
         with refusing_address() as absent:

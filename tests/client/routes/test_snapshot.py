@@ -84,7 +84,7 @@ def test_ages_grow_while_no_process_runs(tmp_path: Path, wall: float, expected: 
 
 @pytest.mark.parametrize(("written", "read"), [("a", "b"), (None, "a"), ("a", None)])
 def test_file_of_another_zone_is_not_used(path: Path, written: str | None, read: str | None) -> None:
-    """Its routes have brokers that this client must not use, or lack some of its brokers."""
+    """The routes of another zone have brokers that this client must not use, or lack brokers of its zone."""
     cache = RouteCache(clock := FakeClock())
     RouteSnapshot(path, clock, cache, written).write(ROUTES)
     assert RouteSnapshot(path, clock, cache, written).read() == ROUTES

@@ -180,7 +180,7 @@ def test_buckets_of_quiet_addresses_are_removed() -> None:
 
 
 def test_bucket_of_an_active_address_is_not_removed() -> None:
-    """A bucket starts full, so that removing one that is not would let its address send another burst."""
+    """A new bucket is full: if a bucket in use were removed, its address could send another burst."""
     clock = FakeClock()
     limits = limiter(clock, total=10_000, per_address=1)
     for _ in range(10):

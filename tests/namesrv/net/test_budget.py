@@ -204,7 +204,7 @@ async def test_cancelled_watch_releases_its_memory() -> None:
 
 
 def test_waiting_bytes_have_a_part_of_the_budget() -> None:
-    """All else leaves an eighth of the budget to waiting bytes; beyond it, they count like all else."""
+    """Other charges leave an eighth of the budget to waiting bytes, which count like any other charge beyond it."""
     budget = MemoryBudget(8 * MEBIBYTE)
     budget.charge("a", 8 * MEBIBYTE)
     budget.charge_waiting("b", MEBIBYTE)

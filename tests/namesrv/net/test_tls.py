@@ -675,7 +675,7 @@ async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> Non
 
 
 async def test_closed_connection_leaves_the_handshake_queue(ca: Authority) -> None:
-    """Its TLS objects are freed before its turn comes, and later peers do not wait for its step."""
+    """The TLS objects of a closed connection are freed before its turn, and later peers do not wait for its step."""
     go_on = threading.Event()
     tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
     known = {id(thing) for thing in gc.get_objects() if isinstance(thing, TlsTransport)}

@@ -343,7 +343,7 @@ async def test_registration_is_visible_as_a_whole(server: InProcess) -> None:
 
 @pytest.mark.settings(drain_seconds=60.0)
 async def test_draining_server_holds_no_watch(server: InProcess) -> None:
-    """The response comes at once, since the client is to leave; it would come with the end of its connection."""
+    """A draining server answers a watch at once, since the client is to leave, not at the end of the connection."""
     broker, _, client = await server.connect(), await server.connect(), await server.connect()
     await broker.register(MASTER)
     revision = (await pull(client, "T"))["revision"]
