@@ -24,6 +24,7 @@ from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import registration
 from tests.support.route_clients import (
     BROKER_A,
     INFO,
@@ -344,17 +345,23 @@ async def test_zone_is_sent_in_rocketmqs_protocol() -> None:
 
 
 async def test_server_filters_zones_natively(tmp_path: Path) -> None:
-    """The zone is part of PULL_ROUTES."""
+    """The zone is part of PULL_ROUTES, also of one for the changes since a revision."""
     clock = FakeClock()
     async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
         peer = await namesrv.connect()
-        await peer.register(BROKER_A, __ZONE_NAME="east", zoneName="east")
+        await peer.register(BROKER_A, registration("T", "V"), __ZONE_NAME="east", zoneName="east")
         async with server_at(namesrv.where, clock, zone_name="west") as server:
             await server.identify(1.0)
             answer = await server.pull(["T", "none"], 1.0)
 
             assert answer.routes["T"] is not None
             assert (answer.routes["T"].broker_datas, answer.routes["none"]) == ([], None)
+
+            await peer.register(BROKER_A, registration("U", "V", counter=2), __ZONE_NAME="east", zoneName="east")
+            news = await server.pull(["T", "U"], 1.0, since=answer.revision)
+
+            assert news.routes["U"] is not None
+            assert ([*news.routes], news.routes["U"].broker_datas) == (["U"], [])
 
 
 async def test_apache_server_that_was_down_is_incomplete_for_45_s_after_its_return() -> None:
