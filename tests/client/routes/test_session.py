@@ -388,7 +388,7 @@ async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:
 
 
 async def test_server_that_leaves_the_list_while_it_is_chosen_anew(tmp_path: Path) -> None:
-    """Its response comes with the new list: the chosen server stays, and no error ends the choice for ever."""
+    """The list changes with the response of the other server: the chosen one stays, and no error ends later choices."""
     async with native(tmp_path, shuffle=list.reverse) as (scene, _, _):
         chosen = scene.session.chosen
         assert chosen is not None
