@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +45,12 @@ class Application:
         self.name = name
         self.client = TestClient(servers, protocol="native", fault_tolerance=True, **settings)
         self._screen = screen
+        # ends the showing of changes
+        self.hide: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
         self.client.start()
-        self.client.on_change(self._changed)
+        self.hide = self.client.on_change(self._changed)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,6 +123,8 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         # The demo does not show the events of its own end.
         logging.getLogger().removeHandler(self.log)
+        for application in (self.producer, self.consumer):
+            application.hide()
         self._stack.close()
 
     def _server(self, name: str, directory: Path, port: int) -> TestNameServer:
