@@ -201,7 +201,9 @@ def test_reload_cannot_remove_https(start: Start, ca: Authority, tmp_path: Path)
     config.write_text("")
     daemon.send_signal(signal.SIGHUP)
 
-    assert daemon.wait_for("reload_refused")["problems"] == ["no certificate: set tls-cert-file"]
+    assert daemon.wait_for("reload_refused")["problems"] == [
+        "http-tls stays true until a restart: no certificate: set tls-cert-file"
+    ]
     assert page(daemon, "/livez", ca) == (200, "ok\n")
     assert page(daemon, "/livez")[0] == 400
 

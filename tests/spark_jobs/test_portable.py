@@ -17,7 +17,9 @@ FORBIDDEN = {
 }
 # what is brought to the driver, and where that may be done
 DRIVER = {"collect", "toLocalIterator", "take", "first", "cache", "persist"}
-ENTRIES = {"analysis.py", "pipeline.py", "spark.py", "engine.py", "tables.py", "readings.py"}
+ENTRIES = {"analysis.py", "pipeline.py", "spark.py", "engine.py", "tables.py"} | {
+    file.name for file in FILES if file.parent.name == "reading"
+}
 SHELL = {"session.py"}
 
 
