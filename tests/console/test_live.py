@@ -40,6 +40,7 @@ async def test_open_page_shows_a_value_that_was_set_elsewhere() -> None:
     """An Apache server reports nothing that changes with a KV value: an open page requests its values again."""
     clock = FakeClock()
     async with ApacheFront(("127.0.0.1", 1)) as apache, console(clock, address_of(apache)) as shown:
+        apache.remarks[105] = "No topic route info"
         apache.bodies[106] = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
         apache.bodies[206] = b'{"topicList":[]}'
         apache.bodies[219] = b'{"table":{}}'
