@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_remoting.address_views import AddressView, BrokerIdentity, parse_address_views
+from namesrv_remoting.address_views import AddressView, BrokerIdentity, Viewer, parse_address_views
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.typed_toml import FileError
@@ -89,6 +89,24 @@ def test_advertised_address_in_a_view(name: str, broker: BrokerIdentity, shown: 
     advertised = {"outside": "203.0.113.7:30911", "elsewhere": "203.0.113.8:1"}
 
     assert view(name).address(broker, "192.168.0.1:10911", advertised) == shown
+
+
+@pytest.mark.parametrize(
+    ("viewer", "name"),
+    [
+        (Viewer("198.51.100.1", account="partner-1"), "partner"),
+        (Viewer("203.0.113.9"), "outside"),
+        (Viewer("2001:db8::9", certificate_names=("a.factory.example.com",)), "outside"),
+        (Viewer("198.51.100.1", certificate_names=("other", "a.factory.example.com")), "factory"),
+        (Viewer("198.51.100.1", listener="balancer-1"), "balanced"),
+        (Viewer("198.51.100.1", account="other", certificate_names=("factory.example.com",)), None),
+    ],
+)
+def test_view_of_a_peer(viewer: Viewer, name: str | None) -> None:
+    """The first view counts that names the account, network, certificate or listener of the peer."""
+    seen = parse_address_views(FILE).view_of(viewer)
+
+    assert (None if seen is None else seen.name) == name
 
 
 def test_route_in_a_view() -> None:

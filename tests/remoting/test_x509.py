@@ -31,6 +31,15 @@ def test_names_are_the_common_name_and_alternative_ones() -> None:
     assert not_after(der) == datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC).timestamp()
 
 
+def test_name_in_utf_16() -> None:
+    """A BMPString, as in certificates of older authorities, is in UTF-16."""
+    der = made("a.example.com", common_name="gr\u00fcne")
+    # The new name has as many bytes, so that no other length changes; a signature is not verified here.
+    as_bmp = der.replace(b"\x0c\x06" + "gr\u00fcne".encode(), b"\x1e\x06" + "\u540dab".encode("utf-16-be"))
+
+    assert [*names_in(as_bmp)] == ["\u540dab", "a.example.com"]
+
+
 @given(st.binary(max_size=200))
 def test_invalid_certificate_is_refused(data: bytes) -> None:
     """Anything but a certificate raises a ValueError."""

@@ -145,7 +145,7 @@ def test_missing_file_is_an_error_of_its_own(engine: Engine, tmp_path: Path) -> 
 @pytest.mark.xdist_group("spark")
 def test_failure_of_spark_is_one_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only --debug shows the forty lines of Java's stack trace."""
-    words = ["nowhere://bucket/a.jsonl", "--out", str(tmp_path / "report")]
+    words = ["har://bucket/a.jsonl", "--out", str(tmp_path / "report")]
 
     assert main(words) == 70
     short = capsys.readouterr().err

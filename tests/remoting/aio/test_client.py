@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgpack
 import pytest
 
 from namesrv_remoting import errors
@@ -13,6 +14,7 @@ from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.codes import SerializeType
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.scripted_server import ScriptedServer, ask, ask_and_answer, frame
+from tests.support.spelling import NATIVE, cut
 
 
 @asynccontextmanager
@@ -179,4 +181,17 @@ async def test_killed_native_server_is_not_taken_for_apaches() -> None:
         restarted.answer((await restarted.receive()).opaque, b"info")
 
         assert await call == b"info"
+        assert client.speaks_native() is True
+
+
+async def test_server_that_denies_its_info_is_native() -> None:
+    """A native refusal shows that the server speaks the native protocol."""
+    async with asking(protocols=ServerProtocols()) as (server, client, _):
+        call = asyncio.create_task(client.server_info(3.0))
+        peer = await server.accept()
+        opaque = (await peer.receive()).opaque
+        peer.send(cut(NATIVE, msgpack.packb([16, opaque, 1, 479, "no", None])))
+
+        with pytest.raises(errors.NoPermissionError):
+            await call
         assert client.speaks_native() is True

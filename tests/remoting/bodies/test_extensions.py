@@ -217,6 +217,23 @@ def test_events_have_additional_members() -> None:
     assert event == found.events[0].members()
 
 
+@pytest.mark.parametrize(
+    ("members", "touches"),
+    [
+        ({"topics": ["a", "T"], "count": 2}, True),
+        ({"topics": ["a", "T"], "count": 9}, True),
+        ({"topics": ["a", "b"], "count": 2}, False),
+        ({"topics": ["a", "b"], "count": 3}, None),
+        ({"topics": ["a", "b"]}, None),
+        ({"count": 0}, False),
+        ({"topics": "T", "count": 1}, None),
+    ],
+)
+def test_event_touches_a_topic(members: dict[str, Any], touches: bool | None) -> None:
+    """An event names the first topics only, and the number of all."""
+    assert Event(1, "routes_changed", 0, members).touches("T") is touches
+
+
 @pytest.mark.parametrize("event", [{}, {"seq": 1}, {"seq": "1", "event": "e"}, {"seq": 1, "event": "e", "x": {"y": 1}}])
 def test_invalid_event_is_a_remote_error(event: dict[str, object]) -> None:
     """Events are numbered and flat; deep nesting must not end in a traceback."""
