@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_remoting.bodies.topic import MAX_TOPIC_CHARACTERS
 from namesrv_remoting.codes import AUTO_CREATE_TOPIC
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 from namesrv_runtime.settings import PathArgument
@@ -55,7 +56,7 @@ class ClientSettings(SigningSettings, TlsClientSettings):
         default_factory=default_client_name
     )
     # messages for topics that do not exist yet go to the brokers of this topic
-    default_topic: str = AUTO_CREATE_TOPIC
+    default_topic: Annotated[str, Field(max_length=MAX_TOPIC_CHARACTERS)] = AUTO_CREATE_TOPIC
     # the largest number of queues of such a topic
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=65_535)] = 4
     # True: a broker gets no messages for a while after slow or failed sends
@@ -66,8 +67,9 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     probe: Literal["off", "connect", "own"] = "off"
     # the interval at which the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
-    # routes contain only brokers of this zone and groups without a master; None: all brokers
-    zone_name: str | None = None
+    # Routes contain only brokers of this zone and groups without a master; None: all brokers. Servers refuse a longer
+    # name, and the check of the length also refuses text that is not valid Unicode.
+    zone_name: Annotated[str, Field(max_length=255)] | None = None
 
     @classmethod
     def of(cls, settings: "ClientSettings | str | Iterable[str]") -> "ClientSettings":

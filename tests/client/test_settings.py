@@ -22,6 +22,9 @@ from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
         ({"poll_second": 30}, "poll_second"),
         # of an unset variable; Path("") is the current directory
         ({"snapshot_file": ""}, "snapshot_file: '': empty path"),
+        # in every request for routes
+        *(({"zone_name": name}, "zone_name") for name in ("zone-\ud800", "z" * 256)),
+        *(({"default_topic": name}, "default_topic") for name in ("TBW\ud800", "t" * 391)),
         # part of file names
         *(({"client_name": name}, "client_name") for name in ("", "a/b", ".hidden", "x" * 65)),
     ],
