@@ -163,7 +163,7 @@ class RouteKeeper:
             if route is not None:
                 # Before the change is announced, because a listener may request the topic.
                 self.use(topic)
-        changes = self._applied("pull", response, is_sync=False)
+        changes = self._apply_to_cache("pull", response, is_sync=False)
         for topic, route in response.routes.items():
             known = self.cache.get(topic)
             is_absent = known is not None and known.confirmed_absent_since is not None
@@ -190,14 +190,14 @@ class RouteKeeper:
             # The exception is read so that asyncio does not report it when all callers have been cancelled.
             fetch.exception()
 
-    def _apply(self, source: Source, response: RouteResponse) -> None:
-        self._announce(self._applied(source, response, is_sync=True))
+    def _apply_and_announce(self, source: Source, response: RouteResponse) -> None:
+        self._announce(self._apply_to_cache(source, response, is_sync=True))
 
     def _announce(self, changes: Iterable[RouteChange]) -> None:
         for change in changes:
             self.changed(change)
 
-    def _applied(self, source: Source, response: RouteResponse, *, is_sync: bool) -> list[RouteChange]:
+    def _apply_to_cache(self, source: Source, response: RouteResponse, *, is_sync: bool) -> list[RouteChange]:
         if is_sync and not self.in_use.issuperset(response.topics):
             # The application has forgotten some topics since the request was sent.
             routes = {topic: route for topic, route in response.routes.items() if topic in self.in_use}
@@ -218,7 +218,7 @@ class RouteKeeper:
         if not topics:
             return True
         try:
-            await self.session.changes(topics, partial(self._apply, "pull"))
+            await self.session.changes(topics, partial(self._apply_and_announce, "pull"))
         except RemotingError as error:
             # The session logs the outage, once a minute.
             logger.debug("routes not refreshed: %s", error)
@@ -248,7 +248,7 @@ class RouteKeeper:
         while True:
             self.cache.point.retain(self.in_use)
             topics = sorted(self.in_use)
-            if topics and await self.session.choose_anew(topics, partial(self._apply, "pull")):
+            if topics and await self.session.choose_anew(topics, partial(self._apply_and_announce, "pull")):
                 self._watch_again.set()
                 # Requests under way on the former server end within this time.
                 await self.clock.sleep(self.settings.call_timeout_seconds)
@@ -299,7 +299,7 @@ class RouteKeeper:
     async def _watch_once(self, topics: list[str]) -> bool:
         """Send one watch and wait for its end; True if a route or the set of watched topics has changed."""
         watch = self.session.watch(
-            topics, _WATCH_SECONDS, partial(self._apply, "watch"), on_refused=self._leave_to_poll
+            topics, _WATCH_SECONDS, partial(self._apply_and_announce, "watch"), on_refused=self._leave_to_poll
         )
         held = asyncio.create_task(watch)
         again = asyncio.create_task(self._watch_again.wait())

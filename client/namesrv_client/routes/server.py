@@ -98,10 +98,10 @@ class _TimeLimit:
         """The timeout of the next request. Raises RequestTimeoutError if the time is over."""
         left = self._seconds - (self._clock.monotonic() - self.began if self.is_total else 0.0)
         if left <= 0:
-            raise self.is_over()
+            raise self.timeout_error()
         return left
 
-    def is_over(self) -> RequestTimeoutError:
+    def timeout_error(self) -> RequestTimeoutError:
         """The error of each topic that a working server has not answered at the end of the time."""
         return RequestTimeoutError(f"{self._server} did not answer for all topics within {self._seconds:.3g} s")
 
@@ -418,8 +418,8 @@ class Server:
             except RequestTimeoutError:
                 if not (limit.is_total and has_answered):
                     raise
-                self.record.note_failure(limit.is_over())
-                unanswered.update(dict.fromkeys(chain(batch, *batches), limit.is_over()))
+                self.record.note_failure(limit.timeout_error())
+                unanswered.update(dict.fromkeys(chain(batch, *batches), limit.timeout_error()))
                 return
             except ResponseError as error:
                 refusals_left -= 1
