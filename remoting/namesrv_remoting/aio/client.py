@@ -140,7 +140,7 @@ class RemotingClient:
         try:
             return await self._native_info(timeout_seconds)
         except ConnectionClosedError:
-            if await self._is_another_server(timeout_seconds):
+            if await self._is_apache_server(timeout_seconds):
                 self.protocols.learn(self.address, self.clock.monotonic(), is_native=False)
                 return None
         return await self._native_info(timeout_seconds)
@@ -162,7 +162,7 @@ class RemotingClient:
         self.protocols.learn(self.address, self.clock.monotonic(), is_native=is_native)
         return body
 
-    async def _is_another_server(self, timeout_seconds: float) -> bool:
+    async def _is_apache_server(self, timeout_seconds: float) -> bool:
         """True if the server responds in RocketMQ's protocol, and is not one of ours.
 
         Apache's server closes the connection on an unknown serialize type. A native server that stops, or that has
