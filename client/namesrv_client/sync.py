@@ -86,7 +86,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         if "client_name" not in settings.model_fields_set:
             # The default names the process, and this one may be a child of the process that made the settings.
             settings = settings.model_copy(update={"client_name": default_client_name()})
-        return _ThreadClient(settings, self._tell, **self._options)
+        return _ThreadClient(settings, self._call_soon, **self._options)
 
     def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic. Raises RouteError as RouteClient.route."""

@@ -196,7 +196,7 @@ class Threaded(ABC, Generic[W_co]):
 
         return self._call(value())
 
-    def _tell(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
+    def _call_soon(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
         """Call a function on the loop soon, without waiting. Raises StoppedError if the object is not started."""
         with self._gate:
             self._running_loop().call_soon_threadsafe(callback, *arguments)
@@ -206,7 +206,7 @@ class Threaded(ABC, Generic[W_co]):
         _running.discard(self)
         halted = threading.Event()
         try:
-            self._tell(_halt, halted)
+            self._call_soon(_halt, halted)
         except RuntimeError:
             # Another thread has stopped the object.
             halted.set()
@@ -228,7 +228,7 @@ class Threaded(ABC, Generic[W_co]):
     def _after_fork_in_parent(self) -> None:
         # Another thread may have stopped the object.
         with contextlib.suppress(RuntimeError):
-            self._tell(self._forked_child, self._given_up)
+            self._call_soon(self._forked_child, self._given_up)
 
     def _forked_child(self, given_up: frozenset[int]) -> None:
         """Called on the parent's loop after a fork, with the sockets that the child has closed.

@@ -51,7 +51,7 @@ class TestThread(Threaded[W_co]):
                 began.set()
                 thawed.wait()
 
-            self._tell(hold)
+            self._call_soon(hold)
             began.wait()
             self._thawed = thawed
 

@@ -175,7 +175,7 @@ def test_cached_routes_need_no_thread(client: SyncRouteClient) -> None:
     client.route("orders")
     client.select_queue("orders")
     released = threading.Event()
-    client._tell(released.wait, GUARD_SECONDS)
+    client._call_soon(released.wait, GUARD_SECONDS)
     try:
         assert client.route("orders").topic == "orders"
         old = client.route("orders", max_stale=60.0)

@@ -111,7 +111,7 @@ def test_loop_is_restarted() -> None:
     background = Background()
     for number in range(3):
         background.stop()
-        for use in (lambda: background._wait_for(answer(1), SECONDS), lambda: background._tell(print)):
+        for use in (lambda: background._wait_for(answer(1), SECONDS), lambda: background._call_soon(print)):
             with pytest.raises(StoppedError, match="the client is not started"):
                 use()
         assert repr(background) == "<Background [not started]>"
