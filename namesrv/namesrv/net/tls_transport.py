@@ -51,22 +51,22 @@ class HandshakeThreads:
         # number of each queued step -> step, callback with the outcome, loop of the callback
         self._steps: dict[int, tuple[_Step, _Done, asyncio.AbstractEventLoop]] = {}
         # number of each queued or running step -> time at which the step was queued, oldest first
-        self._came: dict[int, float] = {}
+        self._queued_at: dict[int, float] = {}
         # number of steps that have ended
-        self._taken = 0
+        self._ended = 0
         self._now = now
         # how long peers have waited for a step: in the queue, and while a thread computed the step
         self.waits = Histogram(WAIT_BOUNDS)
 
     def __len__(self) -> int:
-        return len(self._came)
+        return len(self._queued_at)
 
     def __repr__(self) -> str:
-        return f"<HandshakeThreads [{self._taken} taken | {len(self)} waiting]>"
+        return f"<HandshakeThreads [{self._ended} ended | {len(self)} waiting]>"
 
     def longest_wait_seconds(self) -> float:
         """The wait, until now, of the peer that has waited longest; 0 if no peer waits."""
-        return self._now() - next(iter(self._came.values())) if self._came else 0.0
+        return self._now() - next(iter(self._queued_at.values())) if self._queued_at else 0.0
 
     def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> int:
         """Run a step in a thread, urgent steps first, and return its number for `cancel`.
@@ -74,7 +74,7 @@ class HandshakeThreads:
         `done` is called in the event loop with the exception or None.
         """
         number = next(self._numbers)
-        self._came[number] = self._now()
+        self._queued_at[number] = self._now()
         self._steps[number] = step, done, asyncio.get_running_loop()
         self._queue.put((not is_urgent, number))
         # The executor has queued the call although it can start no thread for the call: the step waits for another
@@ -86,7 +86,7 @@ class HandshakeThreads:
     def cancel(self, number: int) -> None:
         """Release a step that no thread has begun, since its connection has ended."""
         if self._steps.pop(number, None) is not None:
-            del self._came[number]
+            del self._queued_at[number]
 
     def _take_next(self) -> None:
         # The queue is never empty here: `run` puts one number into it for each submitted call.
@@ -98,11 +98,11 @@ class HandshakeThreads:
         outcome = _outcome(step)
         # The loop raises RuntimeError once it is closed: a server stops without waiting for handshakes.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._step_taken, number, done, outcome)
+            loop.call_soon_threadsafe(self._step_ended, number, done, outcome)
 
-    def _step_taken(self, number: int, done: _Done, outcome: Exception | None) -> None:
-        self.waits.observe(self._now() - self._came.pop(number))
-        self._taken += 1
+    def _step_ended(self, number: int, done: _Done, outcome: Exception | None) -> None:
+        self.waits.observe(self._now() - self._queued_at.pop(number))
+        self._ended += 1
         done(outcome)
 
 
