@@ -289,11 +289,11 @@ class NamesrvController:
             # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
             least_share_bytes=lambda: min(2 * limits.server.max_frame_bytes, settings.max_memory_bytes // 8),
         )
-        waits = WaitClock(clock.monotonic)
+        wait_clock = WaitClock(clock.monotonic)
         readiness = Readiness(
             last.brokers if last else (),
             settings.wait_for_service_seconds,
-            waits.now(),
+            wait_clock.now(),
             is_lost=last is not None and last.is_incomplete,
         )
         log = None
@@ -304,8 +304,9 @@ class NamesrvController:
         encoded_routes = EncodedRoutes(inputs, boot_id)
         views = PeerViews(self._address_views, encoded_routes, connections)
         routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
-        events, disconnected = EventRing(clock), DisconnectedBrokers(waits.now, limits.tables, tables.broker_live_table)
-        boot = Boot(boot_id, clock, waits, readiness, disconnected)
+        events = EventRing(clock)
+        disconnected = DisconnectedBrokers(wait_clock.now, limits.tables, tables.broker_live_table)
+        boot = Boot(boot_id, clock, wait_clock, readiness, disconnected)
         sink = EffectSink(
             clock=clock,
             tables=tables,

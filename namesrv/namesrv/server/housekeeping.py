@@ -82,7 +82,7 @@ class Housekeeping:
         self._last_tick = namesrv.clock.monotonic()
         before, self._busy_seconds = self._busy_seconds, namesrv.clock.busy()
         stopped = stopped_seconds(lateness_seconds, self._busy_seconds - before)
-        namesrv.boot.waits.tick(stopped)
+        namesrv.boot.wait_clock.tick(stopped)
         granted = namesrv.manager.was_stopped(stopped)
         if lateness_seconds > LONGEST_TICK_SECONDS:
             seconds = round(lateness_seconds, 3)

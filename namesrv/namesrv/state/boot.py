@@ -16,7 +16,7 @@ class Boot:
     id: str
     clock: Clock
     # the clock of `readiness` and `disconnected`
-    waits: WaitClock
+    wait_clock: WaitClock
     readiness: Readiness
     # brokers that the next boot expects, although they are not connected now
     disconnected: DisconnectedBrokers
@@ -36,7 +36,7 @@ class Boot:
 
     def is_ready(self) -> bool:
         """True if route requests may be answered."""
-        return self.readiness.is_ready(self.waits.now())
+        return self.readiness.is_ready(self.wait_clock.now())
 
     def is_serving(self) -> bool:
         """True while the server listens, is ready, and is not draining."""
@@ -52,7 +52,7 @@ class Boot:
 
     def readiness_text(self) -> str:
         """Return why the server is ready or not, for people."""
-        return self.readiness.reason(self.waits.now())
+        return self.readiness.reason(self.wait_clock.now())
 
     def uptime(self) -> float:
         """Return the seconds since the start, independent of changes of the wall clock."""
