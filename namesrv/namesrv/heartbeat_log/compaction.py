@@ -12,7 +12,7 @@ from typing import Final
 _PROGRAM: Final = "namesrv_spark_jobs"
 _POLL_SECONDS: Final = 0.2
 # A file takes seconds. The files that are closed meanwhile wait: they are not compressed, and no old ones are removed.
-MOST_SECONDS: Final = 600.0
+MAX_SECONDS: Final = 600.0
 
 
 def compaction(mode: str) -> Callable[[Path, threading.Event], None] | None:
@@ -30,7 +30,7 @@ def compaction(mode: str) -> Callable[[Path, threading.Event], None] | None:
         process = subprocess.Popen(  # noqa: S603 - a program of ours, and a path that no peer chose
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
-        ends = time.monotonic() + MOST_SECONDS
+        ends = time.monotonic() + MAX_SECONDS
         errors: bytes | None = None
         while errors is None:
             try:
@@ -42,7 +42,7 @@ def compaction(mode: str) -> Callable[[Path, threading.Event], None] | None:
                     return
                 if time.monotonic() > ends:
                     _kill(process)
-                    raise OSError(f"not finished after {MOST_SECONDS:g} s") from None
+                    raise OSError(f"not finished after {MAX_SECONDS:g} s") from None
         if process.returncode != 0:
             lines = errors.decode(errors="replace").strip().splitlines()
             raise OSError(lines[-1] if lines else f"exit code {process.returncode}")

@@ -20,7 +20,7 @@ def test_compaction_always_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     """A process that hangs is killed after a while, and one with more errors than a pipe holds can write them all."""
     (tmp_path / "namesrv_spark_jobs.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(compaction, "MOST_SECONDS", 0.0 if program == HANGS else 60.0)
+    monkeypatch.setattr(compaction, "MAX_SECONDS", 0.0 if program == HANGS else 60.0)
     compact = compaction.compaction("keep")
     assert compact is not None
 
