@@ -37,7 +37,7 @@ class ReadSpan:
 
     engine: EmbeddedEngine
     # the callbacks that close the engine and remove its folder
-    kept: ExitStack
+    resources: ExitStack
     about: Reading
     tables: Tables
     # all rows of `replay.silences`, and the few rows with a silence longer than `usual`
@@ -59,9 +59,9 @@ def read_span(folder: Path, files: list[str], span: Span) -> ReadSpan:
     """Read the lines of a span from these files; the engine keeps its tables below the folder. Raises LogsError."""
     began, read_ms = time.monotonic(), round(time.time() * 1000)
     options = Options(since_ms=span.from_ms, until_ms=span.to_ms, what_if=_ANY_SETTING)
-    with ExitStack() as kept:
-        tables_folder = kept.enter_context(TemporaryDirectory(dir=folder, ignore_cleanup_errors=True))
-        engine = kept.enter_context(EmbeddedEngine(Path(tables_folder), memory=MEMORY))
+    with ExitStack() as resources:
+        tables_folder = resources.enter_context(TemporaryDirectory(dir=folder, ignore_cleanup_errors=True))
+        engine = resources.enter_context(EmbeddedEngine(Path(tables_folder), memory=MEMORY))
         with written_in(engine):
             lines = read_lines(engine, files, options)
             good, bad = good_and_bad(engine, lines)
@@ -77,7 +77,7 @@ def read_span(folder: Path, files: list[str], span: Span) -> ReadSpan:
             long_silences = engine.stored(silences.filter(is_longer(usual)), "long_silences")
         return ReadSpan(
             engine=engine,
-            kept=kept.pop_all(),
+            resources=resources.pop_all(),
             about=Reading(span=span, files=len(files), lines=good + bad, bad=bad, read_ms=read_ms),
             tables=tables,
             silences=silences,

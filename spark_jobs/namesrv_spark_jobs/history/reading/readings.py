@@ -110,7 +110,7 @@ class Readings:
     def _drop(self, reads: Sequence[ReadSpan]) -> None:
         for read in list(reads):
             self._kept.remove(read)
-            read.kept.close()
+            read.resources.close()
 
     def _files(self, span: Span) -> list[str]:
         files = files_of(self._logs, span)
