@@ -279,7 +279,7 @@ class WhatIfs(Value, frozen=True, tag="what-if"):
     others: int
     false_others: int
     logged: Outcome
-    asked: Outcome
+    requested: Outcome
     expiries: list[Outcome]
     # the report's chart as SVG: staleness against false evictions, the logged settings marked; empty without staleness
     chart: str

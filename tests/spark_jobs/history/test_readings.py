@@ -256,7 +256,7 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
     files = sorted(str(one) for one in file.parent.iterdir())
     with EmbeddedEngine(tmp_path / "report") as engine:
         summary = analyse(engine, files, options, lambda _: None).summary
-    for ours, theirs in zip((found.logged, found.asked), summary["what_if"], strict=True):
+    for ours, theirs in zip((found.logged, found.requested), summary["what_if"], strict=True):
         shown = (("registry", "p99"), ("client", "p50"), ("client", "p99"))
         stats = {f"{of}_{name}_ms": theirs[of][name] for of, name in shown}
         statistics = {name: getattr(ours, name) for name in stats}
@@ -279,7 +279,7 @@ def test_what_if_is_unknown_without_the_logged_settings(tmp_path: Path) -> None:
     with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
         found = ask(asked, request, WhatIfs)
 
-    assert (found.logged.evictions, found.asked.evictions, found.asked.false) == (0, None, None)
+    assert (found.logged.evictions, found.requested.evictions, found.requested.false) == (0, None, None)
 
 
 def test_reading_is_kept_for_spans_within_it(asked: Readings) -> None:

@@ -49,7 +49,7 @@ def what_ifs(read: ReadSpan, request: WhatIfRequest) -> WhatIfs:
         others=rows["removals"][0]["others"],
         false_others=rows["removals"][0]["false_others"],
         logged=logged,
-        asked=outcomes[expiries.index(request.expiry_ms)],
+        requested=outcomes[expiries.index(request.expiry_ms)],
         expiries=outcomes,
         chart=chart,
     )
