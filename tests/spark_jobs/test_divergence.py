@@ -40,7 +40,7 @@ def test_slave_that_is_elected_master_stays_the_same_broker(engine: Engine, tmp_
         (("ns-1", "ns-1"), 99_000, None, 0),
     ],
 )
-def test_servers_that_share_a_name_are_told_apart(
+def test_servers_disagree_whether_they_share_a_name_or_not(
     engine: Engine, tmp_path: Path, names: tuple[str, str], restarted_at: int, overlap: str | None, episodes: int
 ) -> None:
     """One of two servers lacks the broker: they disagree, whether they share a name or not."""
