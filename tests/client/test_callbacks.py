@@ -74,6 +74,25 @@ async def test_topic_that_a_callback_forgets_was_found(tmp_path: Path) -> None:
         assert (scene.names(), scene.client.is_in_use("orders")) == (None, False)
 
 
+async def test_topic_that_a_callback_forgets_has_no_further_changes(tmp_path: Path) -> None:
+    """A callback that forgets all topics is called once, although the response has changes of two topics."""
+    async with route_scene(tmp_path) as scene:
+        for topic in ("orders", "bills"):
+            await scene.client.route(topic)
+        changes = list[RouteChange]()
+
+        def forget_all(change: RouteChange) -> None:
+            changes.append(change)
+            for topic in ("orders", "bills"):
+                scene.client.forget(topic)
+
+        scene.client.on_change(forget_all)
+        await registered(scene.server, BROKER_B)
+        assert await scene.client.refresh()
+
+        assert [change.brokers_added for change in changes] == [("broker-b",)]
+
+
 @pytest.mark.parametrize("client", [RouteClient, SyncRouteClient])
 def test_a_coroutine_function_is_refused(client: type[RouteClient | SyncRouteClient]) -> None:
     """A coroutine would never be awaited; the constructor of a client for threads refuses it, too."""

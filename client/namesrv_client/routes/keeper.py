@@ -195,7 +195,9 @@ class RouteKeeper:
 
     def _announce(self, changes: Iterable[RouteChange]) -> None:
         for change in changes:
-            self.changed(change)
+            # A callback may have forgotten a topic whose change is still to be announced.
+            if self.cache.get(change.topic) is not None:
+                self.changed(change)
 
     def _apply_to_cache(self, source: Source, response: RouteResponse, *, is_sync: bool) -> list[RouteChange]:
         if is_sync and not self.in_use.issuperset(response.topics):
