@@ -127,11 +127,13 @@ class RouteClient:
         return self
 
     async def _start(self) -> None:
+        if self._log is not None:
+            # Before the first wait, because a cancelled start closes the log.
+            self._log.start()
         if self._snapshot is not None:
             await self._snapshot.restore()
         works: list[Coroutine[Any, Any, None]] = [self._name_servers.run(), *self._keeper.works()]
         if self._log is not None:
-            self._log.start()
             works.append(self._log.run())
         if self._snapshot is not None:
             works.append(self._snapshot.run())

@@ -334,13 +334,14 @@ async def test_client_whose_start_was_cancelled_is_closed(tmp_path: Path) -> Non
     executor, released = ThreadPoolExecutor(1), threading.Event()
     asyncio.get_running_loop().set_default_executor(executor)
     executor.submit(released.wait)
-    client = RouteClient(client_settings("127.0.0.1:1", snapshot_file=tmp_path / "routes.json"), clock=FakeClock())
+    files = {"snapshot_file": tmp_path / "routes.json", "heartbeat_log_dir": tmp_path / "log"}
+    client = RouteClient(client_settings("127.0.0.1:1", **files), clock=FakeClock())
     starting = asyncio.create_task(client.__aenter__())
     await settle()
     starting.cancel()
     await asyncio.wait([starting])
     released.set()
-    assert not client.status().is_started
+    assert (starting.cancelled(), client.status().is_started) == (True, False)
 
 
 async def test_crash_of_a_task_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
