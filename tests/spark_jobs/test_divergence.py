@@ -64,3 +64,19 @@ def test_log_that_begins_while_a_broker_is_down(engine: Engine, tmp_path: Path) 
     divergence = analyse(engine, files, Options(), lambda _step: None).summary["divergence"]
 
     assert (divergence["episodes"], divergence["total_ms"]) == (1, 500)
+
+
+def test_server_whose_log_ends_before_a_line_about_a_broker(engine: Engine, tmp_path: Path) -> None:
+    """Such a server may have the broker all the while, and a server with a longer log lacks it."""
+    ends = HeartbeatLines("boot-1", "ns-1").scan(0, 9).late(130_000, 40_000).scan(155_000, 40)
+    lacks = HeartbeatLines("boot-2", "ns-2").scan(0, 9).scan(200_000, 49)
+    has = HeartbeatLines("boot-3", "ns-3").start(0).heartbeat(10_000).scan(200_000, 40)
+    all_lines = {one.boot: one.lines for one in (ends, lacks, has)}
+    logs = {boot: str(write_plain(tmp_path / "logs", f"{boot}.jsonl", lines)) for boot, lines in all_lines.items()}
+
+    totals = [
+        analyse(engine, [logs[boot], logs["boot-3"]], Options(), lambda _step: None).summary["divergence"]["total_ms"]
+        for boot in ("boot-1", "boot-2")
+    ]
+
+    assert totals == [0, 190_000]

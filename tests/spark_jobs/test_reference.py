@@ -255,6 +255,13 @@ def _server(
         # the log begins while the broker is down
         ([_server("1", 60, started=-1), _server("2", 90, started=-1)], [(60, 90)]),
         ([_server("1", 60, started=-1), _server("2", evict=5, started=-1).heartbeat(62_000)], [(0, 5), (60, 62)]),
+        # server 1 may have a broker that registered before the log begins, if it ends within expiry and scan (125 s)
+        ([_server("1", started=-1, up=range(125)), _server("2", 20, started=-1, silent=30)], []),
+        ([_server("1", started=-1, up=range(126)), _server("2", 20, started=-1, silent=30)], [(0, 126)]),
+        (
+            [_server("1", started=-1, up=range(125)), _server("2", 20), _server("3", 10)],
+            [(10, 20)],
+        ),
         # a slave is not its master: who has only one of them lacks the other, to its last line
         (
             [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],

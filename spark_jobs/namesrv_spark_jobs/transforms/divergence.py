@@ -16,16 +16,37 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     """The episodes of disagreement about each broker, as long as possible: `began`, `ended`, microseconds of wall time.
 
     `periods` has the names of the brokers. `up` servers run at a moment, and `had` of them have the broker in their
-    tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
+    tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at. A server
+    does not count as up for a broker while it is unknown whether the server has the broker.
     """
     boots = _with_servers(boots)
     all_periods = periods.join(F.broadcast(boots), on="boot", how="inner")
-    known = all_periods.withColumn("since", _since()).filter(F.col("since").isNotNull())
     ended = F.coalesce("removed", F.col("last"))
-    had = _merged(known.withColumn("broker", _last_label(ended)), F.col("since"), ended, list(_BROKER))
+    known = all_periods.withColumn("since", _since()).filter(F.col("since").isNotNull())
+    known = known.withColumn("broker", _last_label(ended))
+    had = _merged(known, F.col("since"), ended, list(_BROKER))
+    unknown = _merged(_unknown(known, boots), F.col("first"), F.col("last"), list(_BROKER))
     up = _merged(boots, F.col("first"), F.col("last"), [])
     up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
-    return _joined(_segments(_edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))))
+    edges = _edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))
+    return _joined(_segments(edges.unionByName(_edges(unknown, had=0, up=-1))))
+
+
+def _unknown(known: DataFrame, boots: DataFrame) -> DataFrame:
+    """The boots of each broker that may have had the broker since before the log, without a line about it.
+
+    Such a boot ends too soon for an eviction, which would have been logged.
+    """
+    extent = ("server", "offset_ms", "first", "last")
+    brokers = known.groupBy(*_BROKER).agg(F.max("expiry").alias("longest_expiry"))
+    latest = F.col("longest_expiry") + F.coalesce("scan_interval", F.lit(0))
+    cut = brokers.join(F.broadcast(boots.filter("is_cut")), how="cross")
+    short = cut.filter(F.col("end_live") - F.col("first") <= latest).select(*_BROKER, "boot", *extent)
+    # a group, and not a join, since a cluster may be null
+    with_lines = known.select(*_BROKER, "boot", F.lit(1).alias("with_lines"))
+    both = short.unionByName(with_lines, allowMissingColumns=True).groupBy(*_BROKER, "boot")
+    merged = both.agg(*(F.max(name).alias(name) for name in (*extent, "with_lines")))
+    return merged.filter(F.col("with_lines").isNull())
 
 
 def _with_servers(boots: DataFrame) -> DataFrame:

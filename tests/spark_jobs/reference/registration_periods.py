@@ -164,7 +164,31 @@ def episodes(boots: Sequence[Boot], periods: Iterable[RegistrationPeriod]) -> di
             had[address][server_of[period.boot.boot]].append((period.boot.wall(since), end))
             ends[address].append((end, broker.label, broker))
     last = {max(found, key=lambda end: end[:2])[2]: address for address, found in ends.items()}
-    return {broker: _disagreements(up, had[last[broker]]) for broker in sorted(last, key=repr)}
+    unknown = {address: _unknown(boots, server_of, ours) for address, ours in _by_address(periods).items()}
+    return {broker: _disagreements(up, had[last[broker]], unknown[last[broker]]) for broker in sorted(last, key=repr)}
+
+
+def _by_address(periods: Iterable[RegistrationPeriod]) -> dict[Address, list[RegistrationPeriod]]:
+    found: dict[Address, list[RegistrationPeriod]] = defaultdict(list)
+    for period in periods:
+        if _since(period) is not None:
+            found[period.broker.cluster, period.broker.broker_addr].append(period)
+    return found
+
+
+def _unknown(
+    boots: Sequence[Boot], server_of: Mapping[str, str | None], periods: Sequence[RegistrationPeriod]
+) -> dict[str | None, list[Span]]:
+    """The boots that may have had the broker since before the log, and end too soon for a line about the broker."""
+    with_lines = {(period.boot.boot, period.boot.first) for period in periods}
+    expiry = max((period.expiry for period in periods if period.expiry is not None), default=None)
+    found: dict[str | None, list[Span]] = defaultdict(list)
+    for boot in boots:
+        late = sum(line.time("late_ms") or 0 for line in boot.of("late"))
+        is_short = expiry is not None and boot.last.at - late - boot.first.at <= expiry + (boot.scan_interval or 0)
+        if _is_cut(boot) and is_short and (boot.boot, boot.first) not in with_lines:
+            found[server_of[boot.boot]].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
+    return found
 
 
 def _servers(boots: Sequence[Boot]) -> dict[str, str | None]:
@@ -188,20 +212,30 @@ def _servers(boots: Sequence[Boot]) -> dict[str, str | None]:
 
 def _since(period: RegistrationPeriod) -> int | None:
     """The time from which the server had the broker, which may have registered before the log begins; None: unknown."""
-    began, starts = period.boot.first.at, period.boot.of("start")
-    is_cut = not starts or starts[0].at < began
     was_registered = not period.heartbeats or (period.heartbeats[0].time("silent_ms") or 0) > 0
-    return began if is_cut and was_registered and period.is_first else period.first_ok
+    is_older = _is_cut(period.boot) and was_registered and period.is_first
+    return period.boot.first.at if is_older else period.first_ok
 
 
-def _disagreements(up: Mapping[str | None, list[Span]], has: Mapping[str | None, list[Span]]) -> list[Span]:
+def _is_cut(boot: Boot) -> bool:
+    """True if the log, or the selected time, begins after the start of the server."""
+    starts = boot.of("start")
+    return not starts or starts[0].at < boot.first.at
+
+
+def _disagreements(
+    up: Mapping[str | None, list[Span]],
+    has: Mapping[str | None, list[Span]],
+    unknown: Mapping[str | None, list[Span]],
+) -> list[Span]:
     """Between two neighbouring ends of spans nothing changes: look at each such stretch, then join neighbours."""
-    ends = sorted({end for spans in (*up.values(), *has.values()) for span in spans for end in span})
+    ends = sorted({end for spans in (*up.values(), *has.values(), *unknown.values()) for span in spans for end in span})
     found: list[Span] = []
     for began, ended in pairwise(ends):
-        running = [name for name, spans in up.items() if _covers(spans, began, ended)]
-        having = [name for name in running if _covers(has.get(name, ()), began, ended)]
-        if having and len(having) < len(running):
+        running, having, unsure = (
+            sum(_covers(spans, began, ended) for spans in spans_of.values()) for spans_of in (up, has, unknown)
+        )
+        if 0 < having < running - unsure:
             is_same = bool(found) and found[-1][1] == began
             found.append((found.pop()[0] if is_same else began, ended))
     return found
