@@ -383,7 +383,7 @@ async def test_incomplete_handshake_is_closed(
         # A step begins when its records are complete.
         steps = 1 if cut is None else 0
         await settle()
-        await until(lambda: f"{steps} taken | 0 waiting" in repr(threads))
+        await until(lambda: f"{steps} ended | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
         assert (len(served.server.connections), served.event_listener.refused) == (1, [])
         await served.clock.advance(2)
@@ -578,7 +578,7 @@ async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
         late.send(piecemeal[:100])
         peer.send(side.hello())
         last = await side.finish(peer)
-        await until(lambda: "1 taken | 0 waiting" in repr(threads))
+        await until(lambda: "1 ended | 0 waiting" in repr(threads))
         threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
         for _ in range(50):
             threads.run(lambda: None, lambda _: completed.append(tls_side.handshakes.total()), is_urgent=False)
