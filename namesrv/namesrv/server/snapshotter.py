@@ -28,8 +28,9 @@ class Snapshotter:
     def __init__(self, namesrv: Namesrv, path: Path) -> None:
         self._namesrv = namesrv
         self._path = path
-        # The manager's `membership` when the file was written, and the disconnected brokers in the file.
-        self._saved: tuple[int, tuple[ExpectedBroker, ...]] = namesrv.manager.membership, ()
+        # When the file was written: the manager's `membership`, the disconnected brokers, and whether the server could
+        # lack silent ones.
+        self._saved: tuple[int, tuple[ExpectedBroker, ...], bool] = namesrv.manager.membership, (), False
         # True if the file names brokers, or the next boot waits for unknown ones.
         self._expects_brokers = namesrv.boot.readiness.expects_brokers
         with suppress(FileNotFoundError):
@@ -46,8 +47,9 @@ class Snapshotter:
     async def tick(self) -> None:
         """Write the snapshot if brokers changed; a failed write is logged once, and tried again at the next tick."""
         async with self._writing:
-            disconnected = self._namesrv.boot.disconnected.expected()
-            contents = self._namesrv.manager.membership, disconnected
+            brokers = self._namesrv.boot.disconnected
+            disconnected = brokers.expected()
+            contents = self._namesrv.manager.membership, disconnected, brokers.may_lack_silent
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
             if contents != self._saved:
                 had_failed = counters.snapshot_writes.has_failed
@@ -84,7 +86,7 @@ class Snapshotter:
             boot_id=namesrv.boot.id,
             brokers=brokers,
             wiped=write_removed,
-            is_incomplete=is_waiting and readiness.is_lost,
+            is_incomplete=(is_waiting and readiness.is_lost) or namesrv.boot.disconnected.may_lack_silent,
         )
 
 

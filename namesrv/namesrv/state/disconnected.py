@@ -87,7 +87,16 @@ class DisconnectedBrokers:
 
         The same holds after the last broker became silent, until 35 s after the first registration.
         """
-        return self._may_lack_disconnected or self._now() < self._silent_back_at
+        return self._may_lack_disconnected or self.may_lack_silent
+
+    @property
+    def may_lack_silent(self) -> bool:
+        """True after the last broker became silent, until 35 s after the first registration.
+
+        The next boot waits for unknown brokers then: the silent ones have left the tables one by one, and their names
+        are no longer known.
+        """
+        return self._now() < self._silent_back_at
 
     @property
     def _may_lack_disconnected(self) -> bool:

@@ -59,8 +59,8 @@ class Snapshot:
     # The file's name for removed write permissions: (cluster, broker name); cluster None stands for all clusters.
     wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
-    # True if there may be further brokers: an earlier snapshot was lost, and its brokers have not had time to register
-    # since. The file has this field only then.
+    # True if there may be further brokers: an earlier snapshot was lost, or the last broker became silent, and the
+    # brokers have not had time to register since. The file has this field only then.
     is_incomplete: bool = False
 
 
@@ -117,7 +117,7 @@ class Readiness:
     def __init__(
         self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, is_lost: bool = False
     ) -> None:
-        # True if a snapshot was lost: further brokers are expected, but their names are unknown
+        # True if further brokers are expected whose names are unknown
         self._is_lost = is_lost
         # expected brokers that have not registered yet, by their identity
         self._missing = {broker.identity: broker for broker in expected}
@@ -137,7 +137,7 @@ class Readiness:
 
     @property
     def is_lost(self) -> bool:
-        """True if further brokers than the named ones are expected, because a snapshot was lost."""
+        """True if further brokers than the named ones are expected, because the snapshot is lost or incomplete."""
         return self._is_lost
 
     @property
@@ -174,7 +174,7 @@ class Readiness:
             return "ready: no brokers expected"
         if self._is_lost:
             state = f"ready: waited {self._wait_seconds:g} s" if is_ready else f"not ready: waiting {left:.0f} s more"
-            return f"{state}, the snapshot of brokers to expect was lost"
+            return f"{state}, the snapshot may lack brokers"
         names = [str(broker) for broker in self.missing[:NAMED_BROKERS]]
         if len(self._missing) > NAMED_BROKERS:
             names.append(f"and {len(self._missing) - NAMED_BROKERS} more")

@@ -312,6 +312,34 @@ async def test_lost_snapshot_is_remembered_until_the_wait_is_over(tmp_path: Path
         assert is_ready(server)
 
 
+async def test_next_boot_waits_for_brokers_after_the_last_one_became_silent(tmp_path: Path, log: Log) -> None:
+    """A network that drops packets may have silenced brokers that live; once they had time to return, none is lacking.
+
+    Otherwise a server that is restarted during the outage would give no routes to the clients that reach it first.
+    """
+    async with namesrv_in_process(tmp_path) as server:
+        await (await server.connect()).register(A)
+        await server.clock.advance(140)
+        assert not server.namesrv.manager.tables.broker_live_table
+
+    async with namesrv_in_process(tmp_path) as server:
+        await (await server.connect()).register(B)
+        await server.clock.advance(44)
+        assert not is_ready(server)
+        await server.clock.advance(1)
+        assert is_ready(server)
+        await server.clock.advance(90)
+        assert not server.namesrv.manager.tables.broker_live_table
+
+        await (await server.connect()).register(A)
+        await tick(server, log)
+        assert loaded(tmp_path).is_incomplete
+        await server.clock.advance(29)
+        assert loaded(tmp_path).is_incomplete
+        await tick(server, log, 10)
+        assert (loaded(tmp_path).brokers, loaded(tmp_path).is_incomplete) == ((EXPECTED_A,), False)
+
+
 async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> None:
     """A broker that registers within its expiry stays read-only; one that does not regains its permission."""
     await run_with(tmp_path, A, B, wiped=True)
