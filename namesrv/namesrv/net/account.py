@@ -1,26 +1,32 @@
 """Memory account of one connection: the part of its network's share of the budget that the connection holds."""
 
-from namesrv.net.budget import MemoryBudget
+from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 
 
 class MemoryAccount:
-    """Counts the bytes of received input, unsent responses and TLS, and of other reservations for the peer."""
+    """Counts the bytes of received input, unsent responses and TLS, and of other reservations for the peer.
 
-    __slots__ = ("_budget", "_input", "_network", "_records", "_tls", "_unsent")
+    Large frames and large responses are reserved before they are received or sent; small ones are charged as waiting.
+    """
+
+    __slots__ = ("_budget", "_frame", "_input", "_large_unsent", "_network", "_records", "_tls", "_unsent")
 
     def __init__(self, budget: MemoryBudget, network: str) -> None:
         self._budget = budget
         self._network = network
-        # bytes that are charged for received input, for TLS records that are not decrypted yet, for unsent responses,
-        # and for TLS itself
+        # bytes that are reserved for a large frame, or for its received beginning
+        self._frame = 0
+        # bytes that are charged for other received input, and for TLS records that are not decrypted yet
         self._input = 0
         self._records = 0
+        # bytes that are charged for unsent responses, large and small, and reserved for TLS
+        self._large_unsent = 0
         self._unsent = 0
         self._tls = 0
 
     def __repr__(self) -> str:
-        received = self._input + self._records
-        return f"<MemoryAccount [{self._network} | {received} input | {self._unsent} unsent | {self._tls} TLS]>"
+        received, unsent = self._frame + self._input + self._records, self._large_unsent + self._unsent
+        return f"<MemoryAccount [{self._network} | {received} input | {unsent} unsent | {self._tls} TLS]>"
 
     def reserve(self, size: int) -> bool:
         """Reserve memory until `release`; False if the share of the peer's network has too little left."""
@@ -31,18 +37,30 @@ class MemoryAccount:
         self._budget.release(self._network, size)
 
     def has_room_for_waiting(self) -> bool:
-        """False if no memory is left for waiting bytes: received input, and unsent responses."""
+        """False if no memory is left for waiting bytes."""
         return self._budget.has_room_for_waiting(self._network)
 
     def charge_request(self, size: int) -> None:
         """Charge a request, even beyond the share of the peer's network; a negative size releases the charge."""
-        self._budget.charge_waiting(self._network, size)
+        if abs(size) > LARGE_BYTES:
+            self._budget.charge(self._network, size)
+        else:
+            self._budget.charge_waiting(self._network, size)
+
+    def reserve_large_frame(self, size: int) -> bool:
+        """Reserve memory for a large frame in place of all charges for input; False if too little is left."""
+        self.set_input(0)
+        self._frame = size if self._budget.reserve(self._network, size) else 0
+        return self._frame > 0
+
+    def reserve_beginning(self, size: int) -> bool:
+        """Reserve memory for the beginning of a large frame in place of all charges for input, or return False."""
+        self.set_input(0)
+        self._frame = size if self._budget.reserve_small(self._network, size) else 0
+        return self._frame > 0
 
     def reserve_input(self, size: int) -> bool:
-        """Reserve memory for a frame whose header was received, in place of the current charge for input.
-
-        False if too little is left; then no input is charged.
-        """
+        """Reserve memory for received input in place of the current charge; False if too little is left."""
         self.set_input(0)
         if not self.reserve(size):
             return False
@@ -52,10 +70,13 @@ class MemoryAccount:
         return True
 
     def set_input(self, size: int) -> None:
-        """Set the charge for received input."""
+        """Set the charge for received input, and release the memory of a large frame, which has ended."""
         if size != self._input:
             self._budget.charge_waiting(self._network, size - self._input)
             self._input = size
+        if self._frame:
+            self.release(self._frame)
+            self._frame = 0
 
     def set_records(self, size: int) -> None:
         """Set the charge for TLS records that are not decrypted yet."""
@@ -63,14 +84,20 @@ class MemoryAccount:
             self._budget.charge_waiting(self._network, size - self._records)
             self._records = size
 
-    def set_unsent(self, size: int) -> None:
-        """Set the charge for unsent responses."""
-        self._budget.charge_waiting(self._network, size - self._unsent)
-        self._unsent = size
+    def charge_unsent(self, size: int) -> None:
+        """Charge an unsent response until `release_unsent`."""
+        if size > LARGE_BYTES:
+            self._large_unsent += size
+            self._budget.charge(self._network, size)
+        else:
+            self._unsent += size
+            self._budget.charge_waiting(self._network, size)
 
-    def add_unsent(self, size: int) -> None:
-        """Increase the charge for unsent responses."""
-        self.set_unsent(self._unsent + size)
+    def release_unsent(self) -> None:
+        """Release the charges for unsent responses."""
+        self._budget.release(self._network, self._large_unsent)
+        self._budget.charge_waiting(self._network, -self._unsent)
+        self._large_unsent = self._unsent = 0
 
     def reserve_tls(self, size: int) -> bool:
         """Reserve memory for TLS; False if too little is left."""
@@ -89,5 +116,5 @@ class MemoryAccount:
         """Release the charges for input, TLS records, unsent responses and TLS."""
         self.set_input(0)
         self.set_records(0)
-        self.set_unsent(0)
+        self.release_unsent()
         self.shrink_tls(0)

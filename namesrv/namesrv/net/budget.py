@@ -12,9 +12,9 @@ from typing import Final
 # and only eight networks together can use up the budget.
 _SHARE: Final = 8
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
-# connections, so that new peers with small requests can connect. Waiting bytes (received input and unsent responses)
-# may take an eighth of the budget whatever else is charged.
-_LARGE_BYTES: Final = 64 * 1024
+# connections, so that new peers with small requests can connect. Waiting bytes (small requests and small responses) may
+# take an eighth of the budget whatever else is charged.
+LARGE_BYTES: Final = 64 * 1024
 _KEPT_FROM_LARGE: Final = 4
 _KEPT_FROM_SMALL: Final = 8
 # An eighth of the total is left for peers, however much memory the tables take.
@@ -42,7 +42,7 @@ class MemoryBudget:
         self.used_bytes = 0
         # the part of `used_bytes` that open connections cost by themselves
         self._connections_bytes = 0
-        # the part of `used_bytes` that is received input or unsent responses
+        # the part of `used_bytes` that is small requests, decoded or not, and unsent small responses
         self._waiting_bytes = 0
         self._tables_bytes = tables_bytes
         self._used_by: Counter[str] = Counter()
@@ -56,12 +56,16 @@ class MemoryBudget:
 
     def reserve(self, network: str, size: int) -> bool:
         """Reserve memory for a network; False if the budget or the network's share has too little left."""
+        if size <= LARGE_BYTES:
+            return self.reserve_small(network, size)
         peers = self.peers_bytes()
-        if size > _LARGE_BYTES:
-            room = shared = peers - peers // _KEPT_FROM_LARGE
-        else:
-            room, shared = peers - peers // _KEPT_FROM_SMALL, peers
-        return self._take(network, size, room, shared)
+        room = peers - peers // _KEPT_FROM_LARGE
+        return self._take(network, size, room, room)
+
+    def reserve_small(self, network: str, size: int) -> bool:
+        """Reserve memory as `reserve` does for a small amount, from the larger part of the budget."""
+        peers = self.peers_bytes()
+        return self._take(network, size, peers - peers // _KEPT_FROM_SMALL, peers)
 
     def reserve_connection(self, network: str, size: int) -> bool:
         """Reserve the memory of a connection; False if the budget or the network's share has too little left.
@@ -85,7 +89,7 @@ class MemoryBudget:
         self.charge_connection(network, -size)
 
     def charge_waiting(self, network: str, size: int) -> None:
-        """Charge received input or unsent responses, even beyond the budget; a negative size releases memory."""
+        """Charge small requests or responses, even beyond the budget; a negative size releases memory."""
         self._waiting_bytes += size
         self.charge(network, size)
 

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
+from namesrv.net.budget import LARGE_BYTES
 from namesrv.net.frame_admission import Admission
-from namesrv.net.protocol import LARGE_BYTES, Request, Response
+from namesrv.net.protocol import Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import (

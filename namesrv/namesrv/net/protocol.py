@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv.net.account import MemoryAccount
-from namesrv.net.budget import MemoryBudget
+from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
 from namesrv.net.frame_admission import Admission, admit
@@ -34,11 +34,6 @@ from namesrv_remoting.frames import HEAD, Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
-# Memory is reserved for a response beyond this size; a peer with more unsent bytes than that has left responses unread.
-LARGE_BYTES: Final = 64 * 1024
-# Responses of one read are joined into writes of about this size. Memory would have to be reserved for longer ones,
-# since the peer may leave them unread.
-_BATCH_BYTES: Final = LARGE_BYTES
 # Memory charged for the requests in the queue of one connection, beyond which nothing more is read from the peer. The
 # number of requests in flight bounds those that are not charged.
 _MAX_CHARGED_BYTES: Final = 256 * 1024
@@ -407,8 +402,12 @@ class ServerConnection(asyncio.Protocol):
     def hold_records(self, size: int) -> None:
         """Charge memory for received TLS records that wait to be decrypted; without memory, give up received input."""
         self._memory.set_records(size)
-        if self._lacks_memory(size):
-            self._give_up_input()
+        if not self._lacks_memory(size):
+            return
+        if self._receiver.state is _HEADER:
+            self._decline_frame()
+        else:
+            self._refuse_input()
 
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
@@ -468,7 +467,7 @@ class ServerConnection(asyncio.Protocol):
         transport.write(data)
         if self._all_sent is not None:
             # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
-            self._memory.add_unsent(len(data))
+            self._memory.charge_unsent(len(data))
             # Responses above this size have reserved their memory.
             if len(data) <= LARGE_BYTES and self._lacks_memory(self.unsent_bytes):
                 self._give_up_slow_reader()
@@ -492,7 +491,7 @@ class ServerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """All responses are sent: read requests again."""
         self._deadlines.writing_resumed()
-        self._memory.set_unsent(0)
+        self._memory.release_unsent()
         self._note_all_sent()
         # `_throttle` runs in the next iteration, since the transport is still inside its write when it calls this.
         asyncio.get_running_loop().call_soon(self._throttle)
@@ -540,7 +539,8 @@ class ServerConnection(asyncio.Protocol):
         if not share.is_active:
             share.activate()
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
-        # responses of the fast path to consecutive requests, which are sent with one write, and their size
+        # Responses of the fast path to consecutive requests, and their size. They are sent with one write, but no more
+        # than may be sent without reserved memory.
         responses: list[bytes] = []
         size = 0
         self._is_behind = False
@@ -551,18 +551,21 @@ class ServerConnection(asyncio.Protocol):
             response = self._answer_fast(event) if isinstance(event, bytes) else None
             if response is not None:
                 deadlines.frame_deadline = NEVER
-                responses.append(response)
                 size += len(response)
-                if size <= _BATCH_BYTES:
+                if size <= LARGE_BYTES:
+                    responses.append(response)
                     continue
             if responses:
                 self.write(b"".join(responses))
                 responses.clear()
-                size = 0
                 # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
                 self._is_behind = self.is_write_paused
             if response is None:
                 self._handle(event)
+                size = 0
+            else:
+                responses.append(response)
+                size = len(response)
         else:
             self._is_behind = receiver.held_bytes > 0
         if responses:
@@ -588,9 +591,14 @@ class ServerConnection(asyncio.Protocol):
         receiver, deadlines = self._receiver, self._deadlines
         if self._is_refused:
             return
-        self._memory.set_input(receiver.held_bytes)
+        if receiver.can_accept and not self._memory.reserve_beginning(receiver.held_bytes):
+            # The frame is declined after its wait. Until then, the server does not read from this peer, so that a crowd
+            # of peers cannot send one such frame after the other.
+            receiver.forget_beginning()
+        if receiver.state is not _BODY and not receiver.can_accept:
+            self._memory.set_input(receiver.held_bytes)
         if self._lacks_memory(receiver.held_bytes):
-            self._give_up_input()
+            self._refuse_input()
             return
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
@@ -607,13 +615,6 @@ class ServerConnection(asyncio.Protocol):
         False inside a large frame, whose memory was reserved when its header was accepted.
         """
         return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_waiting()
-
-    def _give_up_input(self) -> None:
-        """Release the memory of received input: decline a large frame that waits for memory, or refuse the peer."""
-        if self._receiver.state is _HEADER:
-            self._decline_frame()
-        else:
-            self._refuse_input()
 
     def _refuse_input(self) -> None:
         self.refuse(RemoteProtocolError("no memory for received bytes", reason="memory"))
@@ -675,13 +676,14 @@ class ServerConnection(asyncio.Protocol):
             self._accept_if_memory(event)
 
     def _accept_if_memory(self, event: HeaderReceived) -> None:
-        if self._memory.reserve_input(event.size):
+        if self._memory.reserve_large_frame(event.size):
             self._receiver.accept()
             # The deadline of the frame starts now, however long the frame has waited for memory.
             self._deadlines.frame_ended()
 
     def _drop_body(self, event: HeaderReceived, why: str) -> None:
         self._deadlines.frame_ended()
+        self._memory.set_input(0)
         self._receiver.drop_body()
         self._receive(event.header, unread=why)
 
@@ -690,7 +692,8 @@ class ServerConnection(asyncio.Protocol):
         header = self._receiver.header
         if header is not None:
             self._deadlines.quiet_since = self._owner.clock.monotonic()
-            self._accept_if_memory(header)
+            if self._receiver.can_accept:
+                self._accept_if_memory(header)
             self._handle_events()
 
     def _decline_frame(self) -> None:

@@ -155,14 +155,15 @@ class Receiver:
     def held_bytes(self) -> int:
         """Bytes of buffered input, and of the whole frame while an accepted body is incomplete."""
         size = len(self._preamble) + self._reader.held_bytes
-        if self.header is not None and isinstance(self._body, _LargeBody):
-            size += self.header.size
+        if self.header is not None and self._body is not None:
+            is_kept = isinstance(self._body, _LargeBody)
+            size += self.header.size if is_kept else len(self.header.header.header)
         return size
 
     @property
     def is_inside_frame(self) -> bool:
         """Whether a frame or a PROXY header is received in part."""
-        return self.state is _BODY or bool(self._preamble) or self._reader.is_inside_frame
+        return self.state is _BODY or self.state is _HEADER or bool(self._preamble) or self._reader.is_inside_frame
 
     def receive_data(self, data: bytes) -> None:
         """Buffer received data; `next_event` returns the events."""
@@ -203,10 +204,23 @@ class Receiver:
             self._go(_FRAMES)
         else:
             self._begin_body(_LargeBody(header.header, _body_bytes(header)))
+            self._go(_BODY)
 
     def drop_body(self) -> None:
         """Drop the body of the frame of the last header event."""
-        self._begin_body(_DroppedBody(_body_bytes(self._waiting_header())))
+        self.forget_beginning()
+        self.header = None
+        self._go(_BODY)
+
+    def forget_beginning(self) -> None:
+        """Drop the received part of the body of the last header event: only `drop_body` may follow, later."""
+        if self.can_accept:
+            self._begin_body(_DroppedBody(_body_bytes(self._waiting_header())))
+
+    @property
+    def can_accept(self) -> bool:
+        """Whether a frame waits for `accept` or `drop_body`, and the received part of its body was kept."""
+        return self.state is _HEADER and self._body is None
 
     def check_every_header(self) -> None:
         """Return the header of every frame as an event before the frame."""
@@ -280,7 +294,6 @@ class Receiver:
 
     def _begin_body(self, body: _LargeBody | _DroppedBody) -> None:
         header = self._waiting_header()
-        self._go(_BODY)
         begin = self._reader.take(header.size)
         self._body = body
         body.fill(begin[8 + len(header.header.header) :])

@@ -233,20 +233,58 @@ async def test_input_without_memory_closes_the_connection(body: int) -> None:
         await until(lambda: budget.used_bytes == CONNECTION)
 
 
-async def test_large_frames_that_wait_are_declined_without_memory() -> None:
-    """The connection goes on: the frame gets code 2 at once instead of after 30 s, and its bytes are dropped."""
+async def test_large_frame_waits_without_memory_for_its_beginning() -> None:
+    """The received beginning is dropped at once; the server reads the rest, and declines the frame, after the wait."""
     budget = MemoryBudget(MEBIBYTE)
     async with serving({REGISTER: small}, budget=budget, large_frames=LARGE) as served:
         peer = await served.connect()
+        connection = served.connection_of(peer)
         whole = registration(7, 200 * 1024)
-        served.connection_of(peer).data_received(whole[: 150 * 1024])
-        assert budget.used_bytes < CONNECTION + 1024
-        response = await peer.ask(whole[150 * 1024 :] + json_frame(ECHO, 8))
+        # the share of an address is 128 KiB
+        connection.data_received(whole[: 150 * 1024])
+        assert budget.used_bytes < CONNECTION + 100
+        peer.send(whole[150 * 1024 :] + json_frame(ECHO, 8))
+        await settle()
+        assert (connection.is_inside_frame, served.server.dispatcher.answered) == (True, {})
+        # memory that becomes free meanwhile is of no use to this frame
+        budget.total_bytes *= 16
+        await served.clock.advance(32)
+        response = await peer.receive()
 
         assert (response.opaque, response.code) == (7, 2)
         assert str(response.remark).startswith("no memory for a frame of 20")
         assert (await peer.receive()).opaque == 8
         assert served.event_listener.reasons == ["memory"]
+
+
+async def test_bytes_after_a_frame_without_memory_close_the_connection() -> None:
+    """Pipelined bytes after a large frame that waits without memory cannot be dropped, and have no memory either."""
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving({REGISTER: small}, budget=budget, large_frames=LARGE) as served:
+        peer = await served.connect()
+        served.connection_of(peer).data_received(registration(7, 100 * 1024) + bytes([0, 0, 1]) * 60 * 1024)
+        assert await peer.at_end()
+        assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
+
+
+async def test_reserved_frames_and_responses_do_not_wait() -> None:
+    """Large frames and responses have memory of their own, so that small requests are still received beside them."""
+    gate, budget = Gate(), MemoryBudget(8 * MEBIBYTE, least_share_bytes=lambda: 6 * MEBIBYTE)
+    async with serving({REGISTER: gate, LIST: large}, budget=budget, large_frames=LARGE) as served:
+        never = await served.connect(receive_buffer=4096)
+        never.send(json_frame(LIST, 1) * 9)
+        await until(lambda: served.connection_of(never).is_write_paused)
+        beginning, whole = await served.connect(), await served.connect()
+        beginning.send(registration(2, MEBIBYTE)[: MEBIBYTE // 2])
+        whole.send(registration(3, MEBIBYTE))
+        await until(lambda: gate.came and budget.used_bytes > 3 * MEBIBYTE)
+        # others have used up the budget
+        budget.charge("other", 8 * MEBIBYTE)
+        peer = await served.connect()
+
+        assert (await peer.ask(json_frame(ECHO, 4, None, bytes(40_000)))).opaque == 4
+        assert served.event_listener.refused == []
+        gate.open()
 
 
 async def test_response_without_memory_is_refused() -> None:
@@ -297,6 +335,21 @@ async def test_unread_responses_without_memory_close_the_connection() -> None:
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             peer.send(json_frame(LIST, 1) * 5)
             await until(lambda one=connection: one.is_write_paused or not one.is_open)  # type: ignore[misc]
+            await settle()
+        await until(lambda: len(served.server.connections) <= 2)
+        assert set(served.event_listener.reasons) == {"slow_reader"}
+
+
+async def test_joined_responses_need_no_reserved_memory() -> None:
+    """Responses of the fast path to one read are sent together only up to 64 KiB, for which no memory is reserved."""
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving(fast_path=lambda *_: bytes(40_000), budget=budget) as served:
+        # the share of an address is 128 KiB
+        for peer in [await served.connect(receive_buffer=4096) for _ in range(4)]:
+            connection = served.connection_of(peer)
+            assert connection.socket is not None
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            connection.data_received(json_frame(ECHO, 1) * 5)
             await settle()
         await until(lambda: len(served.server.connections) <= 2)
         assert set(served.event_listener.reasons) == {"slow_reader"}

@@ -65,6 +65,9 @@ def decide(receiver: Receiver, event: HeaderReceived) -> None:
     if begins == ACCEPTED:
         receiver.accept()
     elif begins == DROPPED and event.size > SMALL:
+        # A frame that waits longer than there is memory for its beginning is dropped in two steps.
+        if event.size % 2:
+            receiver.forget_beginning()
         receiver.drop_body()
     else:
         receiver.end()
@@ -155,6 +158,23 @@ def test_receiver_waits_for_the_decision_on_a_header() -> None:
         0,
         True,
     )
+
+
+def test_receiver_forgets_the_beginning_of_a_frame_that_waits() -> None:
+    """Only the header is held from then on, and bytes after the frame; the frame still waits until it is dropped."""
+    receiver = Receiver(replace(LIMITS_HERE, proxy_protocol=False), CountedShare())
+    receiver.receive_data(LARGE_FRAME[:20])
+    assert receiver.next_event() is not None
+    assert receiver.can_accept
+    receiver.forget_beginning()
+    receiver.receive_data(LARGE_FRAME[20:] + SMALL_FRAME[:10])
+
+    assert (receiver.state, receiver.can_accept, receiver.next_event()) == (State.HEADER, False, None)
+    assert (receiver.held_bytes, receiver.is_inside_frame) == (len(b"+{}") + 10, True)
+    receiver.drop_body()
+    assert receiver.next_event() is None
+    receiver.receive_data(SMALL_FRAME[10:])
+    assert receiver.next_event() == SMALL_FRAME
 
 
 def test_ended_receiver_holds_nothing() -> None:
