@@ -174,7 +174,8 @@ class BrokerAgent:
         watch, self._identity.is_writable = self._watch, False
         async with self._table_lock:
             self._table.bump_in_memory()
-        await self._links.register_again()
+        self._links.register_again()
+        await self._links.wait_accepted()
         await self._clock.sleep(self.settings.client_poll_seconds)
         if self._watch is watch:
             # Each start has another task: the agent was not stopped and started again meanwhile.
@@ -314,9 +315,10 @@ class BrokerAgent:
     async def _take_id(self, broker_id: int, state_version: int | None) -> None:
         def take(_: None) -> None:
             self._identity.broker_id = broker_id
+            self._links.register_again()
 
         await self._keep(lambda: self._table.bump(state_version), take)
-        await self._links.register_again()
+        await self._links.wait_accepted()
 
     def _update_master(self) -> None:
         if self._identity.broker_id == MASTER_ID:

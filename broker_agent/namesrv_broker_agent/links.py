@@ -140,13 +140,13 @@ class ServerLinks:
         for link in self:
             link.topics_changed(change)
 
-    async def register_again(self) -> None:
-        """Send full registrations; unreachable servers get theirs when they are reachable again.
-
-        Waits until the reachable servers have accepted, for `response_timeout_seconds` at most.
-        """
+    def register_again(self) -> None:
+        """Send full registrations; unreachable servers get theirs when they are reachable again."""
         for link in self:
             link.register_again()
+
+    async def wait_accepted(self) -> None:
+        """Wait until the reachable servers have accepted all topics, for `response_timeout_seconds` at most."""
         reachable = self.registered()
         with suppress(TimeoutError):
             async with timeout_on(self._clock, self._identity.settings.response_timeout_seconds):

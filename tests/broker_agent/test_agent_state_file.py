@@ -13,7 +13,7 @@ from namesrv_broker_agent import TopicConfig
 from namesrv_broker_agent.topics import TopicTable
 from namesrv_remoting.codes import Permission
 from namesrv_runtime.threads import NoThreadError
-from tests.support.agents import TOPICS, brokers, queues, real, versions
+from tests.support.agents import ADDR, NAME, TOPICS, brokers, queues, real, versions
 from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
 from tests.support.threads import do_queued_work, without_new_threads
 
@@ -176,3 +176,18 @@ async def test_cancelled_caller_does_not_leave_half_a_change(
             it.server.events("register"),
             set(it.agent.topics),
         ) == (True, [], {"orders", "refunds"})
+
+
+async def test_role_whose_change_was_cancelled_is_sent(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller gave up while the disk was slow; the servers get the new role without waiting for a heartbeat."""
+    async with real(tmp_path, state_file=path) as it:
+        disk = SlowDisk(path, monkeypatch)
+        demotion = asyncio.create_task(it.agent.demote(2))
+        await until(lambda: disk.began == 1)
+        demotion.cancel()
+        disk.write()
+        await asyncio.wait([demotion])
+        assert (demotion.cancelled(), it.agent.broker_id) == (True, 2)
+        await until(lambda: brokers(it.server) == {NAME: {2: ADDR}})
