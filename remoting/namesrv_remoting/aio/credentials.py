@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.signatures import sign_native, sign_rocketmq
@@ -68,6 +68,16 @@ class SigningSettings(CheckedSettings):
             there, missing = ("access_key", "secret_key") if "access_key" in given else ("secret_key", "access_key")
             raise ValueError(f"{there} is set, but {missing} ({_VARIABLES[missing]}) is not")
         return given
+
+    @field_validator("secret_key")
+    @classmethod
+    def _is_unicode(cls, secret: SecretStr) -> SecretStr:
+        try:
+            secret.get_secret_value().encode()
+        except UnicodeEncodeError:
+            # A byte of the environment that is not UTF-8 is half of a surrogate pair.
+            raise ValueError("not valid Unicode") from None
+        return secret
 
     def credentials(self, wall: Callable[[], float]) -> Credentials | None:
         """The credentials of these settings; None if requests are not signed."""

@@ -67,6 +67,8 @@ def test_credentials_come_from_settings_or_environment(
             {"access_key": "k", "secret_key": ""},
             "secret_key: value should have at least 1 item after validation, not 0",
         ),
+        # from an environment variable with a byte that is not UTF-8
+        ({"access_key": "k", "secret_key": "hunter2\udcff"}, "secret_key: not valid Unicode"),
         ({"access_key": "", "secret_key": "hunter2"}, "access_key: '': string should have at least 1 character"),
         ({"access_key": "k", "secret_key": "hunter2", "x": 1}, "unknown setting x"),
     ],
