@@ -128,7 +128,7 @@ async def _look_up(address: str) -> tuple[str, ...]:
 def _fetch(url: str) -> str:
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310 - http or https, see above
     deadline = time.monotonic() + _FETCH_SECONDS
-    opener = urllib.request.build_opener(_Http(deadline), _Https(deadline))
+    opener = urllib.request.build_opener(_HandlerWithDeadline(deadline))
     try:
         with opener.open(request, timeout=_HTTP_TIMEOUT_SECONDS) as response:
             data = response.read(_MAX_LIST_BYTES + 1)
@@ -143,20 +143,14 @@ def _fetch(url: str) -> str:
 
 
 # urllib's timeout is that of each read from the socket, so that a server that sends one byte after another would never
-# time out. These classes check the deadline of the whole request before each read.
-class _Http(urllib.request.HTTPHandler):
+# time out. This class checks the deadline of the whole request before each read.
+class _HandlerWithDeadline(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     def __init__(self, deadline: float) -> None:
         super().__init__()
         self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(_with_deadline(http.client.HTTPConnection, self._deadline), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, deadline: float) -> None:
-        super().__init__()
-        self._deadline = deadline
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(_with_deadline(http.client.HTTPSConnection, self._deadline), req)
