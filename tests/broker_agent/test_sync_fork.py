@@ -132,6 +132,14 @@ def block():
 
 agent._loop.call_soon_threadsafe(block)
 blocks.wait()
+
+wait = threading.Event.wait
+
+def reported_wait(event, timeout=None):
+    report(seconds=timeout)
+    return wait(event, timeout)
+
+threading.Event.wait = reported_wait
 """
 )
 
@@ -254,9 +262,11 @@ def test_process_without_a_stop_ends_like_a_crash(namesrv: Daemon, loop: str) ->
 
 
 def test_blocked_loop_does_not_keep_the_process() -> None:
-    """A callback of the application may wait for ever."""
+    """A callback of the application may wait for ever; the end of the process waits a second for it."""
     with running(ENDS_WITH_A_BLOCKED_LOOP, ("127.0.0.1", 1), "uvloop", "blocked") as process:
         assert read_report(process) == {"is_blocked": True}
+        # the time that the end of the interpreter grants to the loop
+        assert round(read_report(process)["seconds"], 3) <= 1.0
         assert process.wait(GUARD_SECONDS) == 0
 
 
