@@ -19,10 +19,9 @@ from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
 from tests.support import agents
 from tests.support.apache_server import PROBE
-from tests.support.fake_clock import FakeClock, passing, until
+from tests.support.fake_clock import passing, until
 from tests.support.scripted_server import ScriptedRequest
 from tests.support.steps import finished
-from tests.support.tcp_proxy import TcpProxy
 from tests.support.threads import without_new_threads
 
 REGISTER, UNREGISTER, ROUTE, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 105, 322, 904, 20002
@@ -296,21 +295,6 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
         state = it.state
         assert (state.status, state.protocol, state.registrations) == ("registered", "rocketmq", 1)
         assert it.server.connections == 2
-
-
-@pytest.mark.parametrize("closed", [1, 2, 3])
-async def test_native_server_that_closes_connections_is_not_taken_for_apaches(tmp_path: Path, closed: int) -> None:
-    """A server at its connection limit closes every connection; only a response shows which protocol it speaks."""
-    clock = FakeClock()
-    async with agents.name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
-        proxy.closing = closed
-        async with agents.running(clock, proxy.address, protocol="auto") as agent:
-            await passing(clock, lambda: agent.servers[proxy.address].status == "registered")
-
-            assert (agent.servers[proxy.address].protocol, await agents.registrations(server)) == (
-                "native",
-                [("full", len(agents.TOPICS))],
-            )
 
 
 async def test_auto_registers_at_once_with_a_known_server() -> None:

@@ -23,7 +23,7 @@ from namesrv_remoting.errors import (
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import registration
 from tests.support.route_clients import (
     BROKER_A,
@@ -73,17 +73,6 @@ async def apache_at(
         yield apache, server
 
 
-@asynccontextmanager
-async def proxied(data_dir: Path, clock: FakeClock) -> AsyncIterator[tuple[InProcess, TcpProxy, Server]]:
-    """A native server, a proxy to it, and a client's view of the server through the proxy."""
-    async with (
-        namesrv_in_process(data_dir, clock=clock) as namesrv,
-        TcpProxy(namesrv.address) as proxy,
-        server_at(proxy.address, clock) as server,
-    ):
-        yield namesrv, proxy, server
-
-
 def native_response(request: ScriptedRequest, body: object, code: int = 0) -> bytes:
     """A native response."""
     return native_frame(code, request.opaque, body=msgpack.packb(body), flag=FLAG_RESPONSE)
@@ -104,7 +93,11 @@ async def introduced(
 async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -> None:
     """SERVER_INFO brings boot id and uptime; the same boot id keeps its warm-up on the next connection."""
     clock = FakeClock()
-    async with proxied(tmp_path, clock) as (namesrv, proxy, server):
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as namesrv,
+        TcpProxy(namesrv.address) as proxy,
+        server_at(proxy.address, clock) as server,
+    ):
         proxy.cut()
         with pytest.raises(ConnectError):
             await server.identify(1.0)
@@ -209,21 +202,6 @@ async def test_closing_ends_the_identification() -> None:
 
         with pytest.raises(ConnectionClosedError, match="not used any more"):
             await meeting
-
-
-@pytest.mark.parametrize("closed", [1, 2, 3])
-async def test_native_server_that_closes_connections_is_not_taken_for_apaches(tmp_path: Path, closed: int) -> None:
-    """A server at its connection limit closes every connection; only a response shows which protocol it speaks."""
-    async with proxied(tmp_path, FakeClock()) as (namesrv, proxy, server):
-        proxy.closing = closed
-        if closed == 3:
-            with pytest.raises(ConnectionClosedError):
-                await server.identify(1.0)
-            assert (server.identity.is_native, proxy.accepted) == (None, 3)
-
-        await server.identify(1.0)
-
-        assert (server.identity.is_native, server.identity.boot_id) == (True, namesrv.namesrv.boot.id)
 
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 1), (60.0, 2)])

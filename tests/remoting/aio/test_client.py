@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -13,8 +14,10 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.codes import SerializeType
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.in_process import namesrv_in_process
 from tests.support.scripted_server import ScriptedServer, ask, ask_and_answer, frame
 from tests.support.spelling import NATIVE, cut
+from tests.support.tcp_proxy import TcpProxy
 
 
 @asynccontextmanager
@@ -162,6 +165,27 @@ async def test_too_large_request_leaves_the_connection_usable() -> None:
             await client.invoke(103, body=bytes(1000), timeout_seconds=3.0)
         assert client.pending_count == 0
         await ask_and_answer(client, server)
+
+
+@pytest.mark.parametrize("closed", [1, 2, 3])
+async def test_native_server_that_closes_connections_is_not_taken_for_apaches(tmp_path: Path, closed: int) -> None:
+    """A server at its connection limit closes every connection; only a response shows which protocol it speaks."""
+    clock, protocols = FakeClock(), ServerProtocols()
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as server,
+        TcpProxy(server.address) as proxy,
+        RemotingClient(proxy.address, clock=clock, protocols=protocols) as client,
+    ):
+        proxy.closing = closed
+        if closed == 3:
+            with pytest.raises(errors.ConnectionClosedError):
+                await client.server_info(1.0)
+            assert (client.speaks_native(), proxy.accepted) == (None, 3)
+
+        body = await client.server_info(1.0)
+
+        assert body is not None
+        assert (client.speaks_native(), msgpack.unpackb(body)["boot_id"]) == (True, server.namesrv.boot.id)
 
 
 async def test_killed_native_server_is_not_taken_for_apaches() -> None:
