@@ -171,11 +171,14 @@ class KVConfig:
         if len(tables) > self.limits.max_namespaces:
             # A new namespace takes the place of those without keys, which stay only to be answered as empty.
             tables = {name: keys for name, keys in tables.items() if keys or name == namespace}
+        had_failed = self.writes.has_failed
         with _cancelled_afterwards():
             try:
                 size = await self._write(tables)
             except OSError as error:
-                event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
+                # The first failure has a line: operators repeat changes, and a full disk should get no line for each.
+                if not had_failed:
+                    event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
                 raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
             if size > most_bytes:
                 raise self._too_large(value, size)
