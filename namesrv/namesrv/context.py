@@ -18,7 +18,7 @@ from namesrv.settings.running import RunningSettings
 from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.log import LimitedEvents
+from namesrv_runtime.log import LimitedLog
 from namesrv_runtime.write_state import WriteState
 
 # Starts background work that must not delay a request; the daemon's TaskGroup owns it.
@@ -46,8 +46,8 @@ class Namesrv:
     counters: Counters
     # None if the heartbeat log is switched off.
     heartbeat_log: HeartbeatLog | None
-    # The log lines about changes by operators.
-    operator_changes: LimitedEvents
+    # The log lines about changes by peers.
+    limited_log: LimitedLog
 
     def is_open_to_everybody(self) -> bool:
         """True if peers without a key or certificate may send any request."""

@@ -79,6 +79,28 @@ class LimitedEvents:
         self._logged = self._unlogged = 0
 
 
+class LimitedLog:
+    """Events of any kind that peers cause; each kind has the limit of LimitedEvents."""
+
+    def __init__(self) -> None:
+        # (event, level) -> its events
+        self._kinds: dict[tuple[str, int], LimitedEvents] = {}
+
+    def event(self, logger: logging.Logger, level: int, name: str, /, **fields: Any) -> None:
+        """Log one event as `event` does, or count it."""
+        if not logger.isEnabledFor(level):
+            return
+        kind = self._kinds.get((name, level))
+        if kind is None:
+            kind = self._kinds[name, level] = LimitedEvents(logger, level, name, others="events_not_logged")
+        kind.log(**fields)
+
+    def tick(self) -> None:
+        """Log, for each kind, the number of the events since the last tick that have no line of their own."""
+        for (name, _), kind in self._kinds.items():
+            kind.tick(of=name)
+
+
 def configure(level: str, log_format: str, descriptor: int = STANDARD_ERROR) -> None:
     """Write all events of this level and above, including those of other libraries, to a file descriptor.
 

@@ -1,5 +1,6 @@
 """Handlers of operators' requests: lists, permissions, topics, settings, the key-value configuration."""
 
+import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -23,6 +24,8 @@ from namesrv_remoting.headers import (
     TopicRequestHeader,
 )
 from namesrv_remoting.signatures import CREDENTIALS
+
+logger: Final = logging.getLogger(__name__)
 
 _ALL: Final = "all"
 # Longest text of a header field or body in the log; values of the key-value configuration may be long.
@@ -171,7 +174,10 @@ def log_change(namesrv: Namesrv, request: Request) -> None:
     request_fields = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}
     if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:
         request_fields["settings"] = command.body[:_SHOWN_CHARACTERS].decode(errors="replace")
-    namesrv.operator_changes.log(
+    namesrv.limited_log.event(
+        logger,
+        logging.INFO,
+        "operator_changed",
         request=RequestCode(command.code).name,
         peer=connection.peer.address,
         proxied=connection.peer.proxied,

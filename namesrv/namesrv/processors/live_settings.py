@@ -19,7 +19,6 @@ from namesrv_remoting.bodies.base import check_size
 from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemError_
-from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
@@ -68,12 +67,12 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         if value.strip().lower() not in _BOOLEANS:
             raise BadRequestError(f"{key}: {value[:64]!r} is neither true nor false")
         update[LIVE_KEYS[key]] = _BOOLEANS[value.strip().lower()]
-    _log_unknown([key for key in properties if key not in LIVE_KEYS])
+    _log_unknown(namesrv, [key for key in properties if key not in LIVE_KEYS])
     before = namesrv.settings.effective()
     changed = [SettingChanged(name, before[name], value) for name, value in update.items() if before[name] != value]
     for each in changed:
         namesrv.settings.change_by_request(each.name, each.after)
-        event(logger, logging.WARNING, "setting_changed", setting=each.name, value=each.after)
+        namesrv.limited_log.event(logger, logging.WARNING, "setting_changed", setting=each.name, value=each.after)
     if changed:
         # All cached routes are dropped: settings change so rarely that tracking which option shapes which route is not
         # worth it.
@@ -81,10 +80,10 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
     return changed
 
 
-def _log_unknown(keys: Sequence[str]) -> None:
+def _log_unknown(namesrv: Namesrv, keys: Sequence[str]) -> None:
     if keys:
         # One line for all keys: a request may have thousands of them.
-        event(logger, logging.WARNING, "setting_unknown", keys=keys)
+        namesrv.limited_log.event(logger, logging.WARNING, "setting_unknown", keys=keys)
 
 
 def effective_properties(namesrv: Namesrv) -> str:

@@ -68,7 +68,7 @@ from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
-from namesrv_runtime.log import LimitedEvents, event
+from namesrv_runtime.log import LimitedLog, event
 
 logger: Final = logging.getLogger(__name__)
 
@@ -307,6 +307,7 @@ class NamesrvController:
         events = EventRing(clock)
         disconnected = DisconnectedBrokers(wait_clock.now, limits.tables, tables.broker_live_table)
         boot = Boot(boot_id, clock, wait_clock, readiness, disconnected)
+        limited_log = LimitedLog()
         sink = EffectSink(
             clock=clock,
             tables=tables,
@@ -315,6 +316,7 @@ class NamesrvController:
             boot=boot,
             watchers=routes.watchers,
             events=events,
+            log=limited_log,
             spawn=spawn,
             observers=[
                 counters,
@@ -359,7 +361,7 @@ class NamesrvController:
             events=events,
             counters=counters,
             heartbeat_log=log,
-            operator_changes=LimitedEvents(logger, logging.INFO, "operator_changed", others="operators_changed"),
+            limited_log=limited_log,
         )
 
     def _access_control(self, tables: RouteTables, boot_id: str) -> AccessControl:

@@ -26,7 +26,7 @@ from namesrv_remoting.errors import RemotingError
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_remoting.serializers import encode_command
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.log import event
+from namesrv_runtime.log import LimitedLog
 
 logger: Final = logging.getLogger(__name__)
 
@@ -51,6 +51,8 @@ class EffectSink:
     boot: Boot
     watchers: RouteWatchers
     events: EventRing
+    # the log lines: peers may cause thousands of effects a second
+    log: LimitedLog
     spawn: Spawn
     observers: Sequence[Callable[[Effect], None]]
     # number of notices for which the server is dialling a broker
@@ -82,7 +84,7 @@ class EffectSink:
             connection = self.connections.get(effect.connection)
             about["peer"] = None if connection is None else connection.peer.address
         if effect.log_name:
-            event(logger, _LEVELS[effect.level], effect.log_name, **about, **effect.log_fields())
+            self.log.event(logger, _LEVELS[effect.level], effect.log_name, **about, **effect.log_fields())
         if effect.event_name:
             self.events.append({"event": effect.event_name, **about, **effect.fields()})
 
@@ -93,7 +95,8 @@ class EffectSink:
             known = {view.name for view in self.views.file.views}
             unknown = [view for view in live.advertised.views if view not in known]
             if unknown:
-                event(logger, logging.WARNING, "advertised_views_unknown", **identity(effect.key, live), views=unknown)
+                about = identity(effect.key, live)
+                self.log.event(logger, logging.WARNING, "advertised_views_unknown", **about, views=unknown)
 
     def _close_if_silent(self, effect: Evicted) -> None:
         """Close the connection of a silent broker, unless the connection has other live brokers."""
@@ -133,7 +136,7 @@ class EffectSink:
             )
             connection.write(encode_command(notice))
         if left_out:
-            event(logger, logging.INFO, "min_broker_id_not_notified", more=left_out)
+            self.log.event(logger, logging.INFO, "min_broker_id_not_notified", more=left_out)
 
     def _notice(self, effect: MinBrokerIdChanged, view: AddressView | None) -> Mapping[str, str]:
         """The fields of a notice, with the addresses of a view."""
@@ -161,6 +164,6 @@ class EffectSink:
             async with RemotingClient(addr, clock=self.clock, connect_timeout_seconds=NOTICE_SECONDS) as client:
                 await client.oneway(_NOTICE, ext_fields=ext_fields, timeout_seconds=NOTICE_SECONDS)
         except (RemotingError, OSError, ValueError, TimeoutError) as error:
-            event(logger, logging.INFO, "min_broker_id_not_notified", broker_addr=addr, error=error)
+            self.log.event(logger, logging.INFO, "min_broker_id_not_notified", broker_addr=addr, error=error)
         finally:
             self._dialling -= 1

@@ -91,7 +91,7 @@ class Housekeeping:
         self._service_manager.alive()
         self.check_readiness()
         self._refusals.tick()
-        namesrv.operator_changes.tick()
+        namesrv.limited_log.tick()
         self._look_for_stuck_writes()
         self._look_for_late_handshakes()
         namesrv.access.tick()

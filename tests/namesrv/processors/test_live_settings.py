@@ -133,3 +133,16 @@ async def test_unknown_keys_share_one_line_of_the_log(
     assert (await peer.call(318, None, body)).code == 0
 
     assert [len(fields["keys"]) for fields in logged(caplog, "setting_unknown")] == [1_000]
+
+
+@pytest.mark.settings(admin_enabled=True)
+async def test_log_lines_of_changed_settings_are_limited(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has twenty changes of settings a second, and counts the others."""
+    for number in range(25):
+        assert (await peer.call(318, None, b"orderMessageEnable=%s" % (b"false" if number % 2 else b"true"))).code == 0
+    await server.clock.advance(1)
+
+    assert len(logged(caplog, "setting_changed")) == 20
+    assert {"of": "setting_changed", "more": 5} in logged(caplog, "events_not_logged")

@@ -139,6 +139,33 @@ async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer:
     assert [first["broker_name"], last["broker_name"]] == [BROKER.name, None]
 
 
+async def test_log_lines_of_one_kind_are_limited(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of one kind and level, the log has twenty lines a second and counts the others; the audit trail has them all."""
+    caplog.set_level(logging.INFO)
+    for number in range(25):
+        broker = Broker(f"broker-{number}", 0, f"10.0.0.1:{number + 1}")
+        await peer.register(broker)
+        await peer.call(205, {"brokerName": broker.name})
+        await peer.call(104, broker.ext)
+    await server.clock.advance(1)
+
+    for name in ("broker_registered", "write_permission_changed"):
+        assert len(logged(caplog, name)) == 20
+    left_out = {fields["of"]: fields["more"] for fields in logged(caplog, "events_not_logged")}
+    # A removed write permission ends when its only broker unregisters.
+    assert left_out == {
+        "broker_registered": 5,
+        "operator_changed": 5,
+        "broker_evicted": 5,
+        "write_permission_changed": 30,
+    }
+    await server.stop()
+    changes = [change for line in of(read_log(server.data_dir / "audit"), "change") for change in line["changes"]]
+    assert len([each for each in changes if each["what"] == "write_permission"]) == 50
+
+
 @dataclass(frozen=True, slots=True)
 class Renamed(BrokerEffect):
     """An effect that only this test knows."""
@@ -189,6 +216,7 @@ def sink_of(server: InProcess, *, spawn: Any = None, observers: Sequence[Callabl
         boot=namesrv.boot,
         watchers=namesrv.routes.watchers,
         events=namesrv.events,
+        log=namesrv.limited_log,
         spawn=spawn or server.controller.server.tasks.create_task,
         observers=observers,
     )
