@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from namesrv_broker_agent.settings import AgentConfig, AgentSettings, ConfigFile
 from namesrv_broker_agent.topics import TopicStateError, check_state_file
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log, loops
-from namesrv_runtime.clock import SystemClock
+from namesrv_runtime.clock import SystemClock, timeout_on
 from namesrv_runtime.deadline import ExitDeadline
 from namesrv_runtime.durable_file import FileStamp, file_stamp
 from namesrv_runtime.log import event
@@ -120,11 +121,8 @@ class SideCar:
         await agent.replace_topics(self._config.topics)
         async with agent:
             event(logger, logging.INFO, "started", **self._who(agent))
-            while not self._ended.is_set() and not self._drains.is_set():
-                await self._check(agent)
-                await _first(
-                    self._ended.wait(), self._drains.wait(), self._reload.wait(), self._clock.sleep(_RELOAD_SECONDS)
-                )
+            # The file may hang, and the signals end the wait for it.
+            await _first(self._ended.wait(), self._drains.wait(), self._follow_changes(agent))
             if not self._ended.is_set():
                 event(logger, logging.INFO, "draining", seconds=self._config.settings.client_poll_seconds)
                 await _first(agent.drain(), self._ended.wait())
@@ -139,6 +137,14 @@ class SideCar:
             "broker_addr": settings.broker_addr,
             "topics": len(agent.topics),
         }
+
+    async def _follow_changes(self, agent: BrokerAgent) -> None:
+        """Check servers and file at short intervals, and on SIGHUP, until cancelled."""
+        while True:
+            await self._check(agent)
+            with suppress(TimeoutError):
+                async with timeout_on(self._clock, _RELOAD_SECONDS):
+                    await self._reload.wait()
 
     async def _check(self, agent: BrokerAgent) -> None:
         """Log what changed at the servers, and reload the file if it changed."""

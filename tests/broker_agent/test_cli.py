@@ -13,6 +13,7 @@ from namesrv_broker_agent.cli import SideCar, main
 from namesrv_broker_agent.settings import read_config
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
+from tests.support.hanging_list import opened_by_reader
 from tests.support.peer import Peer
 from tests.support.printing_process import PrintingProcess
 from tests.support.threads import without_new_threads
@@ -304,3 +305,17 @@ def test_server_problems_are_logged_once(file: ConfigFile, tmp_path: Path) -> No
 
         assert len(process.lines_matching("name_servers_unknown")) == 1
         assert process.stop() == 0
+
+
+async def test_side_car_ends_while_its_file_hangs(file: ConfigFile) -> None:
+    """A signal ends the side-car although the changed file, as on a dead network disk, cannot be read."""
+    with side_car(file) as process:
+        file.wait_until_known(orders=6)
+        hanging = file.path.with_name("hanging.toml")
+        os.mkfifo(hanging)
+        hanging.replace(file.path)
+        with await opened_by_reader(file.path):
+            process.send_signal(signal.SIGTERM)
+
+            assert process.wait() == 0
+    file.wait_until_left()
