@@ -35,7 +35,7 @@ class WhatIf:
 class Options:
     """The selection of events, and the settings of the analysis."""
 
-    # lines with since_ms <= ts_ms < until_ms count; settings are taken from earlier `start` and `opened` lines, too
+    # lines with since_ms <= ts_ms < until_ms count; earlier `start`, `opened` and `late` lines of a boot are read, too
     since_ms: int | None = None
     until_ms: int | None = None
     # empty: all. Topics select routes and clients, not brokers.

@@ -134,7 +134,7 @@ def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[s
     taken, heartbeats, rest = lines.taken, lines.heartbeats, lines.rest
     moments = engine.stored(boots.timed(rest), "moments")
     clocks = boots.clocks(_anchors(heartbeats, rest, moments))
-    boot_table = engine.stored(boots.boots(taken, moments, clocks), "boots")
+    boot_table = engine.stored(boots.boots(taken, moments, clocks, options), "boots")
     boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id", "first", "last")})["boots"]
     progress("heartbeats")
     live = live_heartbeats(engine, lines, heartbeats, moments, boot_rows)

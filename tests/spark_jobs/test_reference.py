@@ -136,7 +136,9 @@ def test_silence_without_logged_heartbeat_has_the_stops_of_the_server(resumed: i
     """The `silent_ms` of 125 s excludes a stop of 60 s that began after the last heartbeat, not one before it."""
     lines = HeartbeatLines().start().late(resumed, 60_000).evict(215_000, silent_ms=125_000)
 
-    assert period_of(lines).last_ok == last_ok_s * S
+    for since_ms in (None, MIDNIGHT_MS + 110_000):
+        (period,) = Analysis(files_of(lines), Options(since_ms=since_ms)).periods
+        assert period.last_ok == last_ok_s * S
 
 
 @pytest.mark.parametrize(

@@ -50,21 +50,24 @@ def test_staleness_begins_with_a_heartbeat_that_was_not_logged(engine: Engine, t
 
 
 @pytest.mark.parametrize(
-    ("resumed_at", "staleness_ms"),
-    # a stop during the silence of 125 s, and one before it
-    [(100_000, 185_000), (62_000, 125_000)],
+    ("resumed_at", "since_at", "staleness_ms"),
+    # a stop during the silence of 125 s, which --since leaves out or not, and one before it
+    [(100_000, 0, 185_000), (100_000, 110_000, 185_000), (62_000, 0, 125_000), (62_000, 110_000, 125_000)],
 )
 def test_staleness_of_unseen_heartbeat_has_the_stops_of_the_server(
-    engine: Engine, tmp_path: Path, resumed_at: float, staleness_ms: int
+    engine: Engine, tmp_path: Path, resumed_at: float, since_at: int, staleness_ms: int
 ) -> None:
     """The log lacks the last heartbeat: `silent_ms` excludes a stop of 60 s, during which the route was stale, too."""
-    lines = HeartbeatLines().start().late(resumed_at, 60_000).scan(215_000, 42)
-    lines.evict(215_000, scan=42, silent_ms=125_000)
+    lines = HeartbeatLines().start().late(resumed_at, 60_000).heartbeats(190_000, 211_000, of=broker("broker-b"))
+    lines.scan(215_000, 42).evict(215_000, scan=42, silent_ms=125_000)
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    found = _analysed(engine, tmp_path, lines)
+    found = analyse(engine, [str(file)], Options(since_ms=MIDNIGHT_MS + since_at), lambda _step: None)
 
     assert found.summary["registry"]["all"]["max"] == staleness_ms
     assert found.summary["registry"]["over_bound"] == 0
+    assert found.summary["input"]["from_ms"] == MIDNIGHT_MS + (190_000 if since_at else 0)
+    assert [row["count"] for row in found.charts["heartbeat_intervals"]] == [1]
     (row,) = found.intervals.select("last_ok_ms").collect()
     assert row["last_ok_ms"] == MIDNIGHT_MS + 215_000 - staleness_ms
 

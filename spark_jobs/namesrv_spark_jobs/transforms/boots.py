@@ -98,22 +98,25 @@ def late_spans(moments: DataFrame, extents: DataFrame, width: int) -> DataFrame:
     """
     order = W.partitionBy("boot").orderBy("mono", "seq")
     late = moments.filter(F.col("event") == "late").select("boot", "mono", "seq", "live")
-    # the time before the first `late` line is a span, too; seq -1 sorts it before every line
-    begin = late.select("boot").distinct().join(extents, on="boot", how="inner")
-    edge = begin.select("boot", F.col("first").alias("mono"), F.lit(-1).alias("seq"), F.col("first").alias("live"))
+    # The time before the first `late` line, which may be before --since, is a span, too. Seq -1 sorts it before every
+    # line.
+    begin = late.groupBy("boot").agg(F.min("mono").alias("mono")).join(extents, on="boot", how="inner")
+    began = F.least("mono", "first")
+    edge = begin.select("boot", began.alias("mono"), F.lit(-1).alias("seq"), began.alias("live"))
     following = {"mono": "to_mono", "seq": "to_seq", "live": "latest"}
-    spans = edge.unionByName(late).join(F.broadcast(extents.select("boot", "last")), on="boot", how="inner")
+    spans = edge.unionByName(late).join(F.broadcast(extents), on="boot", how="inner")
     known = spans.select(
         "boot",
         F.col("mono").alias("from_mono"),
         F.col("seq").alias("from_seq"),
         *(F.lead(name).over(order).alias(to) for name, to in following.items()),
         (F.col("mono") - F.col("live")).alias("deducted"),
-        "last",
+        "first",
+        F.coalesce(F.lead("mono").over(order), F.greatest("last", "mono")).alias("until"),
     )
-    until = F.coalesce("to_mono", F.greatest("last", "from_mono"))
-    touched = F.sequence(F.floor(F.col("from_mono") / width), F.floor(until / width))
-    return known.withColumn("slice", F.explode(touched)).drop("last")
+    touched = F.sequence(F.floor(F.greatest("from_mono", "first") / width), F.floor(F.col("until") / width))
+    during = known.filter(F.col("until") >= F.col("first"))
+    return during.withColumn("slice", F.explode(touched)).drop("first", "until")
 
 
 def live_heartbeats(heartbeats: DataFrame, spans: DataFrame, width: int) -> DataFrame:
@@ -175,14 +178,15 @@ def extents(tallied: DataFrame) -> DataFrame:
     return tallied.groupBy("boot").agg(F.min("first").alias("first"), F.max("last").alias("last"))
 
 
-def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame:
+def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame, options: Options) -> DataFrame:
     """One row for each boot of a server: names, clock offset, extent and settings.
 
     The settings are those of the whole boot, also where missing lines divide it. `start_live` and `end_live` are the
-    liveness times between which a replay scans. All times but `offset_ms` are in microseconds.
+    liveness times between which a replay scans; `head_live` is that of the first line, unless the line was late. All
+    times but `offset_ms` are in microseconds.
     """
     of_servers = tallied.join(F.broadcast(client_boots(tallied)), on="boot", how="left_anti")
-    # a boot with settings lines only ended before --since
+    # a boot without a moment ended before --since
     servers = of_servers.filter(F.col("first").isNotNull())
     seen = servers.groupBy("boot").agg(
         F.min("boot_id").alias("boot_id"),
@@ -193,15 +197,19 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame
     )
     line = F.struct("mono", "seq", "live", *_SETTINGS)
     lines = {event: F.min(F.when(F.col("event") == event, line)) for event in ("start", "opened", "scan", "late")}
+    in_time = is_within(options)
     first_lines = moments.groupBy("boot").agg(
-        *(lines[event].alias(f"{event}_line") for event in ("start", "scan", "late")),
-        F.min(F.struct("mono", "seq", "event")).alias("first_line"),
+        *(lines[event].alias(f"{event}_line") for event in ("start", "scan")),
+        F.min(F.when((F.col("event") == "late") & in_time, line)).alias("late_line"),
+        F.min(F.when(in_time, F.struct("mono", "seq", "event"))).alias("first_line"),
         F.sum(_late()).alias("late"),
+        F.sum(F.when(~in_time, _late())).alias("earlier_late"),
     )
     settings = moments.groupBy("boot_id").agg(F.coalesce(lines["start"], lines["opened"]).alias("settings"))
     known = seen.join(first_lines, on="boot", how="left").join(settings, on="boot_id", how="left")
+    known = known.withColumn("head_live", F.col("first") - F.coalesce("earlier_late", F.lit(0)))
     return known.join(clock, on="boot", how="left").select(
-        *("boot", "boot_id", "nameserver", "offset_ms", "first", "last"),
+        *("boot", "boot_id", "nameserver", "offset_ms", "first", "last", "head_live"),
         *(F.col("settings").getField(name).alias(name) for name in _SETTINGS),
         # the scans of a replay begin at `start_live`, and end with the last line of the boot
         F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _head_live()).alias("start_live"),
@@ -216,4 +224,4 @@ def _head_live() -> Column:
     # another line may have the time of a `late` line, and stand before it
     is_late = (F.col("first_line.mono") == F.col("first")) & (F.col("first_line.event") == "late")
     limited = F.col("head.is_heartbeat") | F.coalesce(is_late, F.expr("false"))
-    return F.when(limited, F.least(F.col("first"), F.col("late_line.live"))).otherwise(F.col("first"))
+    return F.when(limited, F.least(F.col("head_live"), F.col("late_line.live"))).otherwise(F.col("head_live"))

@@ -41,7 +41,7 @@ def _unknown(known: DataFrame, boots: DataFrame) -> DataFrame:
     brokers = known.groupBy(*_BROKER).agg(F.max("expiry").alias("longest_expiry"))
     latest = F.col("longest_expiry") + F.coalesce("scan_interval", F.lit(0))
     cut = brokers.join(F.broadcast(boots.filter("is_cut")), how="cross")
-    short = cut.filter(F.col("end_live") - F.col("first") <= latest).select(*_BROKER, "boot", *extent)
+    short = cut.filter(F.col("end_live") - F.col("head_live") <= latest).select(*_BROKER, "boot", *extent)
     # a group, and not a join, since a cluster may be null
     with_lines = known.select(*_BROKER, "boot", F.lit(1).alias("with_lines"))
     both = short.unionByName(with_lines, allowMissingColumns=True).groupBy(*_BROKER, "boot")

@@ -32,8 +32,8 @@ _FARTHEST_MS: Final = 1e12
 # the year 2200: no wall clock time is later
 _LATEST_WALL_MS: Final = 7_258_118_400_000
 _SHOWN_CHARACTERS: Final = 500
-# events with the settings of a boot; they are also read from before --since
-_SETTINGS: Final = ("start", "opened")
+# events with the settings of a boot, or a stop of the server; they are also read from before --since
+_LASTING: Final = ("start", "opened", "late")
 # the names in `identity`: those that a server gives, and those that its peers choose
 _OWN_NAMES: Final = ("nameserver", "boot_id", "broker_id")
 _PEERS_NAMES: Final = ("cluster", "broker_name", "broker_addr")
@@ -123,7 +123,7 @@ def problem() -> Column:
 
 def _is_wanted(options: Options) -> Column:
     """True for an event that the options select."""
-    is_before = (F.col("event").isin(*_SETTINGS)) & _is_before_until(options)
+    is_before = (F.col("event").isin(*_LASTING)) & _is_before_until(options)
     wanted = is_before | is_within(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
@@ -211,7 +211,7 @@ def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataF
 def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
     """Counts of lines by file, boot, event and broker, with the `first` and `last` moment of each group.
 
-    Settings lines from before --since are counted, but have no moment, since they lie outside of the selected time.
+    Lines from before --since are counted, but have no moment, since they lie outside of the selected time.
     `files` has the names of the files.
     """
     columns = ("file", "event", "boot", "key", "who", "identity", "is_newer", "part")

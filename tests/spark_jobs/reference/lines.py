@@ -178,8 +178,8 @@ def _parsed(text: str | bytes, file: str) -> Line | None:
 def _wanted(line: Line, options: Options) -> Line | None:
     """A line, if it was asked for; one of version 2 with those of its topics that were."""
     cluster = line.get("cluster")
-    # start and opened lines carry the settings of all that follows
-    if _is_late(line, options) or (_is_early(line, options) and line.event not in {"start", "opened"}):
+    # start and opened lines carry the settings of all that follows, and late lines a stop of the server
+    if _is_late(line, options) or (_is_early(line, options) and line.event not in {"start", "opened", "late"}):
         return None
     if options.nameservers and line.get("nameserver") not in options.nameservers:
         return None
@@ -228,9 +228,11 @@ class Boot:
 
     def __init__(self, lines: list[Line], options: Options = EVERYTHING, settings: Line | None = None) -> None:
         self.lines = sorted(lines)
-        # a settings line from before the time that was asked for is not part of the extent
+        # a line from before the time that was asked for is not part of the extent
         in_time = [line for line in self.lines if not _is_early(line, options)]
         self.first, self.last = in_time[0], in_time[-1]
+        # the sum of the delays of the server in its extent
+        self.late = sum(line.time("late_ms") or 0 for line in in_time if line.event == "late")
         self.boot = lines[0].boot
         self.nameserver: str | None = self.lines[0].get("nameserver")
         self._by_event: dict[str, list[Line]] = defaultdict(list)

@@ -184,8 +184,8 @@ def _unknown(
     expiry = max((period.expiry for period in periods if period.expiry is not None), default=None)
     found: dict[str | None, list[Span]] = defaultdict(list)
     for boot in boots:
-        late = sum(line.time("late_ms") or 0 for line in boot.of("late"))
-        is_short = expiry is not None and boot.last.at - late - boot.first.at <= expiry + (boot.scan_interval or 0)
+        length = boot.last.at - boot.first.at - boot.late
+        is_short = expiry is not None and length <= expiry + (boot.scan_interval or 0)
         if _is_cut(boot) and is_short and (boot.boot, boot.first) not in with_lines:
             found[server_of[boot.boot]].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
     return found
