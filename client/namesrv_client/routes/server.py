@@ -243,8 +243,9 @@ class Server:
     async def disconnect(self, why: str | None = None) -> None:
         """Fail the requests under way and close the connection; the next request opens another one."""
         old, self._client = self._client, self._new_client()
-        self._note_end(why or self.record.error or "given up")
-        await old.close()
+        why = why or self.record.error or "given up"
+        self._note_end(why)
+        await old.close(why)
 
     async def close(self) -> None:
         """Disconnect for good."""

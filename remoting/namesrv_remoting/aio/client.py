@@ -275,15 +275,18 @@ class RemotingClient:
         """The number of requests that wait for a response."""
         return 0 if self._connection is None else self._connection.pending_count
 
-    async def close(self) -> None:
-        """Fail waiting requests, and close the connection, within a second. A second call may return earlier."""
+    async def close(self, why: str = "") -> None:
+        """Fail waiting requests, with the reason, and close the connection, within a second.
+
+        A second call may return earlier.
+        """
         self._closed = True
         if (attempt := self._attempt) is not None:
             attempt.cancel()
             await asyncio.wait([attempt])
         if (connection := self._connection) is None:
             return
-        connection.close()
+        connection.close(why)
         try:
             async with timeout_on(self.clock, _FLUSH_SECONDS):
                 await connection.wait_lost()

@@ -210,9 +210,9 @@ class ClientConnection(asyncio.Protocol):
         self._end("was closed by the peer" if exc is None else f"was lost: {why_lost(exc)}", exc)
         self._lost.set()
 
-    def close(self) -> None:
-        """End the connection, and close the transport once all written data is sent."""
-        self._end("was closed on this side")
+    def close(self, why: str = "") -> None:
+        """End the connection, for a reason, and close the transport once all written data is sent."""
+        self._end(f"was closed on this side{why and f': {why}'}")
         if self._transport is not None:
             self._transport.close()
 

@@ -732,3 +732,18 @@ async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool
 
         assert isinstance(watching.exception(), RemotingError)
         assert second.where == scene.session.chosen
+
+
+async def test_request_that_a_silent_server_fails_names_the_silence(tmp_path: Path) -> None:
+    """A ping without a response ends the connection; a request under way fails for that reason, too."""
+    async with native(tmp_path, 1) as (scene, _, proxy):
+        await scene.routes("orders")
+        proxy.stall()
+        asking = asyncio.ensure_future(scene.changes("orders"))
+        pinging = asyncio.ensure_future(scene.session.ping(1.5))
+        await passing(scene.clock, lambda: pinging.done() and asking.done())
+        assert isinstance(pinging.exception(), RequestTimeoutError)
+
+        where = proxy.address
+        reason = f"connection to {where} was closed on this side: request {INFO} to {where}: no answer within 1.5 s"
+        assert str(asking.exception()) == f"no NameServer could answer: {reason}"
