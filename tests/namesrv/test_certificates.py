@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from namesrv.observability.pages import readiness
 from namesrv.server.reload import Reloader
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.model import Settings
+from namesrv_runtime.threads import NoThreadError
 from tests.support.certificates import Authority
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import namesrv_in_process
@@ -177,3 +179,33 @@ async def test_files_are_read_as_soon_as_there_is_a_thread(ca: Authority) -> Non
 
     assert certificates.current is not before
     looks.cancel()
+
+
+class OneStart(ThreadPoolExecutor):
+    """Starts a thread for its first work, and then reaches the limit of threads."""
+
+    has_started = False
+
+    def submit(self, *work: Any, **options: Any) -> Any:
+        if self.has_started:
+            raise RuntimeError("can't start new thread")
+        self.has_started = True
+        return super().submit(*work, **options)
+
+
+async def test_files_that_no_thread_could_read_are_read_later(ca: Authority) -> None:
+    """Files that have changed count as loaded only once a thread has read them."""
+    certificates = Certificates(settings(ca, VALID), FakeClock())
+    before = certificates.current
+    ca.issue("server", expires=LATER)
+    await certificates.look()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(OneStart())
+    with pytest.raises(NoThreadError):
+        await certificates.look()
+    assert certificates.current is before
+
+    loop.set_default_executor(ThreadPoolExecutor())
+    await certificates.look()
+
+    assert LATER.timestamp() == certificates.current.expires_at
