@@ -1,7 +1,12 @@
 """Signing in with a password, and what a session may do, over real sockets."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.support.console_access import (
@@ -13,7 +18,7 @@ from tests.support.console_access import (
     small_console,
     write_users,
 )
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock
 
 
 async def test_pages_require_a_sign_in(tmp_path: Path) -> None:
@@ -246,3 +251,28 @@ async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_pat
         assert await status("198.51.100.7, 198.51.100.8", password=f"{PASSWORD} of olga") == 303
         proxy.cookies.clear()
         assert (await proxy.get("/", headers={**HTML, "x-forwarded-user": "olga"})).status_code == 303
+
+
+async def test_attempts_beyond_eight_that_wait_are_refused(tmp_path: Path) -> None:
+    """Verifying a password takes a whole core; attempts from many addresses cannot queue up without a bound."""
+    users, gate = write_users(tmp_path / "users"), threading.Event()
+    async with small_console(FakeClock(), users=users) as url, AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(
+                browser(url, transport=httpx2.AsyncHTTPTransport(local_address=f"127.0.0.{number}"))
+            )
+            for number in range(2, 11)
+        ]
+        pages = [(await client.get("/login")).json() for client in clients]
+        executor = ThreadPoolExecutor(1)
+        executor.submit(gate.wait, GUARD_SECONDS)
+        asyncio.get_running_loop().set_default_executor(executor)
+        sending = [
+            asyncio.create_task(client.post("/login", data={"csrf": page["csrf"], "name": "olga", "password": "wrong"}))
+            for client, page in zip(clients, pages, strict=True)
+        ]
+        answered, waiting = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+        gate.set()
+        refused = answered.pop().result()
+        assert (refused.status_code, refused.headers["retry-after"], len(waiting)) == (429, "1", 8)
+        assert [(await each).status_code for each in waiting] == [401] * 8
