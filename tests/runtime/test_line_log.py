@@ -1,6 +1,7 @@
 """The line log: writing to disk without blocking the loop."""
 
 import gzip
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -195,3 +196,20 @@ async def test_bug_in_the_thread_is_raised(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError, match="bug"):
         await written.log.run()
+
+
+async def test_clock_step_is_reported_once(tmp_path: Path) -> None:
+    """A start long after the newest file counts as a step: the log says so once, not after each file."""
+    root = tmp_path / "log"
+    old = root / "dt=2020-01-01" / "hour=00" / "ns-0b-1.jsonl.gz"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(gzip.compress(b"old\n"))
+    os.utime(old, (1_577_836_800, 1_577_836_800))
+    written = Written(root)
+    written.log.start()
+    for text in "abc":
+        written.put(text * 20)
+        await written.until_written()
+    await written.log.close(GUARD_SECONDS)
+
+    assert [name for name, _ in written.reports] == ["heartbeat_log_clock_step_detected"]
