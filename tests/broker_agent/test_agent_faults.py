@@ -23,7 +23,7 @@ from tests.support.agents import (
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import native_registration
-from tests.support.scripted_server import HOST, ScriptedServer
+from tests.support.scripted_server import HOST, Peer, ScriptedServer
 from tests.support.tcp_proxy import TcpProxy
 
 REGISTER, UNREGISTER = 103, 104
@@ -222,6 +222,50 @@ async def test_broker_stays_when_its_server_returns_to_the_list(
             await passing(clock, lambda: not agent._links._leaving)
             await settle()
             assert (brokers(servers[0]), servers[0].events("unregister")) == ({NAME: {0: ADDR}}, [])
+
+
+async def test_forked_child_closes_the_connections_of_servers_that_the_agent_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent keeps the old connection while the new server does not answer, and a child inherits its socket."""
+    clock = FakeClock()
+    async with name_servers(tmp_path / "data", clock, 2) as servers, proxied(servers) as (old, new):
+        new.stall()
+        monkeypatch.setenv("SERVERS", old.address)
+        async with running(clock, "env:SERVERS", refresh_seconds=2.0) as agent:
+            await agent.registered()
+            before = agent._links.socket_descriptors()
+            assert len(before) == 1
+            await follows(monkeypatch, clock, agent, new.address)
+            assert agent._links._leaving
+            assert set(before) <= set(agent._links.socket_descriptors())
+
+
+async def test_registration_over_a_connection_that_was_given_up_does_not_count() -> None:
+    """`registered` waits for the connection that takes the place of one which a forked child shares."""
+    clock = FakeClock()
+    async with ScriptedServer() as server, running(clock, server.address, protocol="rocketmq") as agent:
+
+        async def registering(number: int) -> tuple[Peer, int]:
+            await passing(clock, lambda: server.connections == number)
+            peer = await server.accept()
+            request = await peer.receive()
+            assert request.code == REGISTER
+            return peer, request.opaque
+
+        first, opaque = await registering(1)
+        first.answer(opaque)
+        await agent.registered()
+        agent._links.reconnect_except(())
+        shared, opaque = await registering(2)
+        registered = asyncio.create_task(agent.registered())
+        agent._links.reconnect_except(())
+        shared.answer(opaque)
+        own, opaque = await registering(3)
+        assert not registered.done()
+
+        own.answer(opaque)
+        assert await registered == 1
 
 
 @pytest.mark.parametrize("replaced", ["unreachable", "silent", "stopped"])
