@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.ctl import at, ctl, one_server, refusing_address
 from tests.support.fake_clock import FakeClock, until
+from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
 
 FILE = """
@@ -132,3 +134,30 @@ async def test_reserved_names_are_listed(tmp_path: Path) -> None:
         ["name", "broker-a", "cluster-1", "neighbours"],
         ["address", "10.0.0.1:10911", "cluster-1", "neighbours"],
     ]
+
+
+async def test_certificate_of_a_network_is_the_source(tmp_path: Path) -> None:
+    """Networks of an account with certificates limit where it may be used; the certificate identifies it."""
+    ca = Authority(tmp_path)
+    tls = {
+        "tls_mode": "enforcing",
+        "tls_client_auth": "require",
+        "tls_ca_file": str(ca.ca_file),
+        **ca.issue("server").server_settings,
+    }
+    mine = ca.issue("client", "billing.example.com")
+    text = (
+        '[accounts.billing]\ncertificates = ["billing.example.com"]\nnetworks = ["127.0.0.0/8"]\nmay = ["route-read"]\n'
+    )
+    env = {
+        "NAMESRV_TLS": "true",
+        "NAMESRV_TLS_CA_FILE": str(ca.ca_file),
+        "NAMESRV_TLS_CERT_FILE": str(mine.cert_file),
+        "NAMESRV_TLS_KEY_FILE": str(mine.key_file),
+    }
+    async with namesrv_in_process(tmp_path / "data", **settings(tmp_path, text, **tls)) as server:
+        done = await ctl(*at(server.where), "whoami", "-o", "json", env=env)
+
+    identity = done.json["servers"][0]["identity"]
+    assert (identity["account"], identity["by"]) == ("billing", "certificate")
+    assert identity["certificate_names"] == ["billing.example.com"]
