@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from namesrv.net.tls import ServerTls
 from namesrv.observability.http import LIMITS, HttpListener
+from namesrv.settings.model import Settings
+from namesrv_remoting.aio.tls import server_context
 from namesrv_runtime.http_connection import HttpLimits
+from tests.support.certificates import Authority
 from tests.support.fake_clock import GUARD_SECONDS, until
 from tests.support.raw_peer import RawPeer
 
@@ -25,14 +30,14 @@ GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 class Site:
     """A listening server with four pages: short, large, waiting and failing."""
 
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: HttpLimits, tls: ServerTls | None) -> None:
         # lets the waiting page respond
         self.go = asyncio.Event()
         self.requested: list[str] = []
         pages = {"/page": self._page, "/large": self._large, "/wait": self._wait, "/bug": self._bug}
         self.counts: Counter[tuple[str, int | str]] = Counter()
         app = Starlette(routes=[Route(path, page) for path, page in pages.items()])
-        self.listener = HttpListener(app, self.counts, limits)
+        self.listener = HttpListener(app, self.counts, limits, tls=tls)
         self.address = ("", 0)
         self._peers: list[RawPeer] = []
 
@@ -72,10 +77,10 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(**limits: Any) -> AsyncIterator[Site]:
+async def serving(*, tls: ServerTls | None = None, **limits: Any) -> AsyncIterator[Site]:
     """A site that is open within the block."""
     async with asyncio.timeout(GUARD_SECONDS):
-        site = Site(replace(LIMITS, **limits))
+        site = Site(replace(LIMITS, **limits), tls)
         (site.address,) = await site.listener.listen("127.0.0.1", 0)
         try:
             yield site
@@ -239,3 +244,16 @@ async def test_closing_the_listener_closes_all_connections() -> None:
         assert await busy.at_end()
         with pytest.raises(ConnectionError):
             await site.connect()
+
+
+async def test_peers_without_https_are_counted(tmp_path: Path) -> None:
+    """Plain HTTP on the HTTPS port counts as a bad request, and a failed handshake as `tls`."""
+    issued = Authority(tmp_path).issue("server")
+    files = Settings.model_validate({"tls_mode": "enforcing", **issued.server_settings}).tls_files
+    async with serving(tls=ServerTls("enforcing", server_context(files, "none"))) as site:
+        assert b"this port speaks HTTPS only" in await site.ask(GET)
+        assert site.counts == {("other", 400): 1}
+
+        # A TLS record with a handshake that is none.
+        await site.ask(b"\x16\x03\x01\x00\x05hello")
+        assert site.counts == {("other", 400): 1, ("other", "tls"): 1}
