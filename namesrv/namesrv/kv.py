@@ -24,7 +24,7 @@ from namesrv.periodic import Periodic
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from namesrv_runtime.log import event
-from namesrv_runtime.threads import begun_in_thread
+from namesrv_runtime.threads import NoThreadError, begun_in_thread
 from namesrv_runtime.write_state import WriteState
 
 logger = logging.getLogger(__name__)
@@ -188,7 +188,12 @@ class KVConfig:
     async def _write(self, tables: Tables) -> int:
         """Write the tables to the end, also in a cancelled task; return their size. Raises OSError."""
         had_failed = self.writes.has_failed
-        write = begun_in_thread(self._write_file, tables, self._most_bytes)
+        try:
+            write = begun_in_thread(self._write_file, tables, self._most_bytes)
+        except NoThreadError:
+            # A write for which no thread can start has failed as well.
+            with self.writes.writing():
+                raise
         while not write.done():
             # A thread cannot be stopped, and the next change has to know the result of this one.
             with suppress(asyncio.CancelledError):
