@@ -40,14 +40,18 @@ def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
 
 
 def test_line_of_another_program_is_listed_as_it_is(engine: Engine, tmp_path: Path) -> None:
-    """A JSON line of another program is shown with its known fields, here none, and a torn line as it is."""
-    lines = ['{"level":"info"}', TORN_LINE, *HeartbeatLines().start().heartbeat(1).lines]
-    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
+    """A JSON line of another program is shown with its known fields, here none, and a torn line as it is.
+
+    JSON has no single quotes.
+    """
+    good = HeartbeatLines().start().heartbeat(1).lines
+    quoted = good[1].replace('"', "'")
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", ['{"level":"info"}', TORN_LINE, quoted, *good])
 
     found = analyse(engine, [str(file)], Options(), lambda _step: None)
 
     bad = {row["line"]: row["reason"] for row in found.bad.select("line", "reason").collect()}
-    assert bad == {"{}": "no v", TORN_LINE: "torn, not JSON, or a field of the wrong type"}
+    assert bad == {"{}": "no v", **dict.fromkeys((TORN_LINE, quoted), "torn, not JSON, or a field of the wrong type")}
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ class SparkEngine:
         """
         reader = self.spark.read.schema(_SCHEMA).option("columnNameOfCorruptRecord", CORRUPT)
         reader = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
+        reader = reader.option("allowSingleQuotes", value=False)
         return reader.json(paths).select("*", F.input_file_name().alias("file"))
 
     def _of_parquet(self, paths: list[str]) -> DataFrame:
