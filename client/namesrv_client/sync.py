@@ -117,6 +117,10 @@ class SyncRouteClient(Threaded[_ThreadClient]):
             return self._wait_for(anext(changes), None)
         return changes.take()
 
+    def refresh(self) -> bool:
+        """The result of RouteClient.refresh. Many topics take many requests, so only each of them has a time limit."""
+        return self._wait_for(self._started().refresh(), None)
+
     def status(self) -> ClientStatus:
         """The result of RouteClient.status, also for a client that is not started."""
         client = self._inner
@@ -124,7 +128,6 @@ class SyncRouteClient(Threaded[_ThreadClient]):
             return ClientStatus(self.settings.client_name, is_started=False, is_ready=False)
         return client.status()
 
-    refresh = waited(RouteClient.refresh)
     publish_info = waited(RouteClient.publish_info)
     subscribe_queues = waited(RouteClient.subscribe_queues)
     known_publish_info = direct(RouteClient.known_publish_info)

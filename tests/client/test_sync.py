@@ -16,6 +16,7 @@ from namesrv_client import (
     SyncRouteClient,
 )
 from namesrv_client.sync import SyncRouteChanges
+from namesrv_runtime import background_loop
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
@@ -213,3 +214,12 @@ def test_change_callbacks_run_in_the_clients_thread(namesrv: Daemon) -> None:
         errors
         == [("orders", "namesrv-client", "cannot be called from the client's own callbacks: it would deadlock")] * 2
     )
+
+
+def test_refresh_may_take_longer_than_a_call(client: SyncRouteClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh of many topics sends many requests, each with the time of a call, as that of a RouteClient does."""
+    client.route("orders")
+    monkeypatch.setattr(background_loop, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(client, "_call_seconds", 0.0)
+
+    assert client.refresh()
