@@ -5,11 +5,15 @@ from typing import Final
 
 # a probe after a minute of silence, then three more, fifteen seconds apart
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+# Bytes that the kernel keeps for a peer that has no room for them; without this limit, up to several MiB. All others
+# wait in the process, whose memory limits count them.
+_UNSENT_BYTES: Final = 16 * 1024
 
 
 def set_tcp_options(connected: socket.socket, *, user_timeout_seconds: float) -> None:
-    """Send small frames without delay, and notice peers that vanished; a timeout of 0 leaves the kernel's default.
+    """Send small frames without delay, keep little in the kernel for peers that do not read, and notice vanished peers.
 
+    A timeout of 0 leaves the kernel's default.
     Unacknowledged data ends the connection after the user timeout on Linux, and after about a quarter of an hour on
     other platforms; keep-alive ends an idle connection to a vanished peer after two minutes.
     """
@@ -17,7 +21,7 @@ def set_tcp_options(connected: socket.socket, *, user_timeout_seconds: float) ->
         return
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
+    for name, value in {**_KEEPALIVE, "TCP_NOTSENT_LOWAT": _UNSENT_BYTES}.items():
         if hasattr(socket, name):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     if user_timeout_seconds and hasattr(socket, "TCP_USER_TIMEOUT"):

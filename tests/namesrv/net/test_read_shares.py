@@ -47,7 +47,11 @@ async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int
     async with serving(fast_path=answer_oneway, max_in_flight=FLOOD) as served:
         peer = await served.connect()
         frame = json_frame(99, 1, flag=flag)
-        counts = await requests_by_iteration(served, [served.connection_of(peer)], [frame * FLOOD])
+        async with asyncio.TaskGroup() as tasks:
+            # While any response is unread, no further request is processed.
+            reading = tasks.create_task(peer.reader.read())
+            counts = await requests_by_iteration(served, [served.connection_of(peer)], [frame * FLOOD])
+            reading.cancel()
 
     assert sum(counts) == FLOOD
     assert max(counts) <= most

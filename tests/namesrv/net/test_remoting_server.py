@@ -96,6 +96,23 @@ async def test_options_of_accepted_sockets() -> None:
                 assert value == accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="no such option on this platform")
+def test_kernel_keeps_little_for_a_peer_that_does_not_read() -> None:
+    """Most of a large response stays in the process, where it counts as memory of the peer."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(listening.getsockname())
+        accepted, _ = listening.accept()
+        with accepted:
+            set_tcp_options(accepted, user_timeout_seconds=0)
+            accepted.setblocking(False)  # noqa: FBT003 - positional only
+            kept = 0
+            with contextlib.suppress(BlockingIOError):
+                while kept < 1024 * 1024:
+                    kept += accepted.send(bytes(1024))
+    assert kept < 64 * 1024
+
+
 def test_unsupported_socket_options_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A timeout of 0 s sets no option, and neither do platforms or Unix sockets that lack one."""
     left, right = socket.socketpair()
