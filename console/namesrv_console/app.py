@@ -12,7 +12,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from namesrv_console.access.access import Access
-from namesrv_console.access.guard import csrf_token, is_operator
+from namesrv_console.access.guard import accepts_html, csrf_token, is_operator
+from namesrv_console.access.identity import is_public
 from namesrv_console.access.login import safe_path
 from namesrv_console.actions import pages as actions
 from namesrv_console.actions.pages import ActionPages
@@ -85,6 +86,7 @@ def create_app(console: Console) -> Starlette:
             *routes,
         ],
         middleware=access.middleware(),
+        exception_handlers={HTTPStatus.NOT_FOUND: served.not_found},
     )
     app.state.live = served.pages
     return app
@@ -137,6 +139,13 @@ class _Served:
         values |= {"here": frame.path} if is_action or not request.url.path.startswith("/login") else {}
         html = self._templates.page(frame, visit, values, theme=_theme(request), template=template)
         return HTMLResponse(html, status, headers=_FRESH)
+
+    async def not_found(self, request: Request, _error: Exception) -> Response:
+        """The response for a path without a page."""
+        # A public path may be that of a visitor who is not signed in, and the frame shows the servers.
+        if is_public(request.url.path) or not accepts_html(request):
+            return PlainTextResponse("no such page\n", HTTPStatus.NOT_FOUND)
+        return self.render(request, "not_found", {"path": request.url.path}, HTTPStatus.NOT_FOUND)
 
     async def live(self, request: Request) -> Response:
         """The event stream of one tab, or with `once` its first message.

@@ -120,3 +120,19 @@ async def test_menu_has_six_groups_and_a_key_for_each_page() -> None:
     keys = [page.key for page in PAGES if page.key is not None]
     assert len({*keys}) == len(keys)
     assert re.findall(r'data-key="(.)"', html) == keys
+
+
+async def test_path_without_a_page_has_the_frame() -> None:
+    """A mistyped address shows the menu and a way on; a program, and a visitor who is not signed in, get a line."""
+    html = {"accept": "text/html"}
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        english = await shown.http.get("/nowhere", headers=html)
+        chinese = await shown.http.get("/nowhere/else", headers=html | {"accept-language": "zh"})
+        plain = [await shown.http.get("/nowhere"), await shown.http.get("/static/nothing.js", headers=html)]
+
+    assert english.status_code == chinese.status_code == 404
+    assert "<h1>Page not found</h1>" in english.text
+    assert '<nav class="menu" aria-label="Pages">' in english.text
+    assert "/nowhere" in english.text
+    assert "<h1>页面不存在</h1>" in chinese.text
+    assert {(one.status_code, one.text) for one in plain} == {(404, "no such page\n")}
