@@ -106,6 +106,8 @@ async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
         assert f"Missing on {it.other.where}." in words
         assert "NO TOPIC" in words
         assert "No server has this topic." in await it.page("/topic?name=none")
+        unnamed = [await it.shown.http.get(path) for path in ("/topic", "/topic?name=")]
+        assert [(one.status_code, one.headers.get("location")) for one in unnamed] == [(303, "/topics")] * 2
 
 
 async def test_starting_server_is_not_blamed_for_an_unexpected_difference(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import RedirectResponse
+
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.events import topic_history
@@ -16,9 +18,12 @@ _LONG_LOGS_SECONDS: Final = 25.0
 
 
 async def show(visit: Visit) -> Content:
-    """The topic that the query names."""
+    """The topic that the query names; without a name, the list of topics."""
     name, cluster = visit.query.get("name", ""), visit.cluster
     reports = topic_reports(cluster)
+    # A peer may have registered a topic with an empty name. A live update has no place for another page.
+    if not name and visit.now is not None and not any(each.of(name) for each in reports.values()):
+        return RedirectResponse("/topics", 303)
     # With many topics, Apache's server gets a route request only for the topic that is shown.
     unrequested = [server for server, each in reports.items() if each.of(name) is True]
     if unrequested:
