@@ -244,6 +244,24 @@ async def test_each_action(
         assert [after, after] == [state(console.first), state(console.second)]
 
 
+@pytest.mark.parametrize(
+    ("action", "given", "nothing"),
+    [
+        ("wipe-write-perm", {"broker": "broker-x"}, "no broker of this name"),
+        ("add-write-perm", {"broker": "broker-x"}, "no broker of this name"),
+        ("delete-topic", {"topic": "X"}, "no route of this topic"),
+        ("kv-delete", {"namespace": "N", "key": "x"}, "no value of this key"),
+    ],
+)
+async def test_misspelt_name_is_named(tmp_path: Path, action: str, given: dict[str, str], nothing: str) -> None:
+    """A preview, and the result of a server, say that the server lacks what the action would change."""
+    async with acting(tmp_path, admin_enabled=True) as console:
+        seen = (await console.preview(action, **given)).text
+        done = (await console.act(action, next(reversed(given.values())), **given)).text
+
+    assert (seen.count(nothing), done.count(nothing)) == (2, 2)
+
+
 @pytest.mark.parametrize("name", [HOSTILE, "x" * 127])
 async def test_hostile_name_is_escaped_and_acted_on_exactly(tmp_path: Path, name: str) -> None:
     """A hostile topic name appears escaped, never as markup, and exactly the topic of that name is deleted."""
