@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.events import newest_first
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
 from namesrv_console.views.paging import on_page
 from namesrv_console.views.problems import WORST_FIRST, is_known
@@ -172,14 +173,11 @@ def events_of(
     cluster: Cluster, cluster_name: str, broker_name: str, moment_ms: Callable[[float], int]
 ) -> list[tuple[ServerView, Event]]:
     """The events of a group on any server, newest first, with their times on the console's clock."""
-    found = [
+    return [
         (view, event)
-        for view in cluster.servers
-        for event in view.events_on_console_clock(moment_ms)
+        for view, event in newest_first(cluster, moment_ms)
         if event.fields.get("broker_name") == broker_name and event.fields.get("cluster") in (None, cluster_name)
     ]
-    found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
-    return found
 
 
 def instances_of(

@@ -1,12 +1,13 @@
 """Events of all servers or of one topic, equal ones of several servers as one, and events as sentences."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from namesrv_client.ctl import audit_trail
 from namesrv_client.health import instance_of, subject_of
-from namesrv_console.state import Cluster, ServerView
+from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView
 from namesrv_remoting.addresses import host_of
 from namesrv_remoting.bodies.extensions import Event
 
@@ -34,13 +35,28 @@ class Happening(Generic[T]):
     ts_ms: int | None
 
 
+def newest_first(
+    cluster: Cluster, moment_ms: Callable[[float], int], most: int = KEPT_EVENTS
+) -> list[tuple[ServerView, Event]]:
+    """The last events of each server on the console's clock, newest first.
+
+    Those of one server stay in its order, although several may have one time, and its clock may have been set back.
+    """
+    found = []
+    for view in cluster.servers:
+        at_latest = math.inf
+        for number, event in reversed([*enumerate(view.events_on_console_clock(moment_ms)[-most:])]):
+            at_latest = min(at_latest, at_latest if event.ts_ms is None else event.ts_ms)
+            found.append((at_latest, number, view, event))
+    found.sort(key=lambda it: it[:2], reverse=True)
+    return [(view, event) for _, _, view, event in found]
+
+
 def last_events(
     cluster: Cluster, moment_ms: Callable[[float], int], most: int = _SHOWN_EVENTS
 ) -> list[Happening[Event]]:
     """The last events of all servers on the console's clock, newest first, equal ones merged."""
-    found = [(view, event) for view in cluster.servers for event in view.events_on_console_clock(moment_ms)[-most:]]
-    found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
-    return happenings(found)[:most]
+    return happenings(newest_first(cluster, moment_ms, most))[:most]
 
 
 def happenings(found: Iterable[tuple[ServerView, Event]]) -> list[Happening[Event]]:
@@ -87,7 +103,7 @@ def merged(found: Iterable[tuple[str, T, object, int | None]]) -> list[Happening
 
 
 def _is_near(newer_ms: int | None, older_ms: int | None) -> bool:
-    return newer_ms is not None and older_ms is not None and newer_ms - older_ms <= _TOGETHER_MS
+    return newer_ms is not None and older_ms is not None and abs(newer_ms - older_ms) <= _TOGETHER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +123,17 @@ def topic_history(
 
     `brokers` are those that have the topic now; brokers that changed its route before count, too.
     """
-    events = [(view.name, event) for view in cluster.servers for event in view.events_on_console_clock(moment_ms)]
-    routes = [(server, event, event.touches(topic)) for server, event in events if event.event == "route"]
-    names = {*brokers, *(event.fields.get("broker_name") for _, event, touches in routes if touches)} - {None}
+    # Whether a route event touched the topic; False for other events.
+    events = [
+        (view.name, event, event.event == "route" and event.touches(topic))
+        for view, event in newest_first(cluster, moment_ms)
+    ]
+    names = {*brokers, *(event.fields.get("broker_name") for _, event, touches in events if touches)} - {None}
     found = [
         TopicEvent(server, event, is_uncertain=touches is None)
-        for server, event, touches in routes
-        if touches is not False
+        for server, event, touches in events
+        if touches is not False or (event.event != "route" and event.fields.get("broker_name") in names)
     ]
-    found += [
-        TopicEvent(server, event)
-        for server, event in events
-        if event.event != "route" and event.fields.get("broker_name") in names
-    ]
-    found.sort(key=lambda one: (-(one.event.ts_ms or 0), one.server, -one.event.seq))
     return found[:most]
 
 

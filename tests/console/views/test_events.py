@@ -100,6 +100,34 @@ def test_events_of_servers_with_different_clocks_are_in_their_order() -> None:
     ]
 
 
+def test_events_of_a_server_stay_in_their_order() -> None:
+    """One server's clock was set back by an hour; the other one restarted, and numbers its events anew."""
+    set_back = ServerView(
+        "s1",
+        events=(
+            Event(1, "evict", 3_601_000, {"broker_name": "a"}),
+            Event(2, "register", 3_602_000, {"broker_name": "a"}),
+            Event(3, "evict", 5_000, {"broker_name": "b"}),
+        ),
+    )
+    restarted = ServerView(
+        "s2",
+        events=(
+            Event(9, "evict", 4_000, {"broker_name": "c"}),
+            Event(1, "register", 4_000, {"broker_name": "c"}),
+            Event(2, "register", 6_000, {"broker_name": "d"}),
+        ),
+    )
+    cluster = Cluster(1, (set_back, restarted))
+
+    last = [(one.servers, one.event.event) for one in last_events(cluster, round)]
+    topic = [([one.server], one.event.event) for one in topic_history(cluster, "t", {"a", "b", "c", "d"}, round)]
+
+    expected = [("s2", "register"), ("s1", "evict"), ("s1", "register"), ("s1", "evict")]
+    expected += [("s2", "register"), ("s2", "evict")]
+    assert last == topic == [([server], name) for server, name in expected]
+
+
 def test_topic_history_has_certain_and_possible_changes() -> None:
     """A large change names only its first topics, so that it is uncertain for further ones."""
     events = (
