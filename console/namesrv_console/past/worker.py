@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
+from namesrv_console.past.folders import missing
 from namesrv_runtime.program import not_installed
 from namesrv_spark_jobs.history.hours import LogsError
-from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
+from namesrv_spark_jobs.history.model import Failed, PastRequest, ReportRequest, Result
 
 # Live pages have priority over the worker.
 _NICENESS: Final = 5
@@ -48,11 +49,20 @@ def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Pas
         package = str(error.name).partition(".")[0]
         if package not in _REPORT:
             raise
-        missing = Failed(why=not_installed(package, "namesrv-report"))
-        return lambda _: missing
-    readings = kept.enter_context(Readings(folder, logs))
+        absent = Failed(why=not_installed(package, "namesrv-report"))
+        return lambda _: absent
+    opened = kept.enter_context(ExitStack())
+    readings, left_out = opened.enter_context(Readings(folder, logs)), list[str]()
 
     def result(request: PastRequest) -> Result:
+        nonlocal readings, left_out
+        if (found := missing(logs)) != left_out:
+            # The readings that are kept have other directories.
+            opened.close()
+            readings, left_out = opened.enter_context(Readings(folder, [it for it in logs if it not in found])), found
+        if left_out and isinstance(request, ReportRequest):
+            # The report is a file, which does not show what it lacks.
+            return Failed(why=f"{left_out[0]}: no such directory")
         try:
             return readings.result(request)
         except LogsError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.console import Shown, console
 from tests.support.fake_clock import FakeClock
-from tests.support.heartbeat_lines import HeartbeatLines, broker, member
+from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, member
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, native_registration
 from tests.support.spark_logs import write_plain
@@ -86,6 +86,35 @@ async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
         assert (await shown.http.get("/strip.svg")).status_code == 404
     async with console(FakeClock(), NOWHERE, logs=(tmp_path / "absent",)) as shown:
         assert f"{tmp_path / 'absent'}: no such directory" in await asked(shown, "/timeline")
+
+
+async def test_missing_directory_is_named_beside_the_others(tmp_path: Path) -> None:
+    """One of two directories is not there, as on a disk that is not mounted, until it comes back."""
+    for name, server in (("there", "ns-1"), ("away", "ns-2")):
+        lines = HeartbeatLines(f"boot-{name}", server).start().heartbeats(0, 30_000)
+        lines.route(40_000, 1, member(), topic="t").served(41_000, 1, client=f"client-of-{server}", topic="t")
+        write_plain(tmp_path / name, f"{server}-1.jsonl", lines.lines)
+    away = tmp_path / "away"
+    clock = FakeClock(wall=(MIDNIGHT_MS + 60_000) / 1000)
+    paths = ("/timeline", "/travel?topic=t&at=2026-03-01T00:01", "/topic?name=t", "/broker?cluster=c1&name=broker-a")
+    async with console(clock, NOWHERE, logs=(tmp_path / "there", away)) as shown:
+        whole = await asked(shown, paths[0])
+        away.rename(tmp_path / "elsewhere")
+        partly = [await asked(shown, path) for path in paths]
+        strip = await shown.text(paths[-1].replace("/broker", "/strip.svg"))
+        report = await shown.http.get("/what-if/report.html")
+        (tmp_path / "elsewhere").rename(away)
+        again = await asked(shown, paths[0])
+
+    missing = f"Left out, because there is no such directory: {away}"
+    assert [missing in page for page in (whole, *partly, again)] == [False, True, True, True, True, False]
+    assert ["ns-2" in page for page in (whole, partly[0], strip, again)] == [True, False, False, True]
+    assert "ns-1" in partly[0]
+    assert "client-of-ns-1" in partly[1]
+    assert "client-of-ns-1" in partly[2]
+    assert "c1/broker-a/0 on ns-1" in strip
+    # A file that is kept would not show what it lacks.
+    assert (report.status_code, report.text) == (503, f"{away}: no such directory\n")
 
 
 async def test_hostile_names_are_text(tmp_path: Path) -> None:
