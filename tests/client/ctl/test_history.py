@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.ctl import at, ctl, one_server, run
+from tests.support.heartbeat_lines import HeartbeatLines, member
 from tests.support.namesrv_peer import MASTER, OTHER, native_registration
-from tests.support.spark_logs import write_log
+from tests.support.spark_logs import write_log, write_plain
 
+CLOCKS = "times are those of each server's clock; the order across servers is as exact as these clocks"
 REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a:0", "broker-b:0"]
 
 
@@ -86,6 +88,19 @@ def test_history_from_logs(tmp_path: Path) -> None:
     assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
 
 
+def test_order_of_several_servers_is_that_of_their_clocks(tmp_path: Path) -> None:
+    """The changes of two servers are in one list, although their clocks may differ; those of one need no remark."""
+    for name, at_ms in (("ns-1", 100), ("ns-2", 200)):
+        lines = HeartbeatLines(f"boot-{name}", name).start().route(at_ms, 1, member())
+        write_plain(tmp_path / name, f"{name}-1.jsonl", lines.lines)
+
+    one, both = (run("history", "t", "--logs", str(logs)) for logs in (tmp_path / "ns-1", tmp_path))
+
+    assert ([row[1] for row in one.cells[1:]], one.problems) == (["ns-1"], [])
+    assert [row[1] for row in both.cells[1:]] == ["ns-1", "ns-2"]
+    assert both.problems == [CLOCKS]
+
+
 @pytest.mark.usefixtures("shanghai")
 @pytest.mark.parametrize("time", ["2026-03-01T00:03:10", REMOVED[0]])
 def test_history_from_logs_at_a_time(tmp_path: Path, time: str) -> None:
@@ -102,6 +117,7 @@ def test_history_from_logs_at_a_time(tmp_path: Path, time: str) -> None:
         ["CLIENT", "SERVER", "RECEIVED AT (UTC)", "ROUTE", "STATE"],
         ["k#1", "ns-1", "2026-03-01 00:00:00.200", "broker-a:0 broker-b:0", "old"],
     ]
+    assert shown.problems == [CLOCKS]
 
 
 def test_a_server_without_lines_around_the_time_may_have_been_running(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def events(
 ) -> None:
     """Show the last registrations, evictions and route changes; a server remembers 1,000.
 
-    Not available from Apache's NameServer.
+    Times are those of each server's clock: those of two servers can be compared as far as their clocks agree. Not
+    available from Apache's NameServer.
     """
     kinds = frozenset(kind or ())
     check_known(kinds, EVENT_TYPES, option="--type")

@@ -20,6 +20,7 @@ from namesrv_spark_jobs.history.moments import moment_ms
 from namesrv_spark_jobs.history.topic import topic_past
 
 _OLDER: Final = "older ones are in the heartbeat logs: --logs DIR"
+_CLOCKS: Final = "times are those of each server's clock; the order across servers is as exact as these clocks"
 _CAUSES: Final = {"register": "registered", "evict": "removed"}
 _PERMISSION: Final = "write_permission"
 
@@ -85,8 +86,8 @@ def history(
 
     A server remembers its last 1,000 events, and which topics a change touched, not their routes: of a large change
     the first few, so that it touched any other topic only perhaps. With --logs the routes of the last week are shown,
-    also of servers that no longer run. Not available from Apache's NameServer without --logs. Exits with 1 if nothing
-    is known of the topic.
+    also of servers that no longer run. Times are those of each server's clock. Not available from Apache's NameServer
+    without --logs. Exits with 1 if nothing is known of the topic.
     """
     until_ms = None if at is None else _moment_ms(at)
     if logs:
@@ -149,6 +150,8 @@ def _report(past: Document, *, shows_all: bool) -> Report:
     body = _all_changes(past) if shows_all else _at_the_moment(past)
     left_out = past["changes_left_out" if shows_all else "clients_left_out"]
     problems = [f"{left_out} more are not shown"] if left_out else []
+    if len({one["nameserver"] for one in past["changes" if shows_all else "servers"]}) > 1:
+        problems.append(_CLOCKS)
     if not past["changes"]:
         problems.append(f"no change of {past['topic']} in the logs of the week before {moment(past['at_ms'])} UTC")
     return Report(past, body, ExitCode.OK if past["changes"] else ExitCode.NO, problems)
