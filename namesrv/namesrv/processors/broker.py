@@ -28,6 +28,7 @@ from namesrv_remoting.errors import (
     BadRequestError,
     NoPermissionError,
     QueryNotFoundError,
+    ResponseError,
     SystemBusyError,
     SystemError_,
 )
@@ -147,13 +148,18 @@ class BrokerProcessor:
         steps, most_bytes = self._decoding(command, header)
         async with self._slot(most_bytes):
             body = await run_in_steps(steps)
-            if request.check_topics is not None:
-                await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
-            if self._namesrv.access.guard is not None:
-                self._namesrv.access.guard.check_advertised(request, body.advertised.addresses)
-            result = await self._manager.register(self._registration(request, header, body, digest))
-            await run_in_steps(emptied(body.topic_configs))
-        return result
+            try:
+                if request.check_topics is not None:
+                    await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
+                if self._namesrv.access.guard is not None:
+                    self._namesrv.access.guard.check_advertised(request, body.advertised.addresses)
+                return await self._manager.register(self._registration(request, header, body, digest))
+            except ResponseError:
+                # The tables do not have the mappings of a refused registration.
+                await run_in_steps(emptied(body.mappings))
+                raise
+            finally:
+                await run_in_steps(emptied(body.topic_configs))
 
     def _registration(
         self, request: Request, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, digest: bytes

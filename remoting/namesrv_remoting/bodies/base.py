@@ -84,6 +84,16 @@ def emptied(items: Any) -> Steps[None]:
         yield
 
 
+def freed_on_error(steps: Steps[T], *decoded: Any) -> Steps[T]:
+    """Run the steps; if they refuse the body, empty what they have decoded so far."""
+    try:
+        return (yield from steps)
+    except BadRequestError:
+        for items in decoded:
+            yield from emptied(items)
+        raise
+
+
 def _unreadable(what: str, error: Exception) -> BadRequestError:
     return BadRequestError(f"body of {what} cannot be read: {error}")
 

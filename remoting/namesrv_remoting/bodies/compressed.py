@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv_remoting.bodies.base import Steps, read_json, read_strictly
+from namesrv_remoting.bodies.base import Steps, freed_on_error, read_json, read_strictly
 from namesrv_remoting.bodies.dialects import JSON, java
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import (
@@ -95,29 +95,41 @@ def check_filter_servers(filter_servers: list[str] | None) -> None:
 
 def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tally) -> Steps[Compressed]:
     """Topics, DataVersion, mappings and filter servers of an inflated body. Raises BadRequestError."""
+    topics: list[TopicConfig] = []
+    mappings: dict[str, TopicQueueMappingInfo] = {}
+    reading = _read(chunks, topics, mappings if with_mappings else None, tally)
+    version, filters = yield from freed_on_error(reading, topics, mappings)
+    return topics, version, mappings, filters
+
+
+def _read(
+    chunks: Iterator[bytes],
+    topics: list[TopicConfig],
+    mappings: dict[str, TopicQueueMappingInfo] | None,
+    tally: Tally,
+) -> Steps[tuple[DataVersion, tuple[str, ...] | None]]:
+    """DataVersion and filter servers; adds the topics to `topics`, and the mappings to `mappings` if any follow."""
     pieces = _Pieces(chunks)
     data = yield from pieces.piece("DataVersion", MAX_DATA_VERSION_BYTES)
     version = read_json(_version_decoder, data, f"{_WHAT} (DataVersion)")
-    topics = yield from _topics(pieces, tally)
+    yield from _read_topics(pieces, tally, topics)
     data = yield from pieces.piece("filter servers", MAX_FILTER_SERVERS_BYTES)
     filters = read_json(_filters_decoder, data, f"{_WHAT} (filter servers)")
     check_filter_servers(filters)
-    mappings = (yield from _mappings(pieces, tally)) if with_mappings else {}
+    if mappings is not None:
+        yield from _read_mappings(pieces, tally, mappings)
     # Read to the end, to check that the stream is whole, even if the mappings are ignored.
     for _ in chunks:
         yield
     return (
-        topics,
         msgspec.convert(version, DataVersion, from_attributes=True),
-        mappings,
         None if filters is None else tuple(filters),
     )
 
 
-def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
+def _read_topics(pieces: _Pieces, tally: Tally, topics: list[TopicConfig]) -> Steps[None]:
     # Nearly all lines of a broker end alike after the topic's name: each different ending is parsed once.
     rests: dict[bytes, tuple[int, int, int]] = {}
-    topics: list[TopicConfig] = []
     left = yield from pieces.number("number of topics", tally.max_topics)
     while left:
         data, at = pieces.data, pieces.at
@@ -147,7 +159,6 @@ def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
         if left:
             pieces.more("end of the topic" if size - at >= _INT32.size else "length of the topic")
             yield
-    return topics
 
 
 def _numbers(line: bytes, rest: bytes) -> tuple[int, int, int]:
@@ -162,8 +173,7 @@ def _numbers(line: bytes, rest: bytes) -> tuple[int, int, int]:
     return numbers
 
 
-def _mappings(pieces: _Pieces, tally: Tally) -> Steps[dict[str, TopicQueueMappingInfo]]:
-    mappings: dict[str, TopicQueueMappingInfo] = {}
+def _read_mappings(pieces: _Pieces, tally: Tally, mappings: dict[str, TopicQueueMappingInfo]) -> Steps[None]:
     what = "static-topic mapping"
     number = yield from pieces.number(f"number of {what}s", tally.max_topics)
     for count in range(number):
@@ -175,7 +185,6 @@ def _mappings(pieces: _Pieces, tally: Tally) -> Steps[dict[str, TopicQueueMappin
         if info.topic:
             tally.count(info)
             mappings[info.topic] = msgspec.convert(info, TopicQueueMappingInfo, from_attributes=True)
-    return mappings
 
 
 def write_compressed(

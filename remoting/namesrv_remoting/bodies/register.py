@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses, check_advertised
-from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, inflate, read_json
+from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, freed_on_error, inflate, read_json
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, check_filter_servers, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
@@ -115,7 +115,8 @@ def decode_body(
         return RegisterBrokerBody(topics, data_version, mappings, filter_servers)
     parts = _PartialBody(Tally(limits.max_topics), filter_servers=None if is_bare else [])
     if len(body) > _WHOLE_BYTES:
-        yield from JsonSlices(body, _WHAT).read(parts.of_wrapper() if is_bare else parts.of_json())
+        steps = JsonSlices(body, _WHAT).read(parts.of_wrapper() if is_bare else parts.of_json())
+        yield from freed_on_error(steps, *parts.decoded)
     elif is_bare:
         parts.take_wrapper(read_json(_json_wrapper, body, _WHAT))
     else:
@@ -140,7 +141,8 @@ def decode_native_body(
         tally = Tally(limits.max_topics)
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
     parts = _PartialBody(tally, filter_servers=None)
-    yield from MsgpackSlices(chunks, _WHAT, "registration").read(parts.of_native())
+    steps = MsgpackSlices(chunks, _WHAT, "registration").read(parts.of_native())
+    yield from freed_on_error(steps, *parts.decoded)
     return (yield from parts.registration())
 
 
@@ -166,6 +168,8 @@ class _PartialBody:
         self._data_version: DataVersion | None = None
         self._filter_servers = filter_servers
         self._advertised = NOTHING_ADVERTISED
+        # the members that may be large
+        self.decoded = self._topics, self._by_key, self._deleted, self._mappings
 
     def of_json(self) -> dict[str, Member | Group]:
         """The members of a RegisterBrokerBody."""

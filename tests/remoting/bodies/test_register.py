@@ -1,7 +1,9 @@
 """Registrations in every form that brokers send, and their limits."""
 
+import sys
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.compressed import write_compressed
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import (
@@ -346,6 +349,36 @@ def test_number_of_topics_is_limited_by_the_compressed_size(is_native: bool) -> 
     with pytest.raises(BadRequestError, match=r"20000\D.* limit \d{4,5}$"):
         read_back(["T"] * 20_000)
     assert read_back(["T"] * 1000) == 1000
+
+
+def _stream(body: RegisterBrokerBody) -> bytes:
+    return write_compressed(body.topic_configs, DataVersion(), {}, [])
+
+
+_FEW = RegistrationLimits(max_topics=19_000)
+_MANY = RegisterBrokerBody([TopicConfig(f"topic-{number}") for number in range(20_000)], DataVersion(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(lambda: decode_body(encode_json_body(_MANY), 401, compressed=False, limits=_FEW), id="JSON"),
+        pytest.param(lambda: decode_native_body(encode_native_body(_MANY)[:-1], compressed=False), id="native"),
+        pytest.param(
+            lambda: decode_body(
+                write_compressed(_MANY.topic_configs, DataVersion(), {}, [])[:-9], 401, compressed=True
+            ),
+            id="compressed",
+        ),
+    ],
+)
+def test_refused_registration_is_freed_in_steps(steps: Callable[[], Steps[RegisterBrokerBody]]) -> None:
+    """Freeing 100,000 topics at once would block the loop for 12 ms."""
+    decoding, held = steps(), [sys.getallocatedblocks()]
+    with pytest.raises(BadRequestError):
+        held.extend(sys.getallocatedblocks() for _ in decoding)
+    assert max(held) - held[0] > 15_000
+    assert held[-1] - held[0] < 5_000
 
 
 def test_default_limits() -> None:
