@@ -18,7 +18,7 @@ from benchmarks.abuse.well_behaved import CLUSTER, PULL
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Broker, Wire, request, topics
 from benchmarks.speed.tls import certified
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 
 MSGPACK: Final = SerializeType.MSGPACK
 _NO_SEED: Final = b""
@@ -199,6 +199,18 @@ def _storm(attacker: Attacker) -> Callable[[], object]:
     return lambda: Flows(attacker, 1_000, opening, sources=_ADDRESSES).send()
 
 
+def _crowd_of_waiting_bytes(attacker: Attacker) -> Callable[[], object]:
+    """Connections whose bytes wait: the beginning of a frame, pipelined requests, or responses that are not read."""
+    pipelined = request(_UNKNOWN_CODE, {"any": "v" * 3_000}, flag=FLAG_ONEWAY)
+    data = (payloads.partial_registration()[:_WAITING_BYTES], pipelined * (_WAITING_BYTES // len(pipelined)), _LISTS)
+    openings = [holding(each) for each in data]
+
+    def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
+        return openings[number % len(openings)](attacker, number, source)
+
+    return lambda: Flows(attacker, _CROWD, opening, sources=_ADDRESSES).hold()
+
+
 # -- floods -----------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +238,12 @@ def _flood(
 # -- HTTP -------------------------------------------------------------------------------------------------------------
 
 
+_MEMORY_LIMIT_BYTES: Final = 768 * 1024 * 1024
+# connections of a crowd, nearly as many as a server admits, and the bytes of each that wait
+_CROWD: Final = 8_900
+_WAITING_BYTES: Final = 400_000
+_UNKNOWN_CODE: Final = 9_999
+_LISTS: Final = request(206) * 300
 _GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 _ADDRESSES: Final = 200
 
@@ -328,8 +346,17 @@ ATTACKS: Final[dict[str, Attack]] = {
         _storm,
         peers=_ADDRESSES,
         may_refuse_clients=True,
-        memory_limit_bytes=768 * 1024 * 1024,
+        memory_limit_bytes=_MEMORY_LIMIT_BYTES,
         is_short=True,
+    ),
+    "crowd": Attack(
+        "8,900 connections, each with 400 KB of a frame's beginning, of pipelined requests, or of requests for lists "
+        "that are not read, to a server in a memory cgroup of 768 MiB",
+        _crowd_of_waiting_bytes,
+        peers=_ADDRESSES,
+        may_refuse_clients=True,
+        memory_limit_bytes=_MEMORY_LIMIT_BYTES,
+        seconds=12.0,
     ),
     # HTTP
     "http-connections": Attack("2,000 silent connections to the HTTP port", _crowd(2_000, to_http=True), is_short=True),
