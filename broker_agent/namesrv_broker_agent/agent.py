@@ -164,8 +164,9 @@ class BrokerAgent:
         """Leave without failed sends: remove the write permission, wait one poll interval of the clients, then stop.
 
         A cancelled drain leaves the broker registered without write permission, since the broker is about to leave:
-        drain again, or stop. An agent that has stopped has left already. Raises RuntimeError if the agent was never
-        started.
+        drain again, or stop. If a change is being written to a slow state file when the drain is cancelled, servers
+        receive the permission of each topic only with the topic's next registration. An agent that has stopped has left
+        already. Raises RuntimeError if the agent was never started.
         """
         if not self._is_started:
             if self._stopping is None:
