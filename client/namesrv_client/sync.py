@@ -70,7 +70,8 @@ class SyncRouteClient(Threaded[_ThreadClient]):
     """A RouteClient in a background thread: the same methods, blocking, for any thread.
 
     Cached routes are returned without a switch to the background thread. A child process that is forked after `start`
-    has a client that is not started and has none of the parent's connections. Stopping saves the snapshot.
+    has a client that is not started and has none of the parent's connections. Stopping saves the snapshot. Callbacks of
+    `on_change` end with `stop`, and a forked child has none of them.
     """
 
     def __init__(self, settings: ClientSettings | str | Iterable[str], **options: Unpack[ClientOptions]) -> None:
