@@ -73,7 +73,8 @@ def audit(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Show the changes and refusals of a server, with account and address.
 
-    Reads the files of the server's audit trail; run it where they are. Exits with 1 if one of them is damaged.
+    Reads the files of the server's audit trail; run it where they are. Exits with 1 if there are
+    none, or one of them is damaged.
     """
     check_known(kind or (), KINDS, option="--event")
     filters = Filters(frozenset(kind or ()), account, peer, request, broker, topic, _since(since))
