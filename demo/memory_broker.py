@@ -1,6 +1,6 @@
 """EXAMPLE: a small in-memory message broker that embeds the agent, to see the whole system work. Not for real messages.
 
-    python demo/memory_broker.py serve --name broker-a --port 10911 --name-servers 127.0.0.1:9876
+    python demo/memory_broker.py serve --name broker-a --port 10911 --topic orders --name-servers 127.0.0.1:9876
     python demo/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
     python demo/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
 
