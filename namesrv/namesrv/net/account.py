@@ -4,9 +4,10 @@ from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 
 
 class MemoryAccount:
-    """Counts the bytes of received input, unsent responses and TLS, and of other reservations for the peer.
+    """Counts the bytes of received input, unsent responses and TLS; the budget counts them for the peer's network.
 
-    Large frames and large responses are reserved before they are received or sent; small ones are charged as waiting.
+    Memory for a large frame or response is reserved before it is received or sent; small ones are charged as waiting
+    bytes. Reservations by `reserve` are not counted here: the caller releases them.
     """
 
     __slots__ = ("_budget", "_frame", "_input", "_large_unsent", "_network", "_records", "_tls", "_unsent")
@@ -14,12 +15,13 @@ class MemoryAccount:
     def __init__(self, budget: MemoryBudget, network: str) -> None:
         self._budget = budget
         self._network = network
-        # bytes that are reserved for a large frame, or for its received beginning
+        # bytes that are reserved for a large frame, or only for its received beginning while the frame itself waits for
+        # memory
         self._frame = 0
         # bytes that are charged for other received input, and for TLS records that are not decrypted yet
         self._input = 0
         self._records = 0
-        # bytes that are charged for unsent responses, large and small, and reserved for TLS
+        # bytes that are charged for unsent large responses, for unsent small ones, and reserved for TLS
         self._large_unsent = 0
         self._unsent = 0
         self._tls = 0
@@ -48,13 +50,19 @@ class MemoryAccount:
             self._budget.charge_waiting(self._network, size)
 
     def reserve_large_frame(self, size: int) -> bool:
-        """Reserve memory for a large frame in place of all charges for input; False if too little is left."""
+        """Reserve memory for a whole large frame in place of all charges for input.
+
+        False if too little is left: then nothing is charged, and the caller reserves memory for the beginning.
+        """
         self.set_input(0)
         self._frame = size if self._budget.reserve(self._network, size) else 0
         return self._frame > 0
 
     def reserve_beginning(self, size: int) -> bool:
-        """Reserve memory for the beginning of a large frame in place of all charges for input, or return False."""
+        """Reserve memory for the received beginning of a large frame in place of all charges for input.
+
+        False if too little is left: then nothing is charged, and the caller drops the beginning.
+        """
         self.set_input(0)
         self._frame = size if self._budget.reserve_small(self._network, size) else 0
         return self._frame > 0
@@ -70,7 +78,7 @@ class MemoryAccount:
         return True
 
     def set_input(self, size: int) -> None:
-        """Set the charge for received input, and release the memory of a large frame, which has ended."""
+        """Set the charge for received input, and release the memory that is reserved for a large frame."""
         if size != self._input:
             self._budget.charge_waiting(self._network, size - self._input)
             self._input = size

@@ -11,10 +11,11 @@ from typing import Final
 # an eighth of the part for large reservations. Simultaneous registrations of many brokers on one machine wait a little,
 # and only eight networks together can use up the budget.
 _SHARE: Final = 8
+# Requests, responses and reservations of more bytes than this are large; all others are small.
+LARGE_BYTES: Final = 64 * 1024
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
 # connections, so that new peers with small requests can connect. Waiting bytes (small requests and small responses) may
 # take an eighth of the budget whatever else is charged.
-LARGE_BYTES: Final = 64 * 1024
 _KEPT_FROM_LARGE: Final = 4
 _KEPT_FROM_SMALL: Final = 8
 # An eighth of the total is left for peers, however much memory the tables take.
@@ -42,7 +43,8 @@ class MemoryBudget:
         self.used_bytes = 0
         # the part of `used_bytes` that open connections cost by themselves
         self._connections_bytes = 0
-        # the part of `used_bytes` that is small requests, decoded or not, and unsent small responses
+        # the part of `used_bytes` that waits without a reservation: received input (but for large frames), small
+        # requests in the queues, and unsent small responses
         self._waiting_bytes = 0
         self._tables_bytes = tables_bytes
         self._used_by: Counter[str] = Counter()
@@ -63,7 +65,7 @@ class MemoryBudget:
         return self._take(network, size, room, room)
 
     def reserve_small(self, network: str, size: int) -> bool:
-        """Reserve memory as `reserve` does for a small amount, from the larger part of the budget."""
+        """Reserve memory by the rules for small amounts, whatever its size: up to seven eighths of the budget."""
         peers = self.peers_bytes()
         return self._take(network, size, peers - peers // _KEPT_FROM_SMALL, peers)
 
@@ -89,7 +91,7 @@ class MemoryBudget:
         self.charge_connection(network, -size)
 
     def charge_waiting(self, network: str, size: int) -> None:
-        """Charge small requests or responses, even beyond the budget; a negative size releases memory."""
+        """Charge waiting bytes, even beyond the budget; a negative size releases memory."""
         self._waiting_bytes += size
         self.charge(network, size)
 

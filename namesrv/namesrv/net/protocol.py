@@ -400,7 +400,10 @@ class ServerConnection(asyncio.Protocol):
             self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
 
     def hold_records(self, size: int) -> None:
-        """Charge memory for received TLS records that wait to be decrypted; without memory, give up received input."""
+        """Charge memory for received TLS records that wait to be decrypted.
+
+        Without memory, decline the large frame that waits, or refuse the peer if none waits.
+        """
         self._memory.set_records(size)
         if not self._lacks_memory(size):
             return
@@ -539,8 +542,8 @@ class ServerConnection(asyncio.Protocol):
         if not share.is_active:
             share.activate()
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
-        # Responses of the fast path to consecutive requests, and their size. They are sent with one write, but no more
-        # than may be sent without reserved memory.
+        # Responses of the fast path to consecutive requests, and their size. They are sent with one write of at most
+        # LARGE_BYTES, since no memory is reserved for them.
         responses: list[bytes] = []
         size = 0
         self._is_behind = False
@@ -592,9 +595,11 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             return
         if receiver.can_accept and not self._memory.reserve_beginning(receiver.held_bytes):
-            # The frame is declined after its wait. Until then, the server does not read from this peer, so that a crowd
-            # of peers cannot send one such frame after the other.
+            # A large frame waits for memory, and there is none even for its beginning: the frame is declined after its
+            # wait. Until then, the server does not read from this peer, so that a crowd of peers cannot send one such
+            # frame after the other.
             receiver.forget_beginning()
+        # A body and the kept beginning of a waiting frame have reserved memory, or are dropped; other input is charged.
         if receiver.state is not _BODY and not receiver.can_accept:
             self._memory.set_input(receiver.held_bytes)
         if self._lacks_memory(receiver.held_bytes):
@@ -612,7 +617,7 @@ class ServerConnection(asyncio.Protocol):
     def _lacks_memory(self, size: int) -> bool:
         """Whether `size` waiting bytes are more than a little, and no memory is left for them.
 
-        False inside a large frame, whose memory was reserved when its header was accepted.
+        False inside the body of a large frame, which has reserved memory or is dropped.
         """
         return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_waiting()
 
@@ -688,7 +693,10 @@ class ServerConnection(asyncio.Protocol):
         self._receive(event.header, unread=why)
 
     def _try_again(self) -> None:
-        """Try again to reserve memory for a waiting large frame, since other peers may have released some."""
+        """Try again to reserve memory for a waiting large frame, since other peers may have released some.
+
+        A frame whose beginning was dropped waits only to be declined.
+        """
         header = self._receiver.header
         if header is not None:
             self._deadlines.quiet_since = self._owner.clock.monotonic()

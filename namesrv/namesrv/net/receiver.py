@@ -4,7 +4,8 @@
 
 A small frame is an event as soon as it is complete. A large frame, and every frame while all headers are checked (over
 a reserved slot without a registration), begins with an event for its header; further events wait until the caller
-decides about the frame by `accept` or `drop_body`. After an error the caller ends the receiver.
+decides about the frame by `accept` or `drop_body`. A caller without memory for the received beginning of the frame
+calls `forget_beginning`, after which only `drop_body` is possible. After an error the caller ends the receiver.
 
 The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's network, as
 `costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
@@ -32,7 +33,7 @@ class State(Enum):
     # The connection may begin with a PROXY header.
     PREAMBLE = auto()
     FRAMES = auto()
-    # a frame whose header was returned as an event; the caller has to decide about the frame
+    # a frame whose header was returned as an event, and about which the caller has not decided yet
     HEADER = auto()
     # the body of a frame, which is kept or dropped
     BODY = auto()
@@ -143,8 +144,9 @@ class Receiver:
         self.is_idle = False
         # received bytes of an incomplete PROXY header
         self._preamble = b""
-        # the last header event, None after a complete large frame; and the body that is being received
+        # the last header event, None after `drop_body` and after a complete large frame
         self.header: HeaderReceived | None = None
+        # the body that is being received; in HEADER, None unless its beginning was dropped
         self._body: _LargeBody | _DroppedBody | None = None
         self._note_idle()
 
@@ -153,7 +155,10 @@ class Receiver:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of buffered input, and of the whole frame while an accepted body is incomplete."""
+        """Bytes of buffered input, and of the whole frame while an accepted body is incomplete.
+
+        Of a waiting frame whose beginning was dropped, only the header is left.
+        """
         size = len(self._preamble) + self._reader.held_bytes
         if self.header is not None and self._body is not None:
             is_kept = isinstance(self._body, _LargeBody)
@@ -162,7 +167,7 @@ class Receiver:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame or a PROXY header is received in part."""
+        """Whether a frame or a PROXY header is received in part, or a frame waits for the caller's decision."""
         return self.state is _BODY or self.state is _HEADER or bool(self._preamble) or self._reader.is_inside_frame
 
     def receive_data(self, data: bytes) -> None:
@@ -213,13 +218,13 @@ class Receiver:
         self._go(_BODY)
 
     def forget_beginning(self) -> None:
-        """Drop the received part of the body of the last header event: only `drop_body` may follow, later."""
+        """Drop the received part of a waiting frame's body; later, the caller can only call `drop_body`."""
         if self.can_accept:
             self._begin_body(_DroppedBody(_body_bytes(self._waiting_header())))
 
     @property
     def can_accept(self) -> bool:
-        """Whether a frame waits for `accept` or `drop_body`, and the received part of its body was kept."""
+        """Whether a frame waits for a decision, and can be accepted, since its beginning was not dropped."""
         return self.state is _HEADER and self._body is None
 
     def check_every_header(self) -> None:
