@@ -28,8 +28,7 @@ class Snapshotter:
     def __init__(self, namesrv: Namesrv, path: Path) -> None:
         self._namesrv = namesrv
         self._path = path
-        # When the file was written: the manager's `membership`, the disconnected brokers, and whether the server could
-        # lack silent ones.
+        # The state that the file has: the manager's `membership`, the disconnected brokers, and `may_lack_silent`.
         self._saved: tuple[int, tuple[ExpectedBroker, ...], bool] = namesrv.manager.membership, (), False
         # True if the file names brokers, or the next boot waits for unknown ones.
         self._expects_brokers = namesrv.boot.readiness.expects_brokers

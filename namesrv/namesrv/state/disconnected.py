@@ -85,16 +85,16 @@ class DisconnectedBrokers:
     def may_lack_live_brokers(self) -> bool:
         """True after half of the brokers or more were disconnected, until all are back or have had time to be.
 
-        The same holds after the last broker became silent, until 35 s after the first registration.
+        Also true as `may_lack_silent` is.
         """
         return self._may_lack_disconnected or self.may_lack_silent
 
     @property
     def may_lack_silent(self) -> bool:
-        """True after the last broker became silent, until 35 s after the first registration.
+        """True after the last broker became silent, until 35 s after the next registration.
 
-        The next boot waits for unknown brokers then: the silent ones have left the tables one by one, and their names
-        are no longer known.
+        A boot that begins in this time expects brokers without knowing which: the silent ones have left the tables one
+        by one, and the snapshot does not name them.
         """
         return self._now() < self._silent_back_at
 

@@ -59,8 +59,8 @@ class Snapshot:
     # The file's name for removed write permissions: (cluster, broker name); cluster None stands for all clusters.
     wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
-    # True if there may be further brokers: an earlier snapshot was lost, or the last broker became silent, and the
-    # brokers have not had time to register since. The file has this field only then.
+    # True if there may be further brokers, which have not had time to register since an earlier snapshot was lost, or
+    # since the last broker became silent. The file has this field only then.
     is_incomplete: bool = False
 
 
