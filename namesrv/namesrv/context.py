@@ -46,7 +46,7 @@ class Namesrv:
     counters: Counters
     # None if the heartbeat log is switched off.
     heartbeat_log: HeartbeatLog | None
-    # The log lines about changes by peers.
+    # Log lines that peers cause, at most twenty a second of each kind.
     limited_log: LimitedLog
 
     def is_open_to_everybody(self) -> bool:

@@ -80,7 +80,7 @@ class LimitedEvents:
 
 
 class LimitedLog:
-    """Events of any kind that peers cause; each kind has the limit of LimitedEvents."""
+    """Events of any kind that peers cause; each kind, a name and a level, has the limit of LimitedEvents."""
 
     def __init__(self) -> None:
         # (event, level) -> its events

@@ -51,7 +51,7 @@ class EffectSink:
     boot: Boot
     watchers: RouteWatchers
     events: EventRing
-    # the log lines: peers may cause thousands of effects a second
+    # the log, with a limit for each kind of line: peers may cause thousands of effects a second
     log: LimitedLog
     spawn: Spawn
     observers: Sequence[Callable[[Effect], None]]
