@@ -75,7 +75,7 @@ class SigningSettings(CheckedSettings):
         try:
             secret.get_secret_value().encode()
         except UnicodeEncodeError:
-            # A byte of the environment that is not UTF-8 is half of a surrogate pair.
+            # Python decodes a byte of the environment that is not UTF-8 to half of a surrogate pair.
             raise ValueError("not valid Unicode") from None
         return secret
 

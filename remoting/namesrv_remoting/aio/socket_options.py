@@ -5,8 +5,8 @@ from typing import Final
 
 # a probe after a minute of silence, then three more, fifteen seconds apart
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-# Bytes that the kernel keeps for a peer that has no room for them; without this limit, up to several MiB. All others
-# wait in the process, whose memory limits count them.
+# Bytes that the kernel takes for a peer that does not read; without this limit, up to several MiB. Further bytes wait
+# in the process, whose memory limits count them.
 _UNSENT_BYTES: Final = 16 * 1024
 
 

@@ -85,7 +85,7 @@ def emptied(items: Any) -> Steps[None]:
 
 
 def freed_on_error(steps: Steps[T], *decoded: Any) -> Steps[T]:
-    """Run the steps; if they refuse the body, empty what they have decoded so far."""
+    """Run the steps; if they refuse the body, empty the dicts and lists that they have filled so far, in steps, too."""
     try:
         return (yield from steps)
     except BadRequestError:

@@ -35,7 +35,7 @@ MAX_MAPPING_BYTES: Final = 64 * 1024
 # RocketMQ 4 have a few; later ones have none.
 MAX_FILTER_SERVERS_BYTES: Final = 4 * 1024
 _MAX_FILTER_SERVERS: Final = 64
-# The most different rests of lines, after the topic's name, that are cached in `_topics`; a broker has a few dozen.
+# The most different rests of lines, after the topic's name, that `_read_topics` caches; a broker has a few dozen.
 _MAX_RESTS: Final = 1024
 _WHAT: Final = "REGISTER_BROKER"
 _version_decoder: Final = msgspec.json.Decoder(java(DataVersion))
@@ -108,7 +108,7 @@ def _read(
     mappings: dict[str, TopicQueueMappingInfo] | None,
     tally: Tally,
 ) -> Steps[tuple[DataVersion, tuple[str, ...] | None]]:
-    """DataVersion and filter servers; adds the topics to `topics`, and the mappings to `mappings` if any follow."""
+    """Fill `topics` and `mappings` (None ignores the body's mappings); return DataVersion and filter servers."""
     pieces = _Pieces(chunks)
     data = yield from pieces.piece("DataVersion", MAX_DATA_VERSION_BYTES)
     version = read_json(_version_decoder, data, f"{_WHAT} (DataVersion)")

@@ -168,7 +168,7 @@ class _PartialBody:
         self._data_version: DataVersion | None = None
         self._filter_servers = filter_servers
         self._advertised = NOTHING_ADVERTISED
-        # the members that may be large
+        # the members that may be large, which `freed_on_error` empties
         self.decoded = self._topics, self._by_key, self._deleted, self._mappings
 
     def of_json(self) -> dict[str, Member | Group]:
