@@ -128,7 +128,7 @@ class RouteClient:
 
     async def _start(self) -> None:
         if self._log is not None:
-            # Before the first wait, because a cancelled start closes the log.
+            # Before the first wait: a cancelled start closes the log, and only a started log can be closed.
             self._log.start()
         if self._snapshot is not None:
             await self._snapshot.restore()

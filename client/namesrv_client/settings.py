@@ -67,8 +67,8 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     probe: Literal["off", "connect", "own"] = "off"
     # the interval at which the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
-    # Routes contain only brokers of this zone and groups without a master; None: all brokers. Servers refuse a longer
-    # name, and the check of the length also refuses text that is not valid Unicode.
+    # Routes contain only brokers of this zone and groups without a master; None: all brokers. Servers refuse a name of
+    # more than 255 characters. Pydantic's check of a length also refuses text that is not valid Unicode.
     zone_name: Annotated[str, Field(max_length=255)] | None = None
 
     @classmethod

@@ -119,7 +119,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         return changes.take()
 
     def refresh(self) -> bool:
-        """The result of RouteClient.refresh. Many topics take many requests, so only each of them has a time limit."""
+        """The result of RouteClient.refresh. Many topics take many requests, and only each request has a time limit."""
         return self._wait_for(self._started().refresh(), None)
 
     def status(self) -> ClientStatus:
