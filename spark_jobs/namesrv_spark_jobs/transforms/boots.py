@@ -182,8 +182,8 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame, options: Opt
     """One row for each boot of a server: names, clock offset, extent and settings.
 
     The settings are those of the whole boot, also where missing lines divide it. `start_live` and `end_live` are the
-    liveness times between which a replay scans; `head_live` is that of the first line, unless the line was late. All
-    times but `offset_ms` are in microseconds.
+    liveness times between which a replay scans. `head_live` is that of the first line, without the delay that this line
+    itself may report. All times but `offset_ms` are in microseconds.
     """
     of_servers = tallied.join(F.broadcast(client_boots(tallied)), on="boot", how="left_anti")
     # a boot without a moment ended before --since
@@ -220,8 +220,9 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame, options: Opt
 
 
 def _head_live() -> Column:
-    """The liveness time of a boot's first line, for a log without `start` and `scan`."""
-    # another line may have the time of a `late` line, and stand before it
+    """The liveness time of a boot's first line, at which a replay's scans begin in a log without `start` and `scan`."""
+    # A heartbeat counts at the latest at the `late` line that follows, as in `live_heartbeats`. Another line may have
+    # the time of a `late` line, and stand before it.
     is_late = (F.col("first_line.mono") == F.col("first")) & (F.col("first_line.event") == "late")
     limited = F.col("head.is_heartbeat") | F.coalesce(is_late, F.expr("false"))
     return F.when(limited, F.least(F.col("head_live"), F.col("late_line.live"))).otherwise(F.col("head_live"))

@@ -33,9 +33,9 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
 
 
 def _unknown(known: DataFrame, boots: DataFrame) -> DataFrame:
-    """The boots of each broker that may have had the broker since before the log, without a line about it.
+    """For each broker, the boots that have no line about it, and yet may have had it since before the log begins.
 
-    Such a boot ends too soon for an eviction, which would have been logged.
+    Such a boot ends before an eviction of the broker was due, which the log would have.
     """
     extent = ("server", "offset_ms", "first", "last")
     brokers = known.groupBy(*_BROKER).agg(F.max("expiry").alias("longest_expiry"))
