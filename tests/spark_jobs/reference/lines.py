@@ -176,7 +176,7 @@ def _parsed(text: str | bytes, file: str) -> Line | None:
 
 
 def _wanted(line: Line, options: Options) -> Line | None:
-    """A line, if it was asked for; one of version 2 with those of its topics that were."""
+    """The line if the options select it; a line of version 2 keeps only its selected topics."""
     cluster = line.get("cluster")
     # start and opened lines carry the settings of all that follows, and late lines a stop of the server
     if _is_late(line, options) or (_is_early(line, options) and line.event not in {"start", "opened", "late"}):
@@ -228,7 +228,7 @@ class Boot:
 
     def __init__(self, lines: list[Line], options: Options = EVERYTHING, settings: Line | None = None) -> None:
         self.lines = sorted(lines)
-        # a line from before the time that was asked for is not part of the extent
+        # a line from before the selected time is not part of the extent
         in_time = [line for line in self.lines if not _is_early(line, options)]
         self.first, self.last = in_time[0], in_time[-1]
         # the sum of the delays of the server in its extent
