@@ -260,6 +260,8 @@ async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
         # a server would delete the topic from all clusters
         (("delete-topic", "T", "--cluster", "", "--yes"), "the name of a cluster is empty"),
         (("wipe-write-perm", "", "--yes"), "the name of a broker is empty"),
+        *[((name, "--name", ""), "the name of a broker is empty") for name in ("brokers", "top")],
+        (("events", "--since", str(2**64)), "Input should be less than or equal to 18446744073709551615"),
         (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
         # -s is the namespace in some mqadmin commands, which leaves --server
         (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),

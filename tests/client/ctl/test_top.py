@@ -155,6 +155,25 @@ async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     assert (without.code, without.cells[2][1]) == (1, "unreachable")
 
 
+@pytest.mark.parametrize(
+    ("options", "absent"),
+    [
+        (("--name", "broker-b"), ["no broker broker-b"]),
+        (("--cluster", "c2"), ["no broker in cluster c2"]),
+        (("--name", "broker-a"), []),
+    ],
+)
+async def test_once_names_wanted_brokers_that_no_server_has(
+    tmp_path: Path, options: tuple[str, ...], absent: list[str]
+) -> None:
+    """A broker that has left all servers is missing on none of them."""
+    async with one_server(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
+        shown = await ctl(*at(where), "top", "--once", *options)
+
+    assert (shown.code, shown.problems) == (1 if absent else 0, absent)
+
+
 async def test_once_shows_how_long_a_server_has_not_answered() -> None:
     """The time counts from the request, so that it is the timeout and not 0.0 s."""
     async with ScriptedServer() as hanging:

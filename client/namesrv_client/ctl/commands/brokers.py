@@ -112,25 +112,31 @@ def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:
     return table(("cluster", "broker", "id", "address", *expiring, *_SHARED), rows)
 
 
-def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:
+def brokers(options: Options, cluster: ClusterOption = None, broker: NameOption = None) -> None:
     """List live brokers: when each was last seen, when it expires, and the state that it reports.
 
     Of several servers: a row for each broker, with what is left of its expiry on each server. Of Apache's NameServer
     only cluster, name, id and address. Exits with 1 if the given cluster or name matches no broker.
     """
-    wanted = f"broker {name}" if name else "broker"
-    wanted += f" in cluster {cluster}" if cluster else ""
+    wanted = wanted_brokers(cluster, broker)
     show_list(
         options,
-        lambda server: _listed(server, cluster, name),
+        lambda server: _listed(server, cluster, broker),
         "brokers",
         _LIVE,
         lambda listed: listed.brokers,
         document=lambda listed: msgspec.to_builtins(listed.brokers),
-        absent=lambda listed: [] if listed.brokers or not (cluster or name) else [wanted],
+        absent=lambda listed: [] if listed.brokers or wanted is None else [wanted],
         merged=_side_by_side,
         remarks=_group_problems,
     )
+
+
+def wanted_brokers(cluster: str | None, broker: str | None) -> str | None:
+    """The brokers that the options name, in words; None for all brokers."""
+    if cluster is None and broker is None:
+        return None
+    return f"broker{f' {broker}' if broker else ''}{f' in cluster {cluster}' if cluster else ''}"
 
 
 def _group_problems(given: Mapping[str, _Listed]) -> list[str]:

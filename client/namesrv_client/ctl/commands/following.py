@@ -30,6 +30,8 @@ _ROUTES_SECONDS: Final = 2.0
 # Duration of one watch, below the time after which a NAT or a proxy drops an idle connection.
 _WAIT_SECONDS: Final = 25.0
 _RETRY_SECONDS: Final = 1.0
+# Largest number that a request can carry.
+_MAX_NUMBER: Final = 2**64 - 1
 
 
 # Requests news of one server, without delay the first time; returns a function that prints the news.
@@ -110,7 +112,9 @@ def events(
     *,
     follows: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing events until Ctrl-C.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_EVENTS, help="How many of the last events.")] = 50,
-    since: Annotated[int, typer.Option("--since", min=0, help="Only events with a larger number.")] = 0,
+    since: Annotated[
+        int, typer.Option("--since", min=0, max=_MAX_NUMBER, help="Only events with a larger number.")
+    ] = 0,
     kind: Annotated[
         list[str] | None,
         typer.Option("--type", help=f"Only events of this type: {', '.join(EVENT_TYPES)}.", show_default=False),

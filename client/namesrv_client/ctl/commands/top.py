@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_word
+from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_word, wanted_brokers
 from namesrv_client.ctl.comparison import same_servers
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
@@ -159,7 +159,7 @@ def top(
     options: Options,
     *,
     cluster: ClusterOption = None,
-    name: NameOption = None,
+    broker: NameOption = None,
     once: Annotated[bool, typer.Option("--once", help="Print it once and exit, for scripts.")] = False,
 ) -> None:
     """Show live when each broker was last seen and when it expires, on all servers side by side, until Ctrl-C.
@@ -167,7 +167,8 @@ def top(
     A server that hangs turns grey within 3 s and delays no other. First come the brokers to look at: missing (only
     other servers have it), overdue (the next scan evicts it) or late (silent for over half of its time).
     Below the servers come their problems and those of the broker groups.
-    With --once, exits with 1 if a server did not answer, a broker is missing or overdue, or a problem is critical.
+    With --once, exits with 1 if a server did not answer, a broker is missing or overdue, the given cluster or name
+    matches no broker, or a problem is critical.
     """
     is_repeated = once or options.watch_seconds is not None
     if not is_repeated and (options.output != "table" or not sys.stdout.isatty()):
@@ -176,18 +177,18 @@ def top(
     async def ask(server: NameServer, clock: Clock) -> Seen:
         info = await server.info()
         try:
-            live_brokers = await server.brokers(cluster, name)
+            live_brokers = await server.brokers(cluster, broker)
         except ResponseError as error:
             return Seen(server.address, clock.monotonic(), state_word(info), info, refusal=reason(error))
         brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in live_brokers}
         return Seen(server.address, clock.monotonic(), state_word(info), info, brokers)
 
     if is_repeated:
-        show(options, lambda servers: _report(servers, ask))
+        show(options, lambda servers: _report(servers, ask, wanted_brokers(cluster, broker)))
     run(options, lambda servers, output: _paint(servers, output, ask), ExitCode.OK)
 
 
-async def _report(servers: Servers, ask: Ask) -> Report:
+async def _report(servers: Servers, ask: Ask, wanted: str | None) -> Report:
     began = servers.clock.monotonic()
     responses = await servers.ask(lambda server: ask(server, servers.clock))
     now = servers.clock.monotonic()
@@ -197,7 +198,8 @@ async def _report(servers: Servers, ask: Ask) -> Report:
     ]
     rows = broker_rows(seen, now)
     listed = problems_in(seen, now)
-    is_wrong = any(verdict in {"missing", "overdue"} for row in rows for verdict, _ in row.on.values())
+    absent = [f"no {wanted}"] if wanted and not rows and _list_brokers(seen, now) else []
+    is_wrong = bool(absent) or any(verdict in {"missing", "overdue"} for row in rows for verdict, _ in row.on.values())
     return Report(
         {
             "servers": responses.documents(
@@ -207,7 +209,7 @@ async def _report(servers: Servers, ask: Ask) -> Report:
         },
         page(seen, now),
         max(responses.code(needs_all=True), ExitCode.NO if is_wrong else code_of(listed)),
-        responses.problems(),
+        [*responses.problems(), *absent],
     )
 
 
@@ -247,8 +249,7 @@ def page(seen: Sequence[Seen], now: float, console: Console | None = None) -> li
     above = [*table(_SERVER, [_server_cells(one, now) for one in seen]), *remarks, Text("")]
     heads = ("cluster", "broker", "id", "address", *(one.server for one in seen))
     if not rows:
-        is_known = not silent and all(one.state is not None and not one.refusal for one in seen)
-        return [*above, Text("no brokers" if is_known else "brokers unknown", style="dim")]
+        return [*above, Text("no brokers" if _list_brokers(seen, now) else "brokers unknown", style="dim")]
     if console is None:
         return [*above, *_broker_table(heads, rows, silent, sys.maxsize)]
     room = console.height - _height(above, console)
@@ -262,6 +263,11 @@ def page(seen: Sequence[Seen], now: float, console: Console | None = None) -> li
             return [*above, *below]
         # A broker takes a line, or on a narrow console a block of lines.
         count = max(1, count - max(1, excess * count // (room + excess)))
+
+
+def _list_brokers(seen: Sequence[Seen], now: float) -> bool:
+    """True if every server has listed its brokers."""
+    return all(one.state is not None and not one.refusal and not one.is_silent(now) for one in seen)
 
 
 def _height(parts: Sequence[RenderableType], console: Console) -> int:
