@@ -116,11 +116,11 @@ class _Served:
         async def answer(request: Request) -> Response:
             query = self._query(page, request.query_params, request)
             if isinstance(query, Response):
-                return query
+                return self._framed(request, query)
             visit = self._visit(query, _language(request))
             content = await page.handler(visit)
             if isinstance(content, Response):
-                return content
+                return self._framed(request, content)
             if (part := request.query_params.get("part")) in page.parts:
                 return HTMLResponse(self._templates.parts(page, visit, content)[part], headers=_FRESH)
             values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
@@ -146,6 +146,12 @@ class _Served:
         if is_public(request.url.path) or not accepts_html(request):
             return PlainTextResponse("no such page\n", HTTPStatus.NOT_FOUND)
         return self.render(request, "not_found", {"path": request.url.path}, HTTPStatus.NOT_FOUND)
+
+    def _framed(self, request: Request, answer: Response) -> Response:
+        """The response; a browser gets the text of an error in the frame of the pages."""
+        if answer.status_code < HTTPStatus.BAD_REQUEST or not accepts_html(request):
+            return answer
+        return self.render(request, "not_shown", {"why": bytes(answer.body).decode().rstrip()}, answer.status_code)
 
     async def live(self, request: Request) -> Response:
         """The event stream of one tab, or with `once` its first message.

@@ -136,3 +136,21 @@ async def test_path_without_a_page_has_the_frame() -> None:
     assert "/nowhere" in english.text
     assert "<h1>页面不存在</h1>" in chinese.text
     assert {(one.status_code, one.text) for one in plain} == {(404, "no such page\n")}
+
+
+async def test_page_that_cannot_be_shown_has_the_frame() -> None:
+    """A browser gets the reason below the menu, a program as a line."""
+    html = {"accept": "text/html"}
+    endless = f"/topic?name={'x' * 1001}"
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        framed = [await shown.http.get(path, headers=html) for path in (endless, "/strip.svg", "/what-if/report.html")]
+        chinese = await shown.http.get(endless, headers=html | {"accept-language": "zh"})
+        plain = await shown.http.get("/strip.svg", headers={"accept": "image/svg+xml"})
+
+    assert [one.status_code for one in framed] == [400, 404, 404]
+    for page, why in zip(framed, ("name: longer than 1,000 characters", "no logs", "no logs"), strict=True):
+        assert "<h1>This page cannot be shown</h1>" in page.text
+        assert '<nav class="menu" aria-label="Pages">' in page.text
+        assert f"<p><bdi>{why}</bdi></p>" in page.text
+    assert "<h1>无法显示此页面</h1>" in chinese.text
+    assert (plain.status_code, plain.text) == (404, "no logs\n")
