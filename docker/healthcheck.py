@@ -1,12 +1,13 @@
 """Checks the health of the server in this container: exit code 0 if its HTTP endpoint is healthy, else 1.
 
 The argument is the path, by default /livez; the address comes from NAMESRV_HTTP_LISTEN, with TLS if
-NAMESRV_HTTP_TLS=true. With NAMESRV_HTTP_TLS_CLIENT_AUTH=require the check presents the server's own certificate, whose
+NAMESRV_HTTP_TLS is on. With NAMESRV_HTTP_TLS_CLIENT_AUTH=require the check presents the server's own certificate, whose
 CA must then be in NAMESRV_TLS_CA_FILE. If NAMESRV_HTTP_LISTEN is empty, the server has no HTTP endpoint, and is healthy
 while its port for brokers and clients accepts connections. The check reads the environment only, not the server's files
 and flags.
 """
 
+import http.client
 import os
 import socket
 import ssl
@@ -19,6 +20,8 @@ from collections.abc import Sequence
 _TIMEOUT_SECONDS = 3.0
 # A server on all addresses also listens on loopback.
 _ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "::1"}  # noqa: S104
+# The server's words for a setting that is on.
+_ON = {"1", "true", "t", "yes", "y", "on"}
 
 
 def reachable(listen: str) -> str:
@@ -59,7 +62,7 @@ def _check_port() -> int:
 
 
 def _check_http(listen: str, path: str) -> int:
-    scheme = "https" if os.environ.get("NAMESRV_HTTP_TLS", "").lower() == "true" else "http"
+    scheme = "https" if os.environ.get("NAMESRV_HTTP_TLS", "").lower() in _ON else "http"
     url = f"{scheme}://{reachable(listen)}{path}"
     try:
         # A configured proxy must not be used for loopback.
@@ -68,9 +71,9 @@ def _check_http(listen: str, path: str) -> int:
         )
         with direct.open(url, timeout=_TIMEOUT_SECONDS):
             return 0
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         body = error.read(1000).decode(errors="replace").strip() if isinstance(error, urllib.error.HTTPError) else ""
-        sys.stdout.write(f"{url}: {error} {body}\n")
+        sys.stdout.write(f"{url}: {error} {body}".rstrip() + "\n")
         return 1
 
 

@@ -1,5 +1,7 @@
 """The health check of the images."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,35 @@ def test_health_check_over_tls(tmp_path: Path, is_required: bool) -> None:
             at |= {"NAMESRV_HTTP_TLS_CLIENT_AUTH": "require"} | shown
         assert health_check(**at) == (0, "")
         assert health_check(**{**at, "NAMESRV_HTTP_TLS": ""})[0] == 1
+
+
+@pytest.mark.parametrize("word", ["1", "yes", "on"])
+def test_health_check_reads_words_as_the_server_does(tmp_path: Path, word: str) -> None:
+    """A server that serves HTTPS by its environment is not checked over plain HTTP."""
+    issued = Authority(tmp_path).issue("server", "namesrv.example")
+    environ = {"NAMESRV_HTTP_TLS": word}
+    tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}")
+    with Daemon(tmp_path / "data", "--http-listen", "127.0.0.1:0", *tls, environ=environ) as daemon:
+        listen = "{}:{}".format(*daemon.http_address)
+
+        assert health_check(NAMESRV_HTTP_LISTEN=listen, **environ) == (0, "")
+
+
+def test_health_check_of_a_port_without_http() -> None:
+    """A greeting of another protocol is a failure with a reason."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as threads:
+
+        def greet() -> None:
+            peer, _ = listening.accept()
+            with peer:
+                peer.sendall(b"220 ready\r\n")
+
+        greeted = threads.submit(greet)
+        port = listening.getsockname()[1]
+        code, output = health_check(NAMESRV_HTTP_LISTEN=f"127.0.0.1:{port}")
+        greeted.result()
+
+    assert (code, output) == (1, f"http://127.0.0.1:{port}/livez: 220 ready\n")
 
 
 def test_health_check_of_a_server(tmp_path: Path) -> None:
