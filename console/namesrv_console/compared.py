@@ -6,6 +6,7 @@ The comparison is made once for all tabs, and again only for what changed.
 from collections.abc import KeysView, Sequence
 from typing import Final, NoReturn
 
+from namesrv_console.hidden import Hidden
 from namesrv_console.poller import Observed
 from namesrv_console.state import BrokerKey, Cluster
 from namesrv_console.views.differences import Disagreement, Key, disagreements
@@ -36,6 +37,8 @@ class Compared:
         # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
         # start.
         self._since: dict[Key, float | None] | None = None
+        # Disagreements that may last with servers that have stopped responding; `_since` has their starts, too.
+        self._hidden = Hidden[Key]()
 
     def __repr__(self) -> str:
         return f"<Compared [{len(self._table.rows)} topics | {len(self._found)} disagreements]>"
@@ -86,13 +89,19 @@ class Compared:
         now = self._looked_at = self._clock.monotonic()
         self._brokers = _brokers_of(cluster)
         reports = topic_reports(cluster)
-        self._found = disagreements(cluster, reports, self.topics(cluster), self._since, now)
+        last, known = self._found, self._since
+        self._found = disagreements(cluster, reports, self.topics(cluster), known, now)
         has_reported = (
             view.is_reachable is False or "routes" in view.refused or view.address in reports
             for view in cluster.servers
         )
         if self._since is not None or all(has_reported):
             self._since = {one.key: one.since for one in self._found}
+        silent = {view.address for view in cluster.servers if not view.is_compared}
+        servers = {one.key: one.difference.values.keys() for one in last}
+        hidden = self._hidden.look(servers, {one.key for one in self._found}, silent)
+        if self._since is not None and known is not None:
+            self._since |= {key: known[key] for key in hidden if key in known}
 
 
 def _brokers_of(cluster: Cluster) -> list[KeysView[BrokerKey]]:

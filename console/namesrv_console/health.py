@@ -19,6 +19,7 @@ from namesrv_client.health import (
 )
 from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, extent_of
 from namesrv_console.compared import Compared
+from namesrv_console.hidden import Hidden
 from namesrv_console.poller import MOST_REST_SECONDS, REST, Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_console.views.problems import (
@@ -108,6 +109,9 @@ class Health:
         self._counted: dict[str, tuple[object, dict[str, Affected]]] = {}
         # Problems that are over, and may still be acknowledged.
         self._ended: set[tuple[Kind, str]] = set()
+        # Problems that may last on servers that have stopped responding, and their starts.
+        self._hidden = Hidden[tuple[Kind, str]]()
+        self._hidden_since: dict[tuple[Kind, str], float] = {}
         # Problems that were acknowledged before the console's start, and may have ended before it; none once settled.
         self._inherited = frozenset(acknowledgements.at(clock.wall()))
         self._settled_at = clock.monotonic() + SETTLED_SECONDS
@@ -165,12 +169,17 @@ class Health:
 
     def _look(self, cluster: Cluster) -> None:
         self._note_gone(cluster)
-        before = {*self._report.since}
+        before = {*self._report.since, *self._hidden_since}
         if self._clock.monotonic() >= self._settled_at:
             before |= self._inherited
             self._inherited = frozenset()
-        self._report = self._judged(cluster, self._report.since)
-        self._ended = (self._ended | before) - self._report.since.keys()
+        last, known = self._report, self._hidden_since | {**self._report.since}
+        self._report = self._judged(cluster, known)
+        silent = {view.address for view in cluster.servers if not view.is_compared}
+        servers = {one.key: _servers_of(one, cluster) for one in last.problems}
+        hidden = self._hidden.look(servers, self._report.since.keys(), silent)
+        self._hidden_since = {key: known[key] for key in hidden}
+        self._ended = (self._ended | before) - self._report.since.keys() - hidden
         self._revision = cluster.revision
 
     def _judged(self, cluster: Cluster, known_since: Mapping[tuple[Kind, str], float]) -> Report:
@@ -260,6 +269,13 @@ class Health:
                 return replace(known, gone=gone)
         instances = sum(other[:2] == key[:2] for other in before.brokers)
         return _Left(gone, live.broker_addr, instances, before.address, before.boot_id, before.brokers_seq)
+
+
+def _servers_of(problem: Problem, cluster: Cluster) -> Collection[str]:
+    """The servers without which the problem is not known to be over; those of a comparison are all."""
+    if problem.kind in ("disagreement", "missing_broker"):
+        return [view.address for view in cluster.servers]
+    return problem.servers
 
 
 def _addresses(view: ServerView) -> dict[tuple[str, str], list[str]]:

@@ -55,6 +55,43 @@ async def test_killed_group_is_gone_although_a_hung_server_had_it(tmp_path: Path
         await passing(one.clock, lambda: kinds(shown) == ["server_frozen"])
 
 
+async def test_problem_lasts_while_its_server_hangs(tmp_path: Path) -> None:
+    """Starts and acknowledgements are the same once the server responds again, unless the problem is over by then."""
+    async with (
+        namesrv_in_process(tmp_path / "1") as one,
+        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
+        TcpProxy(two.address) as way,
+        console(one.clock, one.where, way.address) as shown,
+    ):
+        for server in (one, two):
+            await (await server.connect()).register(MASTER, registration("T", "U"))
+        await passing(one.clock, lambda: report(shown).verdict.agrees and report(shown).verdict.topics == 2)
+        await (await two.connect()).call(205, {"brokerName": MASTER.name})
+        await passing(one.clock, lambda: kinds(shown) == ["disagreement", "write_removed"])
+        before, observed = report(shown), shown.console.observed
+        await acknowledge_all(shown.console.health, before, observed.cluster, one.clock.wall() + 3600)
+        differences = {it.key: it.since for it in shown.console.compared.disagreements(observed.cluster)}
+
+        way.stall()
+        await passing(one.clock, lambda: kinds(shown) == ["server_frozen"])
+        await way.heal()
+        await passing(one.clock, lambda: kinds(shown) == ["disagreement", "write_removed"])
+
+        assert report(shown).since == before.since
+        assert report(shown).acknowledged.keys() == before.since.keys()
+        found = shown.console.compared.disagreements(observed.cluster)
+        assert {it.key: it.since for it in found} == differences
+
+        way.stall()
+        await passing(one.clock, lambda: kinds(shown) == ["server_frozen"])
+        await (await two.connect()).call(327, {"brokerName": MASTER.name})
+        await way.heal()
+        await passing(one.clock, lambda: kinds(shown) == [])
+        await (await two.connect()).call(205, {"brokerName": MASTER.name})
+        await passing(one.clock, lambda: kinds(shown) == ["disagreement", "write_removed"])
+        assert report(shown).acknowledged == {}
+
+
 async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_path: Path) -> None:
     """A broker that registers with several servers in turn causes no problem, and the verdict names the difference."""
     async with console_of_two(tmp_path) as (one, two, shown):

@@ -1,0 +1,31 @@
+"""What servers reported until they stopped responding, and may report again."""
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Hidden(Generic[K]):
+    """Things that may not be over: no server reports them any more, but one that did has stopped responding."""
+
+    def __init__(self) -> None:
+        # The servers that may report the thing again.
+        self._servers: dict[K, frozenset[str]] = {}
+        # The servers that did not report at the last look.
+        self._silent: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<Hidden [{len(self._servers)}]>"
+
+    def look(self, before: Mapping[K, Collection[str]], found: Collection[K], silent: Collection[str]) -> frozenset[K]:
+        """Compare with the last look; returns the keys of all hidden things.
+
+        `before` has the things of the last look, and the servers without which a thing is not known to be over; `found`
+        has those of now, and `silent` the servers that do not report now.
+        """
+        stopped = frozenset(silent) - self._silent
+        self._silent = frozenset(silent)
+        known = self._servers | {key: stopped & {*servers} for key, servers in before.items()}
+        self._servers = {key: left for key, of in known.items() if key not in found and (left := of & self._silent)}
+        return frozenset(self._servers)
