@@ -105,7 +105,11 @@ class ApacheFront(ApacheServer):
             answer = await ours.ask(frame(request.header, request.body))
         finally:
             ours.close()
-        return frame({**answer.header, "language": "JAVA"}, answer.body)
+        header = {**answer.header, "language": "JAVA"}
+        if remark := header.get("remark"):
+            # Further lines are our server's own.
+            header["remark"] = "\n".join(remark.splitlines()[:2])
+        return frame(header, answer.body)
 
 
 def response_to(request: ScriptedRequest, code: int = 0, remark: str | None = None, body: bytes = b"") -> bytes:

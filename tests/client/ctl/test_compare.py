@@ -245,6 +245,16 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     assert rest == document
 
 
+async def test_status_names_two_addresses_of_one_server(tmp_path: Path) -> None:
+    """Two lines of one server would look like two healthy servers."""
+    async with one_server(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER)
+        other = where.replace("127.0.0.1", "localhost")
+        status = await ctl(*at(where, other), "status")
+
+    assert (status.code, status.problems) == (0, [f"{where} and {other} are the same server"])
+
+
 @pytest.mark.parametrize("dialect", ["native", "rocketmq"])
 async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Literal["native", "rocketmq"]) -> None:
     """A killed master leaves its slave in the route: `explain` and `status` name the group and exit with 1."""

@@ -60,6 +60,18 @@ async def test_equal_servers_agree(tmp_path: Path) -> None:
         assert apache.refused == 0
 
 
+async def test_server_does_not_agree_with_itself(tmp_path: Path) -> None:
+    """A new name that still leads to the old server is no replacement."""
+    async with one_server(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER)
+        other = where.replace("127.0.0.1", "localhost")
+        same = await ctl("migrate", "check", "--from", where, "--to", other)
+        document = await ctl("migrate", "check", "--from", where, "--to", other, "-o", "json")
+
+    assert (same.code, same.out, same.problems) == (1, "", [f"{where} and {other} are the same server"])
+    assert document.json["agree"] is False
+
+
 async def test_differences_are_marked_as_mattering_or_harmless(tmp_path: Path) -> None:
     """Brokers, addresses, queues, permissions, flags, order configuration and settings matter; topics share lines."""
     async with (

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.comparison import same_servers
 from namesrv_client.ctl.completing import broker_names, cluster_names
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
@@ -296,6 +297,8 @@ async def _status(servers: Servers) -> Report:
     members = {server: status.members for server, status in responses.given.items()}
     reports = reports_in(responses.mapped(lambda status: status.report))
     weighed = await with_queues(servers, reports, problems(reports, missing=missing_brokers(reports)))
+    infos = {report.address: report.info for report in reports}
+    same = same_servers({server: None if info is None else info.boot_id for server, info in infos.items()})
     is_healthy = code_of(weighed) is ExitCode.OK and all(one["state"] in HEALTHY for one in members.values())
     return Report(
         {
@@ -305,7 +308,7 @@ async def _status(servers: Servers) -> Report:
         },
         table(_STATUS, [_row(server, status) for server, status in responses.outcomes.items()]),
         max(responses.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
-        [line_of(one, shown_by="status") for one in weighed],
+        [*(line_of(one, shown_by="status") for one in weighed), *same],
     )
 
 

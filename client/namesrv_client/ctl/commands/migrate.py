@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.commands.diff import DIFFERENCE_HEADS, difference_row
-from namesrv_client.ctl.comparison import Difference, Fact, Facts, Kind, differences, spelled
+from namesrv_client.ctl.comparison import Difference, Fact, Facts, Kind, differences, same_servers, spelled
 from namesrv_client.ctl.migration import (
     Judged,
     TopicResponses,
@@ -67,6 +68,8 @@ class _Overview:
     settings: Mapping[str, str] | None
     # A line for the order configuration and the settings, if they are None.
     not_compared: Sequence[str]
+    # None from Apache's server, and if the server denies it.
+    boot_id: str | None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -101,7 +104,7 @@ def check(
     agree. The servers are those of --from and --to; --server is not used.
 
     Exits with 0 if they agree in all that matters, and with 1 if not, or if one of them cannot be compared, or denies
-    its settings or order configuration.
+    its settings or order configuration, or if two addresses are the same server.
     """
     sides = dict.fromkeys(addresses_of(source, "--from"), "from")
     targets = addresses_of(target, "--to")
@@ -143,7 +146,9 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
     not_compared = [f"{server}: {what}" for server, each in given.items() for what in each.not_compared]
     has_all_overviews = len(overviews.given) == len(sides)
     matter = any(one.matters for one in verdicts)
-    code = max(overviews.code(needs_all=True), ExitCode.NO if matter or not_compared else ExitCode.OK)
+    same_server = same_servers({server: each.boot_id for server, each in given.items()})
+    is_whole = not not_compared and not same_server
+    code = max(overviews.code(needs_all=True), ExitCode.NO if matter or not is_whole else ExitCode.OK)
     return Report(
         {
             "agree": code is ExitCode.OK,
@@ -164,10 +169,10 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
         },
         [
             *_table(verdicts, tuple(sides)),
-            *([_summary(verdicts, given)] if has_all_overviews and (matter or not not_compared) else []),
+            *([_summary(verdicts, given)] if has_all_overviews and (matter or is_whole) else []),
         ],
         code,
-        [*overviews.problems(), *not_compared],
+        [*overviews.problems(), *not_compared, *same_server],
     )
 
 
@@ -217,7 +222,18 @@ async def _overview(server: NameServer) -> _Overview:
         await _comparable(_order_config(server), "order configuration", not_compared),
         await _comparable(_settings(server), "settings", not_compared),
         not_compared,
+        await _boot_id(server, unrouted),
     )
+
+
+async def _boot_id(server: NameServer, unrouted: RemotingCommand) -> str | None:
+    """The boot id of our server, whose remarks have lines beyond Apache's; Apache's would close the connection."""
+    if len((unrouted.remark or "").splitlines()) <= APACHE_REMARK_LINES:
+        return None
+    with suppress(ResponseError):
+        info = await server.info()
+        return None if info is None else info.boot_id
+    return None
 
 
 async def _response_of(server: NameServer, code: int, fields: ExtFields | None = None) -> RemotingCommand:
