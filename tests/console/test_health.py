@@ -232,6 +232,14 @@ def test_broker_that_was_dismissed_stays_dismissed_when_its_other_server_respond
     assert list(health.report(observed.cluster).gone) == []
 
 
+def test_server_without_a_first_response_has_been_asked_since_the_start() -> None:
+    """The clock of a machine counts from its boot, not from the console's start."""
+    clock, observed = FakeClock(monotonic=50_000.0), Observed(["s1"])
+    report = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ())).report(observed.cluster)
+
+    assert [(one.kind, report.since_of(one)) for one in report.problems] == [("server_asked", 50_000.0)]
+
+
 def event(seq: int, name: str, **fields: Any) -> Event:
     """An event about the master of the group."""
     return Event(seq, name, 0, {"cluster": "c1", "broker_name": "a", "broker_id": 0, **fields})

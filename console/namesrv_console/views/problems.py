@@ -91,7 +91,7 @@ def report_of(view: ServerView, now: float) -> Server:
         view.address,
         view.state,
         why=view.error or "",
-        state_seconds=None if view.is_reachable else now - view.since,
+        state_seconds=now - view.since if view.is_reachable is False else None,
         info=info if view.is_reachable else None,
         brokers=[_broker(seen, now) for seen in view.brokers.values()] if view.reports_brokers else None,
         refusal=next(iter(view.refused.values()), "") if view.is_reachable else "",
