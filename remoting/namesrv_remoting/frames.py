@@ -190,18 +190,22 @@ class FrameReader:
         end = begin + size
         if not size or size > most or end > len(data):
             return None
-        self._at, self._size = end, 0
+        self._skip(size)
         frame = data[begin:end]
         # Calling bytes() takes longer than cutting a small frame.
         return frame if isinstance(frame, bytes) else bytes(frame)
 
     def take(self, most: int) -> bytes:
         """Take the bytes of the next frame, or the received part of it; `most` is the size of the frame."""
-        begin = self._at
-        self._skip(min(most, self.held_bytes))
-        return bytes(self._data[begin : self._at])
+        size = min(most, self.held_bytes)
+        taken = bytes(self._data[self._at : self._at + size])
+        self._skip(size)
+        return taken
 
     def _skip(self, size: int) -> None:
         """Take that many bytes, which end with a frame."""
         self._at += size
         self._size = 0
+        if self._at == len(self._data):
+            # A buffer that was taken whole would stay in memory until the next data comes.
+            self._data, self._at = b"", 0

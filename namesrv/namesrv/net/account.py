@@ -10,7 +10,7 @@ class MemoryAccount:
     bytes. Reservations by `reserve` are not counted here: the caller releases them.
     """
 
-    __slots__ = ("_budget", "_frame", "_input", "_large_unsent", "_network", "_records", "_tls", "_unsent")
+    __slots__ = ("_budget", "_frame", "_input", "_network", "_records", "_reserved_unsent", "_tls", "_unsent")
 
     def __init__(self, budget: MemoryBudget, network: str) -> None:
         self._budget = budget
@@ -22,12 +22,12 @@ class MemoryAccount:
         self._input = 0
         self._records = 0
         # bytes that are charged for unsent large responses, for unsent small ones, and reserved for TLS
-        self._large_unsent = 0
+        self._reserved_unsent = 0
         self._unsent = 0
         self._tls = 0
 
     def __repr__(self) -> str:
-        received, unsent = self._frame + self._input + self._records, self._large_unsent + self._unsent
+        received, unsent = self._frame + self._input + self._records, self._reserved_unsent + self._unsent
         return f"<MemoryAccount [{self._network} | {received} input | {unsent} unsent | {self._tls} TLS]>"
 
     def reserve(self, size: int) -> bool:
@@ -55,19 +55,27 @@ class MemoryAccount:
         False if too little is left: then nothing is charged, and the caller reserves memory for the beginning.
         """
         self.set_input(0)
+        self.release_frame()
         self._frame = size if self._budget.reserve(self._network, size) else 0
         return self._frame > 0
 
-    def reserve_beginning(self, size: int) -> bool:
+    def reserve_frame_beginning(self, size: int) -> bool:
         """Reserve memory for the received beginning of a large frame in place of all charges for input.
 
         False if too little is left: then nothing is charged, and the caller drops the beginning.
         """
         self.set_input(0)
+        self.release_frame()
         self._frame = size if self._budget.reserve_small(self._network, size) else 0
         return self._frame > 0
 
-    def reserve_input(self, size: int) -> bool:
+    def release_frame(self) -> None:
+        """Release the memory that is reserved for a large frame, if any."""
+        if self._frame:
+            self.release(self._frame)
+            self._frame = 0
+
+    def reserve_handshake_input(self, size: int) -> bool:
         """Reserve memory for received input in place of the current charge; False if too little is left."""
         self.set_input(0)
         if not self.reserve(size):
@@ -78,13 +86,10 @@ class MemoryAccount:
         return True
 
     def set_input(self, size: int) -> None:
-        """Set the charge for received input, and release the memory that is reserved for a large frame."""
+        """Set the charge for received input, without a large frame for which memory is reserved."""
         if size != self._input:
             self._budget.charge_waiting(self._network, size - self._input)
             self._input = size
-        if self._frame:
-            self.release(self._frame)
-            self._frame = 0
 
     def set_records(self, size: int) -> None:
         """Set the charge for TLS records that are not decrypted yet."""
@@ -92,10 +97,10 @@ class MemoryAccount:
             self._budget.charge_waiting(self._network, size - self._records)
             self._records = size
 
-    def charge_unsent(self, size: int) -> None:
+    def charge_unsent(self, size: int, *, is_reserved: bool) -> None:
         """Charge an unsent response until `release_unsent`."""
-        if size > LARGE_BYTES:
-            self._large_unsent += size
+        if is_reserved:
+            self._reserved_unsent += size
             self._budget.charge(self._network, size)
         else:
             self._unsent += size
@@ -103,9 +108,9 @@ class MemoryAccount:
 
     def release_unsent(self) -> None:
         """Release the charges for unsent responses."""
-        self._budget.release(self._network, self._large_unsent)
+        self._budget.release(self._network, self._reserved_unsent)
         self._budget.charge_waiting(self._network, -self._unsent)
-        self._large_unsent = self._unsent = 0
+        self._reserved_unsent = self._unsent = 0
 
     def reserve_tls(self, size: int) -> bool:
         """Reserve memory for TLS; False if too little is left."""
@@ -122,6 +127,7 @@ class MemoryAccount:
 
     def close(self) -> None:
         """Release the charges for input, TLS records, unsent responses and TLS."""
+        self.release_frame()
         self.set_input(0)
         self.set_records(0)
         self.release_unsent()

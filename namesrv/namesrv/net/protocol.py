@@ -347,6 +347,7 @@ class ServerConnection(asyncio.Protocol):
         # The memory account exists only after `connection_made`.
         if self._transport is not None:
             self._memory.set_input(0)
+            self._memory.release_frame()
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
@@ -364,7 +365,7 @@ class ServerConnection(asyncio.Protocol):
 
     def hold_handshake_bytes(self, size: int) -> bool:
         """Reserve memory for received bytes that wait for the handshake; False after a refusal for lack of memory."""
-        if not self._memory.reserve_input(max(0, size - _HELLO_BYTES)):
+        if not self._memory.reserve_handshake_input(max(0, size - _HELLO_BYTES)):
             self._refuse_handshake()
             return False
         return True
@@ -405,7 +406,8 @@ class ServerConnection(asyncio.Protocol):
         Without memory, decline the large frame that waits, or refuse the peer if none waits.
         """
         self._memory.set_records(size)
-        if not self._lacks_memory(size):
+        # The records of a body that is received, or dropped, are decrypted soon.
+        if self._receiver.state is _BODY or not self._lacks_memory(size):
             return
         if self._receiver.state is _HEADER:
             self._decline_frame()
@@ -455,9 +457,10 @@ class ServerConnection(asyncio.Protocol):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, *, is_reserved: bool = False) -> None:
         """Send data; close the connection instead if more than `write_buffer_bytes` would be unsent.
 
+        It is also closed if no memory is left for unsent data, unless memory is reserved for it.
         A single large response does not close the connection: more than 64 KiB of earlier data have to be unsent.
         """
         transport = self._transport
@@ -470,9 +473,8 @@ class ServerConnection(asyncio.Protocol):
         transport.write(data)
         if self._all_sent is not None:
             # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
-            self._memory.charge_unsent(len(data))
-            # Responses above this size have reserved their memory.
-            if len(data) <= LARGE_BYTES and self._lacks_memory(self.unsent_bytes):
+            self._memory.charge_unsent(len(data), is_reserved=is_reserved)
+            if not is_reserved and self._lacks_memory(self.unsent_bytes):
                 self._give_up_slow_reader()
 
     def _leaves_too_much_unread(self, further: int) -> bool:
@@ -570,7 +572,7 @@ class ServerConnection(asyncio.Protocol):
                 responses.append(response)
                 size = len(response)
         else:
-            self._is_behind = receiver.held_bytes > 0
+            self._is_behind = receiver.is_inside_frame
         if responses:
             self.write(b"".join(responses))
         self._end_read()
@@ -594,17 +596,19 @@ class ServerConnection(asyncio.Protocol):
         receiver, deadlines = self._receiver, self._deadlines
         if self._is_refused:
             return
-        if receiver.can_accept and not self._memory.reserve_beginning(receiver.held_bytes):
+        if receiver.keeps_beginning and not self._memory.reserve_frame_beginning(receiver.held_bytes):
             # A large frame waits for memory, and there is none even for its beginning: the frame is declined after its
             # wait. Until then, the server does not read from this peer, so that a crowd of peers cannot send one such
             # frame after the other.
-            receiver.forget_beginning()
+            receiver.drop_beginning()
         # A body and the kept beginning of a waiting frame have reserved memory, or are dropped; other input is charged.
-        if receiver.state is not _BODY and not receiver.can_accept:
+        if not receiver.keeps_beginning:
+            if receiver.state is not _BODY:
+                self._memory.release_frame()
             self._memory.set_input(receiver.held_bytes)
-        if self._lacks_memory(receiver.held_bytes):
-            self._refuse_input()
-            return
+            if self._lacks_memory(receiver.held_bytes):
+                self._refuse_input()
+                return
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
         elif not self._is_behind:
@@ -615,11 +619,8 @@ class ServerConnection(asyncio.Protocol):
         self._throttle()
 
     def _lacks_memory(self, size: int) -> bool:
-        """Whether `size` waiting bytes are more than a little, and no memory is left for them.
-
-        False inside the body of a large frame, which has reserved memory or is dropped.
-        """
-        return size > _SMALL_BYTES and self._receiver.state is not _BODY and not self._memory.has_room_for_waiting()
+        """Whether `size` waiting bytes are more than a little, and no memory is left for them."""
+        return size > _SMALL_BYTES and not self._memory.has_room_for_waiting()
 
     def _refuse_input(self) -> None:
         self.refuse(RemoteProtocolError("no memory for received bytes", reason="memory"))
@@ -688,7 +689,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _drop_body(self, event: HeaderReceived, why: str) -> None:
         self._deadlines.frame_ended()
-        self._memory.set_input(0)
+        self._memory.release_frame()
         self._receiver.drop_body()
         self._receive(event.header, unread=why)
 
@@ -700,7 +701,7 @@ class ServerConnection(asyncio.Protocol):
         header = self._receiver.header
         if header is not None:
             self._deadlines.quiet_since = self._owner.clock.monotonic()
-            if self._receiver.can_accept:
+            if self._receiver.keeps_beginning:
                 self._accept_if_memory(header)
             self._handle_events()
 
@@ -811,7 +812,7 @@ class ServerConnection(asyncio.Protocol):
     def _send_response(self, response: Response, *, may_wait: bool) -> None:
         """Send the response to a request that is still counted as in flight."""
         if response.data:
-            self.write(response.data)
+            self.write(response.data, is_reserved=response.reserved_bytes > 0)
         # `write` has already charged the whole response if the socket did not accept all of it at once.
         self._memory.release(response.reserved_bytes)
         # A client repeats its watch at once, so that its connection is never quiet: it is closed for its age here.

@@ -5,7 +5,7 @@
 A small frame is an event as soon as it is complete. A large frame, and every frame while all headers are checked (over
 a reserved slot without a registration), begins with an event for its header; further events wait until the caller
 decides about the frame by `accept` or `drop_body`. A caller without memory for the received beginning of the frame
-calls `forget_beginning`, after which only `drop_body` is possible. After an error the caller ends the receiver.
+calls `drop_beginning`, after which only `drop_body` is possible. After an error the caller ends the receiver.
 
 The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's network, as
 `costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
@@ -155,14 +155,13 @@ class Receiver:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of buffered input, and of the whole frame while an accepted body is incomplete.
+        """Bytes of buffered input, without an accepted body.
 
         Of a waiting frame whose beginning was dropped, only the header is left.
         """
         size = len(self._preamble) + self._reader.held_bytes
-        if self.header is not None and self._body is not None:
-            is_kept = isinstance(self._body, _LargeBody)
-            size += self.header.size if is_kept else len(self.header.header.header)
+        if self.state is _HEADER and self.header is not None and self._body is not None:
+            size += len(self.header.header.header)
         return size
 
     @property
@@ -213,17 +212,17 @@ class Receiver:
 
     def drop_body(self) -> None:
         """Drop the body of the frame of the last header event."""
-        self.forget_beginning()
+        self.drop_beginning()
         self.header = None
         self._go(_BODY)
 
-    def forget_beginning(self) -> None:
+    def drop_beginning(self) -> None:
         """Drop the received part of a waiting frame's body; later, the caller can only call `drop_body`."""
-        if self.can_accept:
+        if self.keeps_beginning:
             self._begin_body(_DroppedBody(_body_bytes(self._waiting_header())))
 
     @property
-    def can_accept(self) -> bool:
+    def keeps_beginning(self) -> bool:
         """Whether a frame waits for a decision, and can be accepted, since its beginning was not dropped."""
         return self.state is _HEADER and self._body is None
 

@@ -84,7 +84,7 @@ def emptied(items: Any) -> Steps[None]:
         yield
 
 
-def freed_on_error(steps: Steps[T], *decoded: Any) -> Steps[T]:
+def emptied_on_refusal(steps: Steps[T], *decoded: Any) -> Steps[T]:
     """Run the steps; if they refuse the body, empty the dicts and lists that they have filled so far, in steps, too."""
     try:
         return (yield from steps)

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv_remoting.bodies.base import Steps, freed_on_error, read_json, read_strictly
+from namesrv_remoting.bodies.base import Steps, emptied_on_refusal, read_json, read_strictly
 from namesrv_remoting.bodies.dialects import JSON, java
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import (
@@ -98,7 +98,7 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
     topics: list[TopicConfig] = []
     mappings: dict[str, TopicQueueMappingInfo] = {}
     reading = _read(chunks, topics, mappings if with_mappings else None, tally)
-    version, filters = yield from freed_on_error(reading, topics, mappings)
+    version, filters = yield from emptied_on_refusal(reading, topics, mappings)
     return topics, version, mappings, filters
 
 

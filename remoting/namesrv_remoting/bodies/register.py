@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses, check_advertised
-from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, freed_on_error, inflate, read_json
+from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, emptied_on_refusal, inflate, read_json
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, check_filter_servers, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
@@ -116,7 +116,7 @@ def decode_body(
     parts = _PartialBody(Tally(limits.max_topics), filter_servers=None if is_bare else [])
     if len(body) > _WHOLE_BYTES:
         steps = JsonSlices(body, _WHAT).read(parts.of_wrapper() if is_bare else parts.of_json())
-        yield from freed_on_error(steps, *parts.decoded)
+        yield from emptied_on_refusal(steps, *parts.decoded)
     elif is_bare:
         parts.take_wrapper(read_json(_json_wrapper, body, _WHAT))
     else:
@@ -142,7 +142,7 @@ def decode_native_body(
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
     parts = _PartialBody(tally, filter_servers=None)
     steps = MsgpackSlices(chunks, _WHAT, "registration").read(parts.of_native())
-    yield from freed_on_error(steps, *parts.decoded)
+    yield from emptied_on_refusal(steps, *parts.decoded)
     return (yield from parts.registration())
 
 
@@ -168,7 +168,7 @@ class _PartialBody:
         self._data_version: DataVersion | None = None
         self._filter_servers = filter_servers
         self._advertised = NOTHING_ADVERTISED
-        # the members that may be large, which `freed_on_error` empties
+        # the members that may be large, which `emptied_on_refusal` empties
         self.decoded = self._topics, self._by_key, self._deleted, self._mappings
 
     def of_json(self) -> dict[str, Member | Group]:

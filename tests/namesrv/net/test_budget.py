@@ -257,6 +257,41 @@ async def test_large_frame_waits_without_memory_for_its_beginning() -> None:
         assert served.event_listener.reasons == ["memory"]
 
 
+async def test_forgotten_and_handled_bytes_are_freed() -> None:
+    """What the budget does not count takes no memory: a frame's beginning that was dropped, and frames of a read."""
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving({REGISTER: small}, budget=budget, large_frames=LARGE) as served:
+        waiting, idle = [served.connection_of(await served.connect()) for _ in range(2)]
+        tracemalloc.start()
+        try:
+            # Cut inside the loop: a reference to the whole frame would count as well.
+            waiting.data_received(registration(7, 300 * 1024)[: 250 * 1024])
+            idle.data_received(json_frame(ECHO, 7, None, bytes(3000)) * 30)
+            await until(lambda: idle.peer.requests == 30 and not idle.in_flight)
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held < 48 * 1024
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+async def test_bytes_after_a_large_body_count(is_accepted: bool) -> None:
+    """Requests in the read that ends a large body have no reserved memory, whether the body was received or dropped."""
+    budget = MemoryBudget(8 * MEBIBYTE)
+    async with serving({REGISTER: small}, budget=budget, large_frames=LARGE) as served:
+        connection = served.connection_of(await served.connect())
+        whole = registration(7, (500 if is_accepted else 3000) * 1024)
+        connection.data_received(whole[: 100 * 1024])
+        if not is_accepted:
+            await served.clock.advance(32)
+        connection.data_received(whole[100 * 1024 : -1])
+        before = budget.used_bytes
+        connection.read_share.spend(10 * MEBIBYTE)
+        more = json_frame(ECHO, 8) * 1000
+        connection.data_received(whole[-1:] + more)
+        assert budget.used_bytes == before + len(more)
+
+
 async def test_bytes_after_a_frame_without_memory_close_the_connection() -> None:
     """Pipelined bytes after a large frame that waits without memory cannot be dropped, and have no memory either."""
     budget = MemoryBudget(MEBIBYTE)

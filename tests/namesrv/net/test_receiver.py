@@ -67,7 +67,7 @@ def decide(receiver: Receiver, event: HeaderReceived) -> None:
     elif begins == DROPPED and event.size > SMALL:
         # A frame that waits longer than there is memory for its beginning is dropped in two steps.
         if event.size % 2:
-            receiver.forget_beginning()
+            receiver.drop_beginning()
         receiver.drop_body()
     else:
         receiver.end()
@@ -149,7 +149,7 @@ def test_receiver_waits_for_the_decision_on_a_header() -> None:
     assert header == receiver.header
 
     receiver.accept()
-    assert (State.BODY, len(LARGE_FRAME)) == (receiver.state, receiver.held_bytes)
+    assert (receiver.state, receiver.held_bytes, receiver.is_inside_frame) == (State.BODY, 0, True)
     receiver.receive_data(LARGE_FRAME[30:])
     assert receiver.next_event() == Frame(JSON, b"+{}", b"x" * 100)
     assert (receiver.next_event(), receiver.state, receiver.held_bytes, receiver.is_idle) == (
@@ -165,11 +165,11 @@ def test_receiver_forgets_the_beginning_of_a_frame_that_waits() -> None:
     receiver = Receiver(replace(LIMITS_HERE, proxy_protocol=False), CountedShare())
     receiver.receive_data(LARGE_FRAME[:20])
     assert receiver.next_event() is not None
-    assert receiver.can_accept
-    receiver.forget_beginning()
+    assert receiver.keeps_beginning
+    receiver.drop_beginning()
     receiver.receive_data(LARGE_FRAME[20:] + SMALL_FRAME[:10])
 
-    assert (receiver.state, receiver.can_accept, receiver.next_event()) == (State.HEADER, False, None)
+    assert (receiver.state, receiver.keeps_beginning, receiver.next_event()) == (State.HEADER, False, None)
     assert (receiver.held_bytes, receiver.is_inside_frame) == (len(b"+{}") + 10, True)
     receiver.drop_body()
     assert receiver.next_event() is None
