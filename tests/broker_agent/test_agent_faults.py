@@ -36,6 +36,19 @@ async def proxied(servers: list[InProcess]) -> AsyncIterator[list[TcpProxy]]:
         yield [await stack.enter_async_context(TcpProxy(server.address)) for server in servers]
 
 
+@asynccontextmanager
+async def following_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> AsyncIterator[tuple[BrokerAgent, list[InProcess], TcpProxy, TcpProxy]]:
+    """An agent that has registered with the first of two servers, their proxies; the second one does not answer."""
+    async with name_servers(tmp_path / "data", clock, 2) as servers, proxied(servers) as (old, new):
+        new.stall()
+        monkeypatch.setenv("SERVERS", old.address)
+        async with running(clock, "env:SERVERS", refresh_seconds=2.0) as agent:
+            await agent.registered()
+            yield agent, servers, old, new
+
+
 async def test_role_change_does_not_wait_for_unreachable_servers(tmp_path: Path) -> None:
     """Reachable servers have the role when the call returns; a hanging one costs one response timeout."""
     clock = FakeClock()
@@ -211,17 +224,13 @@ async def test_broker_stays_when_its_server_returns_to_the_list(
 ) -> None:
     """The agent is still leaving the server, because the server that replaced it has not answered."""
     clock = FakeClock()
-    async with name_servers(tmp_path / "data", clock, 2) as servers, proxied(servers) as (old, new):
-        new.stall()
-        monkeypatch.setenv("SERVERS", old.address)
-        async with running(clock, "env:SERVERS", refresh_seconds=2.0) as agent:
-            await agent.registered()
-            for address in (new.address, old.address):
-                await follows(monkeypatch, clock, agent, address)
-            await agent.registered()
-            await passing(clock, lambda: not agent._links._leaving)
-            await settle()
-            assert (brokers(servers[0]), servers[0].events("unregister")) == ({NAME: {0: ADDR}}, [])
+    async with following_the_list(tmp_path, monkeypatch, clock) as (agent, servers, old, new):
+        for address in (new.address, old.address):
+            await follows(monkeypatch, clock, agent, address)
+        await agent.registered()
+        await passing(clock, lambda: not agent._links._leaving)
+        await settle()
+        assert (brokers(servers[0]), servers[0].events("unregister")) == ({NAME: {0: ADDR}}, [])
 
 
 async def test_forked_child_closes_the_connections_of_servers_that_the_agent_leaves(
@@ -229,16 +238,12 @@ async def test_forked_child_closes_the_connections_of_servers_that_the_agent_lea
 ) -> None:
     """The agent keeps the old connection while the new server does not answer, and a child inherits its socket."""
     clock = FakeClock()
-    async with name_servers(tmp_path / "data", clock, 2) as servers, proxied(servers) as (old, new):
-        new.stall()
-        monkeypatch.setenv("SERVERS", old.address)
-        async with running(clock, "env:SERVERS", refresh_seconds=2.0) as agent:
-            await agent.registered()
-            before = agent._links.socket_descriptors()
-            assert len(before) == 1
-            await follows(monkeypatch, clock, agent, new.address)
-            assert agent._links._leaving
-            assert set(before) <= set(agent._links.socket_descriptors())
+    async with following_the_list(tmp_path, monkeypatch, clock) as (agent, _, _, new):
+        before = agent._links.socket_descriptors()
+        assert len(before) == 1
+        await follows(monkeypatch, clock, agent, new.address)
+        assert agent._links._leaving
+        assert set(before) <= set(agent._links.socket_descriptors())
 
 
 async def test_registration_over_a_connection_that_was_given_up_does_not_count() -> None:

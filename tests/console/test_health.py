@@ -15,11 +15,9 @@ from namesrv_console.poller import Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from tests.support.console import Shown, console, console_of_two
+from tests.support.console import Shown, console_behind_proxy, console_of_two
 from tests.support.fake_clock import FakeClock, passing
-from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, registration
-from tests.support.tcp_proxy import TcpProxy
 
 
 def report(shown: Shown) -> Report:
@@ -34,12 +32,7 @@ def kinds(shown: Shown) -> list[str]:
 
 async def test_killed_group_is_gone_although_a_hung_server_had_it(tmp_path: Path) -> None:
     """A server that hangs before it can report a broker's death does not make the broker look alive."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        TcpProxy(two.address) as way,
-        console(one.clock, one.where, way.address) as shown,
-    ):
+    async with console_behind_proxy(tmp_path) as (one, two, way, shown):
         peers = [(server, await server.connect()) for server in (one, two)]
         for _, peer in peers:
             await peer.register(MASTER, registration("T", "U"))
@@ -57,12 +50,7 @@ async def test_killed_group_is_gone_although_a_hung_server_had_it(tmp_path: Path
 
 async def test_problem_lasts_while_its_server_hangs(tmp_path: Path) -> None:
     """Starts and acknowledgements are the same once the server responds again, unless the problem is over by then."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        TcpProxy(two.address) as way,
-        console(one.clock, one.where, way.address) as shown,
-    ):
+    async with console_behind_proxy(tmp_path) as (one, two, way, shown):
         for server in (one, two):
             await (await server.connect()).register(MASTER, registration("T", "U"))
         await passing(one.clock, lambda: report(shown).verdict.agrees and report(shown).verdict.topics == 2)

@@ -18,7 +18,7 @@ from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.extensions import Event
 from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
-from tests.support.console import Shown, console
+from tests.support.console import Shown, console, console_behind_proxy
 from tests.support.ctl import address_of
 from tests.support.fake_clock import FakeClock, completed, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -160,12 +160,7 @@ async def test_routes_arrive_one_by_one_over_a_link_that_is_too_slow_for_more(tm
 
 async def test_hanging_server_is_marked_within_three_seconds(tmp_path: Path) -> None:
     """The last reported state of a server that stops responding stays, frozen; updates of the other are not delayed."""
-    async with (
-        namesrv_in_process(tmp_path / "1") as one,
-        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
-        TcpProxy(two.address) as proxy,
-        console(one.clock, one.where, proxy.address) as shown,
-    ):
+    async with console_behind_proxy(tmp_path) as (one, two, proxy, shown):
         peer = await one.connect()
         await (await two.connect()).register(MASTER)
         await peer.register(MASTER)

@@ -18,6 +18,7 @@ from namesrv_runtime.clock import Clock
 from tests.support.console_access import PASSWORD, fields
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.tcp_proxy import TcpProxy
 
 BASE = "http://127.0.0.1:9878"
 
@@ -126,3 +127,15 @@ async def console_of_two(home: Path) -> AsyncIterator[tuple[InProcess, InProcess
         console(one.clock, one.where, two.where) as shown,
     ):
         yield one, two, shown
+
+
+@asynccontextmanager
+async def console_behind_proxy(home: Path) -> AsyncIterator[tuple[InProcess, InProcess, TcpProxy, Shown]]:
+    """As console_of_two, with a proxy between the console and the second server."""
+    async with (
+        namesrv_in_process(home / "1") as one,
+        namesrv_in_process(home / "2", clock=one.clock) as two,
+        TcpProxy(two.address) as way,
+        console(one.clock, one.where, way.address) as shown,
+    ):
+        yield one, two, way, shown
