@@ -1,7 +1,6 @@
 """Brokers: a line for each with its age on each server, problems first, and the details of one broker group."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.past.folders import missing
 from namesrv_console.views.brokers import (
     SHOWS,
     SORTS,
@@ -16,7 +15,6 @@ from namesrv_console.views.brokers import (
 from namesrv_console.views.events import happenings
 from namesrv_console.views.heat import HeatMap, heat_map
 from namesrv_console.views.recent import recent_picture
-from namesrv_runtime.threads import in_thread
 
 _SHOWN_TOPICS = 100
 _SHOWN_EVENTS = 50
@@ -56,7 +54,7 @@ async def show_one(visit: Visit) -> Content:
         "name": name,
         "rows": rows,
         "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
-        "missing_logs": await in_thread(missing, visit.console.past.logs),
+        "missing_logs": await visit.console.past.missing_logs(),
         "recent": recent_picture(
             visit.cluster, visit.wall, moment_ms, instances_of(visit.cluster, cluster_name, name, events)
         ),

@@ -11,7 +11,6 @@ from starlette.responses import PlainTextResponse, Response
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import timeline_rows
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
-from namesrv_console.past.folders import missing
 from namesrv_console.past.strip_picture import strip_picture
 from namesrv_runtime.threads import in_thread
 from namesrv_spark_jobs.history.hours import all_hours
@@ -86,7 +85,7 @@ async def _content(
     if not visit.console.past.logs:
         return values
     try:
-        values["missing_logs"] = await in_thread(missing, visit.console.past.logs)
+        values["missing_logs"] = await visit.console.past.missing_logs()
         logged = await _logged(visit)
         values["presets"] = presets(logged)
         linked = read(query, logged)

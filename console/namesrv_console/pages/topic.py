@@ -6,11 +6,9 @@ from starlette.responses import RedirectResponse
 
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.past.folders import missing
 from namesrv_console.views.events import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import TopicReport, topic_reports
-from namesrv_runtime.threads import in_thread
 from namesrv_spark_jobs.history.model import Result, RouteRequest
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
@@ -52,7 +50,7 @@ async def show(visit: Visit) -> Content:
         },
         "receivers": await _receivers(visit, name),
         "has_logs": bool(visit.console.past.logs),
-        "missing_logs": await in_thread(missing, visit.console.past.logs),
+        "missing_logs": await visit.console.past.missing_logs(),
         "history": topic_history(cluster, name, {row.broker_name for row in rows}, visit.console.compared.moment_ms),
     }
 

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from namesrv_console.past.folders import missing
+from namesrv_runtime.threads import in_thread
 from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
 
 # After this time a page without a result shows that the logs are being read.
@@ -53,6 +55,10 @@ class Past:
             return None
         self._asked.pop(request, None)
         return task.result()
+
+    async def missing_logs(self) -> list[str]:
+        """The directories of logs that are missing, as `missing` finds them."""
+        return await in_thread(missing, self.logs) if self.logs else []
 
     def _forget_finished(self) -> None:
         """Remove finished requests whose pages were closed, once the limit is reached."""
