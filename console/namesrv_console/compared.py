@@ -97,9 +97,8 @@ class Compared:
         )
         if self._since is not None or all(has_reported):
             self._since = {one.key: one.since for one in self._found}
-        silent = {view.address for view in cluster.servers if not view.is_compared}
         servers = {one.key: one.difference.values.keys() for one in last}
-        hidden = self._hidden.look(servers, {one.key for one in self._found}, silent)
+        hidden = self._hidden.look(servers, {one.key for one in self._found}, cluster)
         if self._since is not None and known is not None:
             self._since |= {key: known[key] for key in hidden if key in known}
 

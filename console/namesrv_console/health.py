@@ -175,9 +175,8 @@ class Health:
             self._inherited = frozenset()
         last, known = self._report, self._hidden_since | {**self._report.since}
         self._report = self._judged(cluster, known)
-        silent = {view.address for view in cluster.servers if not view.is_compared}
         servers = {one.key: _servers_of(one, cluster) for one in last.problems}
-        hidden = self._hidden.look(servers, self._report.since.keys(), silent)
+        hidden = self._hidden.look(servers, self._report.since.keys(), cluster)
         self._hidden_since = {key: known[key] for key in hidden}
         self._ended = (self._ended | before) - self._report.since.keys() - hidden
         self._revision = cluster.revision

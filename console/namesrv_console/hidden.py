@@ -3,6 +3,8 @@
 from collections.abc import Collection, Hashable, Mapping
 from typing import Generic, TypeVar
 
+from namesrv_console.state import Cluster
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -18,14 +20,15 @@ class Hidden(Generic[K]):
     def __repr__(self) -> str:
         return f"<Hidden [{len(self._servers)}]>"
 
-    def look(self, before: Mapping[K, Collection[str]], found: Collection[K], silent: Collection[str]) -> frozenset[K]:
+    def look(self, before: Mapping[K, Collection[str]], found: Collection[K], cluster: Cluster) -> frozenset[K]:
         """Compare with the last look; returns the keys of all hidden things.
 
         `before` has the things of the last look, and the servers without which a thing is not known to be over; `found`
-        has those of now, and `silent` the servers that do not report now.
+        has those that `cluster` reports now.
         """
-        stopped = frozenset(silent) - self._silent
-        self._silent = frozenset(silent)
+        before_silent = self._silent
+        self._silent = frozenset(view.address for view in cluster.servers if not view.is_compared)
+        stopped = self._silent - before_silent
         known = self._servers | {key: stopped & {*servers} for key, servers in before.items()}
         self._servers = {key: left for key, of in known.items() if key not in found and (left := of & self._silent)}
         return frozenset(self._servers)
