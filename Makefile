@@ -3,12 +3,12 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-# with this variable, each of the hundreds of processes that tests start would compile our modules anew
+# With this variable set, each of the hundreds of processes that tests start would compile our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 ARGS ?=
-# more workers than that spend their time starting
+# starting more than four workers takes longer than they save
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --durations 10
 TYPED := $(wildcard runtime remoting namesrv broker_agent client testing console spark_jobs benchmarks demo docker tools tests)
 
@@ -44,7 +44,7 @@ test: setup ## run the quick tests: every capability once, in three minutes
 
 # two workers leave half of two cores idle: many of these tests wait for a browser, a heartbeat or a drain
 .PHONY: test-rest
-test-rest: setup ## run what `make test` leaves out, but for real RocketMQ
+test-rest: setup ## run the tests that `make test` leaves out, except those with real RocketMQ
 	@$(PYTEST) --numprocesses 3 -m 'slow or hypothesis' --all-loops --hypothesis-profile=full $(ARGS)
 
 .PHONY: test-all
@@ -84,14 +84,14 @@ model: setup-interop ## check the TLA+ model of registering, leaving and watchin
 	@$(PY) -m pytest -n0 -o faulthandler_timeout=0 tests/interop/test_model.py $(ARGS)
 
 .PHONY: setup-spark
-setup-spark: setup ## get the Java that the staleness report needs on Spark, from the system's packages where that may be done
+setup-spark: setup ## install the Java that the staleness report needs on Spark, from the system's packages if permitted
 	@sh spark_jobs/setup_spark.sh
 
-# the oldest and the newest that we run on; the locked one runs with the other tests
+# the oldest and the newest supported version; the other tests run with the locked one
 PYSPARKS ?= 3.5.9 4.3.0
 
 .PHONY: spark-versions
-spark-versions: setup-spark ## run what both engines must agree on with the oldest and the newest PySpark, and through Spark Connect (downloads each once)
+spark-versions: setup-spark ## run the tests of both engines with the oldest and the newest PySpark, and through Spark Connect (downloads each once)
 	@sh tests/spark_jobs/versions.sh $(PY) $(PYSPARKS)
 
 .PHONY: dist
@@ -103,7 +103,7 @@ dist: setup ## write dist/: the sources, and a wheel of each part with its bill 
 	@cd dist && sha256sum -- * >SHA256SUMS
 
 .PHONY: release-check
-release-check: setup ## everything a release needs, short of publishing it; SIGNING_KEY=KEY signs it (docs/releasing.md)
+release-check: setup ## build and check a release without publishing it; SIGNING_KEY=KEY signs it (docs/releasing.md)
 	@$(PY) -m tools.release_check
 
 .PHONY: spark-zip
@@ -118,7 +118,7 @@ spark-data: setup ## write heartbeat logs with known truth: make spark-data N=20
 	@$(PY) -m tools.heartbeat_logs --lines $(N) --out $(OUT) --seed $(SEED) $(ARGS)
 
 .PHONY: demo
-demo: setup ## a cluster on this machine: brokers die, hang and leave; who notices, and when? The console shows it
+demo: setup ## run a cluster on this machine in which brokers die, hang and leave; show when servers and clients notice
 	@$(PY) -m demo $(ARGS)
 
 .PHONY: docker-check
@@ -126,11 +126,11 @@ docker-check: setup ## check docker/: lint, build, run as four hosts, systemd un
 	@sh docker/check/all.sh
 
 .PHONY: pin-bases
-pin-bases: ## write into docker/ the digests that the images it is based on have in their registries now (needs docker)
+pin-bases: ## write the present digests of the base images into docker/ (needs docker)
 	@sh docker/pin.sh
 
 .PHONY: deb
-deb: setup ## make the packages for Debian 12 in dist/: server, agent, namesrvctl, console, and the report (needs dpkg-deb)
+deb: setup ## build packages for Debian 12 in dist/: server, agent, namesrvctl, console and report (needs dpkg-deb)
 	@$(PY) -m tools.debian_package $(ARGS)
 
 .PHONY: deb-check
@@ -150,7 +150,7 @@ bench-peers: setup ## measure this NameServer beside other registries, as ratios
 	@$(PY) -m benchmarks peers $(ARGS)
 
 .PHONY: abuse
-abuse: setup ## attack this NameServer as hostile peers would, and measure what that costs other peers
+abuse: setup ## attack this NameServer as hostile peers would, and measure the effect on other peers
 	@$(PY) -m benchmarks abuse $(ARGS)
 
 .PHONY: torture
@@ -183,11 +183,11 @@ simulate: setup ## run the whole system in simulation, N (100,000) seeds, or one
 
 .PHONY: simulate-nightly
 PLAN ?= any
-simulate-nightly: setup ## go on with the simulation after the last seed, for SECONDS (60); PLAN=removals for races of removals
+simulate-nightly: setup ## continue the simulation after the last seed, for SECONDS (60); PLAN=removals for races of removals
 	@$(PY) -m tests.simulation --plan $(PLAN) --journal build/simulation-$(PLAN).jsonl --seconds $(SECONDS) $(ARGS)
 
 .PHONY: mutation
-mutation: setup ## change tables, wire, link and keeper in MUTANTS (100) small ways each: which do their tests notice?
+mutation: setup ## plant MUTANTS (100) bugs in each of tables, wire, link and keeper, and count those that the tests find
 	@sh tools/mutation.sh $${MUTANTS:-100} '$(ONLY)' $(PACKAGES)
 
 .PHONY: lock

@@ -17,24 +17,24 @@ fi
 compile() { # output, further options
     out=$1
     shift
-    # no header: it would repeat the command line; no index URL: whoever installs chooses where from
+    # no header, which would repeat the command line; no index URL, since each installation chooses its index
     "$uv" pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
         --no-header --no-emit-index-url --no-emit-find-links --annotation-style line "$@" --output-file "$out"
 }
 
-# run.txt is a part of dev.txt, to the version: `make test` must not change what `make run` installed
+# run.txt has the same versions as dev.txt, so that `make test` does not change what `make run` installed
 compile locks/dev.txt --extra server --extra ctl --extra console --extra spark --group dev "$@"
 compile locks/run.txt --extra server --extra ctl --extra console --group build --constraints locks/dev.txt "$@"
-# what the images of the report are built from: without Java, and with Spark
+# for the images of the report: without and with Spark
 compile locks/report.txt --extra report --group build --constraints locks/dev.txt "$@"
 compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt "$@"
-# what `make mutation` adds to dev.txt
+# packages beyond dev.txt for `make mutation`
 compile locks/mutation.txt --group mutation --constraints locks/dev.txt "$@"
-# and what `make dist` and `make release-check` add
+# for `make dist` and `make release-check`
 compile locks/dist.txt --group dist --constraints locks/dev.txt "$@"
-# and what `make docker-check` adds
+# for `make docker-check`
 compile locks/docker.txt --group docker --constraints locks/dev.txt "$@"
-# and what `make fuzz-coverage` adds
+# for `make fuzz-coverage`
 compile locks/fuzz.txt --group fuzz --constraints locks/dev.txt "$@"
-# and what `make docs` adds
+# for `make docs`
 compile locks/docs.txt --group docs --constraints locks/dev.txt "$@"

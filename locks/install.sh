@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv hold exactly what locks/$1.txt names ($1 is run or dev), and this tree itself; quick when it already does.
+# Installs the packages of locks/$1.txt ($1: run or dev) and this tree into .venv; quick if that was done before.
 set -eu
 cd "$(dirname "$0")/.."
 kind=$1
@@ -15,13 +15,13 @@ fail() {
     exit 1
 }
 
-# What the stamp says when nothing is left to do: contents, not times, so that a fresh clone or a touched file changes
-# nothing; the place and the Python too, because a copied venv points to the old tree and an upgraded Python sees none.
+# The stamp of a finished installation. It has the file's contents instead of its time, so that touching the file changes
+# nothing; and folder and Python, because a copied .venv imports the old tree and an upgraded Python has no packages.
 state_of() {
     echo "$(cksum <"$1") $(pwd -P) $("$venv/bin/python" --version 2>&1)"
 }
 
-# Without PYTHON, whichever made the venv is the right one.
+# True if the venv has the Python that PYTHON names, or if PYTHON is not set.
 is_wanted() {
     [ -z "${PYTHON:-}" ] || [ "$(version_of "$PYTHON")" = "$(version_of "$venv/bin/python")" ]
 }
@@ -57,7 +57,7 @@ pip() {
     "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"
 }
 
-# make run and make test may be started at the same moment in two terminals
+# `make run` and `make test` may be started at the same moment in two terminals
 if command -v flock >/dev/null 2>&1; then
     exec 9>.venv.lock
     flock 9
@@ -65,7 +65,7 @@ fi
 
 if ! is_current "stamp-$kind" "$lock"; then
     rm -f "$venv/stamp-$kind"
-    # a venv that cannot start, that was copied from elsewhere, or that is of another Python is of no use
+    # make the venv anew if it does not start, was copied from another folder, or has another Python
     if ! is_wanted || ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1 || [ "$(cat "$venv/home" 2>/dev/null)" != "$(pwd -P)" ]; then
         make_venv
         pwd -P >"$venv/home"
@@ -79,12 +79,12 @@ if ! is_current "stamp-$kind" "$lock"; then
     state_of pyproject.toml >"$venv/stamp-project"
     state_of "$lock" >"$venv/stamp-$kind"
     if [ "$kind" = dev ]; then
-        # dev.txt contains run.txt, to the version
+        # dev.txt contains run.txt in the same versions
         state_of locks/run.txt >"$venv/stamp-run"
     fi
 fi
 
-# another entry point or version in pyproject.toml: nothing is fetched, only this tree is registered anew
+# After a change of pyproject.toml (entry points, version) register this tree anew, without downloads.
 if ! is_current stamp-project pyproject.toml; then
     pip install --no-deps --no-build-isolation --editable .
     state_of pyproject.toml >"$venv/stamp-project"
