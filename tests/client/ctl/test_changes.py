@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from namesrv.routeinfo.rows import queues_of
+from namesrv_remoting.codes import RequestCode
 from tests.support.agents import real, registrations
-from tests.support.ctl import at, ctl, one_server, refusing_address, run, two_servers
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.daemon import Daemon
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
 
 BOTH = pytest.mark.parametrize("protocol", ["native", "rocketmq"])
@@ -219,7 +221,8 @@ def test_settings_of_several_servers_are_compared(tmp_path: Path) -> None:
         shown = run("-s", one, "-s", two, "config", "show")
         single = run("-s", one, "config", "show")
         everything = run("-s", one, "-s", two, "config", "show", "--all")
-        document = run("-s", one, "-s", two, "config", "show", "-o", "json").json
+        complete = run("-s", one, "-s", two, "config", "show", "-o", "json")
+    document = complete.json
 
     rows = {row[0]: row[1:] for row in shown.cells[1:]}
     assert shown.cells[0] == ["KEY", one, two]
@@ -228,8 +231,19 @@ def test_settings_of_several_servers_are_compared(tmp_path: Path) -> None:
     assert "needWaitForService" not in rows
     left_out = len(everything.lines) - len(shown.lines)
     assert left_out > 30
-    assert shown.problems == [f"{left_out} more with --all"]
-    assert len(everything.lines) - 1 == len(document["servers"][0]["config"])
+    assert shown.problems == [f"{left_out} settings with default values left out; use --all"]
+    assert (len(everything.lines) - 1, complete.err) == (len(document["servers"][0]["config"]), "")
+
+
+async def test_server_that_reports_no_settings_is_named_in_words(tmp_path: Path) -> None:
+    """A server of another kind may send an empty list, which would otherwise look like a command that did nothing."""
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as front:
+        front.bodies[RequestCode.GET_NAMESRV_CONFIG] = b""
+        shown = await ctl(*at(front), "config", "show")
+        found = await ctl(*at(front), "config", "show", "-o", "json")
+
+    assert shown == (0, "", "namesrvctl: no settings reported\n")
+    assert found.json == {"servers": [{"server": address_of(front), "config": {}}]}
 
 
 async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, table
+from namesrv_client.ctl.output import Report, counted, table
 from namesrv_client.ctl.running import absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.bodies.extensions import Setting
@@ -99,7 +99,10 @@ def show_config(
             shown = [name for name in names if name in wanted]
         else:
             shown = [name for name in names if shows_all or _is_remarkable(name, responses.given)]
-        left_out = [] if keys or len(shown) == len(names) else [f"{len(names) - len(shown)} more with --all"]
+        left_out = 0 if keys or options.output != "table" else len(names) - len(shown)
+        remarks = [f"{counted(left_out, 'setting')} with default values left out; use --all"] if left_out else []
+        if responses.given and not keys and not names:
+            remarks = ["no settings reported"]
         return Report(
             {
                 "servers": responses.documents(
@@ -112,7 +115,7 @@ def show_config(
             },
             _setting_table(shown, responses.given),
             max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
-            [*responses.problems(), *absences, *left_out],
+            [*responses.problems(), *absences, *remarks],
         )
 
     show(options, ask)
