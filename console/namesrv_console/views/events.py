@@ -1,6 +1,5 @@
 """Events of all servers or of one topic, equal ones of several servers as one, and events as sentences."""
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -40,12 +39,14 @@ def newest_first(
 ) -> list[tuple[ServerView, Event]]:
     """The last events of each server on the console's clock, newest first.
 
-    Those of one server stay in its order, although several may have one time, and its clock may have been set back.
+    Those of one server stay in its order, although several may have one time, some none, and its clock may have been
+    set back.
     """
     found = []
     for view in cluster.servers:
-        at_latest = math.inf
-        for number, event in reversed([*enumerate(view.events_on_console_clock(moment_ms)[-most:])]):
+        events = view.events_on_console_clock(moment_ms)[-most:]
+        at_latest = next((event.ts_ms for event in reversed(events) if event.ts_ms is not None), 0)
+        for number, event in reversed([*enumerate(events)]):
             at_latest = min(at_latest, at_latest if event.ts_ms is None else event.ts_ms)
             found.append((at_latest, number, view, event))
     found.sort(key=lambda it: it[:2], reverse=True)

@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_console.catalogue import LANGUAGES, catalogue
 from namesrv_console.state import Cluster, ServerView
-from namesrv_console.views.events import acts, happenings, last_events, sentence, topic_history
+from namesrv_console.views.events import acts, happenings, last_events, newest_first, sentence, topic_history
 from namesrv_remoting.bodies.extensions import Event
 
 BROKER: Mapping[str, Any] = {"cluster": "c1", "broker_name": "broker-a", "broker_id": 0}
@@ -98,6 +98,17 @@ def test_events_of_servers_with_different_clocks_are_in_their_order() -> None:
         ("fenced", 5_000, ["s2"]),
         ("register", 1_000, ["s1"]),
     ]
+
+
+def test_event_without_a_time_is_not_the_newest() -> None:
+    """Such an event keeps its place among those of its server: between its neighbours, or at the last known time."""
+    timed = ServerView("s1", events=(Event(1, "register", 2_000, {}), Event(2, "evict", 4_000, {})))
+    partly = ServerView("s2", events=(Event(1, "register", 3_000, {}), Event(2, "evict", None, {})))
+    untimed = ServerView("s3", events=(Event(1, "register", None, {}),))
+
+    found = newest_first(Cluster(1, (untimed, partly, timed)), lambda moment: round(moment * 1000))
+
+    assert [(view.name, event.seq) for view, event in found] == [("s1", 2), ("s2", 2), ("s2", 1), ("s1", 1), ("s3", 1)]
 
 
 def test_events_of_a_server_stay_in_their_order() -> None:
