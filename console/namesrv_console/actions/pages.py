@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
@@ -44,11 +43,8 @@ PAGE: Final = Page(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The result of an action on a server: its changes; None if the server denied reading them beforehand."""
-
-    changes: list[Change] | None
+# The changes of an action on a server; None if the server denied reading them beforehand.
+Changes = list[Change] | None
 
 
 class UnansweredError(RemotingError):
@@ -139,30 +135,31 @@ class ActionPages:
             "is_unanswered": _is_unanswered,
         }
 
-    def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Responses[Done]) -> None:
+    def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Responses[Changes]) -> None:
         user: User = request.user
         line = command(action, self._servers, fields, options=self._options)
         failed = outcomes.problems()
-        done = list(outcomes.given)
-        event(logger, logging.WARNING, "operator_acted", user=user.name, command=line, done=done, failed=failed)
+        changed = {server: changes for server, changes in outcomes.given.items() if changes != []}
+        event(logger, logging.WARNING, "operator_acted", user=user.name, command=line, done=[*changed], failed=failed)
         if self._trail is None:
             return
         address = self._address_of(request)
         errors = _errors(outcomes)
-        if not outcomes.given and not any(_is_unanswered(error) for _, error in errors):
-            self._trail.refused(user.name, address, action.request.name, "failed", "; ".join(failed))
+        if not changed and not any(_is_unanswered(error) for _, error in errors):
+            if failed:
+                self._trail.refused(user.name, address, action.request.name, "failed", "; ".join(failed))
             return
-        changes: list[Mapping[str, Any]] = [
+        audited: list[Mapping[str, Any]] = [
             {"what": action.what, **_about(action, fields), "server": server, "before": before, "after": after}
-            for server, done in outcomes.given.items()
-            for before, after in _audited_changes(done)
+            for server, changes in changed.items()
+            for before, after in _audited_changes(changes)
         ]
-        changes += [{"what": "not_done", "server": server, "error": _audited_error(error)} for server, error in errors]
-        self._trail.changed(user, address, action.request.name, line, changes)
+        audited += [{"what": "not_done", "server": server, "error": _audited_error(error)} for server, error in errors]
+        self._trail.changed(user, address, action.request.name, line, audited)
 
 
-async def _perform(action: Action, server: NameServer, fields: Fields, operator: str) -> Done:
-    changes: list[Change] | None
+async def _perform(action: Action, server: NameServer, fields: Fields, operator: str) -> Changes:
+    changes: Changes
     try:
         changes = await action.changes(server, fields)
     except ResponseError:
@@ -172,7 +169,7 @@ async def _perform(action: Action, server: NameServer, fields: Fields, operator:
         await action.perform(server, fields, operator)
     except (ConnectionClosedError, RequestTimeoutError) as error:
         raise UnansweredError(reason(error)) from error
-    return Done(changes)
+    return changes
 
 
 # Field names in an audit line, as in a NameServer's audit trail.
@@ -184,10 +181,10 @@ def _about(action: Action, fields: Fields) -> dict[str, str]:
     return {names.get(name, name): cut(value) for name, value in fields.items() if name != "value"}
 
 
-def _audited_changes(done: Done) -> list[tuple[str | None, str | None]]:
-    if done.changes is None:
+def _audited_changes(changes: Changes) -> list[tuple[str | None, str | None]]:
+    if changes is None:
         return [(None, None)]
-    return [(it.before and cut(it.before), it.after and cut(it.after)) for it in done.changes]
+    return [(it.before and cut(it.before), it.after and cut(it.after)) for it in changes]
 
 
 def _errors(outcomes: Responses[T]) -> list[tuple[str, RemotingError]]:

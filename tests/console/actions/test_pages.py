@@ -264,6 +264,25 @@ async def test_misspelt_name_is_named(tmp_path: Path, action: str, given: dict[s
     assert '<b class="good">' not in done
 
 
+async def test_action_that_found_nothing_is_no_change_in_the_trail(tmp_path: Path) -> None:
+    """The deletion of a missing key is no line; on a further server that is down, it has failed."""
+    access = AccessSettings(users=write_users(tmp_path / "users"), audit_log_dir=tmp_path / "one", actions=True)
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where, access=access) as shown:
+        await shown.sign_in("olga")
+        for action, value in (("kv-delete", ""), ("kv-put", "&value=v")):
+            preview = await shown.text(f"/actions/{action}?namespace=N&key=k{value}")
+            assert (await shown.http.post(f"/actions/{action}", data=confirmed(preview, "k"))).status_code == 200
+        done = await audited(tmp_path / "one", 3)
+    async with acting(tmp_path) as three:
+        await three.act("kv-delete", "k", namespace="N", key="k")
+        failed = await audited(three.trail, 3)
+
+    assert [line["request"] for line in done if line["event"] == "change"] == ["PUT_KV_CONFIG"]
+    assert [(line["event"], line["request"], line["reason"]) for line in failed[2:]] == [
+        ("refusal", "DELETE_KV_CONFIG", "failed")
+    ]
+
+
 @pytest.mark.parametrize("name", [HOSTILE, "x" * 127])
 async def test_hostile_name_is_escaped_and_acted_on_exactly(tmp_path: Path, name: str) -> None:
     """A hostile topic name appears escaped, never as markup, and exactly the topic of that name is deleted."""
