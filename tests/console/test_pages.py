@@ -137,6 +137,22 @@ async def test_starting_server_to_which_a_slave_comes_first_lacks_no_master(tmp_
         assert "No master" in await it.page("/topic?name=T")
 
 
+async def test_addresses_of_one_server_do_not_agree(tmp_path: Path) -> None:
+    """Two addresses of one server are no two servers: that they agree says nothing."""
+    async with namesrv_in_process(tmp_path) as server:
+        other = server.where.replace("127.0.0.1", "localhost")
+        async with console(server.clock, server.where, other) as shown:
+            await passing(server.clock, lambda: shown.console.observed.cluster.compared == 2)
+            pages = [await shown.text(path) for path in ("/", "/diff")]
+            alone = await shown.text(f"/diff?{urlencode({f'with:{other}': 1})}")
+            exported = (await shown.http.get("/diff.json")).json()
+
+    notice = f"Addresses of the same server, which agrees with itself: {server.where}, {other}"
+    assert [(page.count(notice), re.findall("[^ ]* agree\\b", page)) for page in pages] == [(1, []), (1, [])]
+    assert notice not in alone
+    assert exported["same"] is False
+
+
 async def test_differences_and_reasons_are_in_the_language_of_the_page(tmp_path: Path) -> None:
     """A Chinese page names facts, queues and reasons of removals in Chinese, an English page in English."""
     async with scene(tmp_path) as it:

@@ -115,12 +115,17 @@ def differences(views: Mapping[str, View]) -> list[Difference]:
 
 
 def same_servers(boot_ids: Mapping[str, str | None]) -> list[str]:
-    """A line for each server that several addresses name; Apache's server has no boot id, and is never recognised."""
+    """A line for each server that several addresses name."""
+    return [f"{' and '.join(each)} are the same server" for each in addresses_of_one_server(boot_ids)]
+
+
+def addresses_of_one_server(boot_ids: Mapping[str, str | None]) -> list[list[str]]:
+    """The addresses of each server that has several; Apache's server has no boot id, and is never recognised."""
     addresses: dict[str, list[str]] = {}
     for address, boot_id in boot_ids.items():
         if boot_id is not None:
             addresses.setdefault(boot_id, []).append(address)
-    return [f"{' and '.join(each)} are the same server" for each in addresses.values() if len(each) > 1]
+    return [each for each in addresses.values() if len(each) > 1]
 
 
 def differing_facts(facts: Mapping[str, Facts]) -> dict[Fact, dict[str, Value]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from starlette.responses import JSONResponse
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.views.differences import Disagreement, among, grouped
+from namesrv_console.views.differences import Disagreement, among, grouped, same_servers
 
 _SHOWN_GROUPS = 200
 
@@ -25,6 +25,7 @@ async def show(visit: Visit) -> Content:
     return {
         "servers": servers,
         "count": len(found),
+        "same_servers": same_servers(map(visit.cluster.server, servers)),
         "unexpected": sum(one.reason is None for one in found),
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
@@ -50,7 +51,7 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
 async def export(visit: Visit) -> Content:
     """The disagreements as JSON, for programs."""
     servers, found = _compared(visit)
-    now = visit.console.clock.monotonic()
+    now, views = visit.console.clock.monotonic(), [*map(visit.cluster.server, servers)]
     return JSONResponse(
         {
             "as_of": round(visit.wall, 3),
@@ -62,9 +63,9 @@ async def export(visit: Visit) -> Content:
                     "brokers": len(view.brokers),
                     "topics": len(view.topics),
                 }
-                for view in map(visit.cluster.server, servers)
+                for view in views
             ],
-            "same": not found and not _silent(visit, servers),
+            "same": not found and not _silent(visit, servers) and not same_servers(views),
             "differences": [one.document(now) for one in found],
         },
         headers={"content-disposition": 'attachment; filename="diff.json"', "cache-control": "no-store"},

@@ -1,7 +1,7 @@
 """Overview: the servers, their disagreements, a heat map of the brokers, the last events."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.views.differences import grouped
+from namesrv_console.views.differences import grouped, same_servers
 from namesrv_console.views.events import last_events
 from namesrv_console.views.heat import fewer_groups, heat_map
 from namesrv_console.views.problems import most_urgent
@@ -33,6 +33,7 @@ async def show(visit: Visit) -> Content:
         "since_ms": visit.console.compared.moment_ms,
         "unexpected": sum(one.reason is None for one in found),
         "count": len(found),
+        "same_servers": same_servers(cluster.servers),
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "reporting": sum(view.reports_brokers for view in cluster.servers),

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from namesrv_client.ctl.comparison import PRESENT, Difference, Fact
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, addresses_of_one_server
 from namesrv_client.health import REGISTERING_SECONDS, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import TopicReport, TopicTable
@@ -96,6 +96,11 @@ def disagreements(
         else:
             found.append(Disagreement(one, since, blamed=starting))
     return found
+
+
+def same_servers(views: Iterable[ServerView]) -> list[list[str]]:
+    """The addresses of each server that has several of them in the list: it always agrees with itself."""
+    return addresses_of_one_server({view.address: view.boot_id for view in views})
 
 
 def _is_leaving(seen: BrokerSeen, now: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.differences import Disagreement
+from namesrv_console.views.differences import Disagreement, same_servers
 from namesrv_remoting.health import Kind, Level
 
 # All levels. Unknown is worse than a warning: what the console does not know may be critical.
@@ -30,7 +30,7 @@ class Verdict:
     servers: int
     # True if the servers have no difference, not even an expected one.
     agrees: bool
-    # True if there are several servers, and all of them were compared.
+    # True if there are several servers, none of them under two addresses, and all of them were compared.
     is_compared: bool
     # Number of acknowledged problems.
     acknowledged: int = 0
@@ -57,7 +57,7 @@ def verdict(
         topics,
         len(cluster.servers),
         not disagreements,
-        cluster.compared == len(cluster.servers) > 1,
+        cluster.compared == len(cluster.servers) > 1 and not same_servers(cluster.servers),
         len(found) - len(new),
     )
 
