@@ -1,9 +1,12 @@
 """Table of all kinds of requests: code, sender, access class, header and body of each.
 
-A new kind of request needs a number in `codes`, a row here, a handler in the daemon's `processors`, and a call in the
-program that sends it; a body of its own goes to `bodies.extensions`. The tables in namesrv/README.md and
-docs/protocol.md describe it, as a test checks; the codes in docs/security.md are generated. Dispatcher, access rules,
-quotas, metrics and tests read this table.
+Dispatcher, access rules, quotas, metrics and tests read this table. A new kind of request needs, in this order:
+
+1. a number in `codes`, and a row here; an extension with a body also a struct in `bodies.extensions`;
+2. a handler in namesrv/namesrv/processors/, with a row in `table.py` there;
+3. a call in the program that sends it: client/namesrv_client/ctl/nameserver.py for requests of operators;
+4. its number in the table of docs/protocol.md, unless a range there has it, and for an extension a row in the table of
+   namesrv/README.md. `python -m tests.docs.generated` writes docs/security.md.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,10 @@ def _names(page: str) -> list[str]:
 
 
 def test_pages_are_current(tmp_path: Path) -> None:
-    """Frames, settings, import rules, request classes and names are those of the code and of a real server."""
+    """Frames, settings, import rules, request classes and names are those of the code and of a real server.
+
+    The test ends at the first page that is not; `python -m tests.docs.generated` writes all of them anew.
+    """
     for page, text in generated(tmp_path / "data").items():
         # the sentences in the tables of the APIs may be older than those in the code
         shown = _names if page in API_PAGES else str

@@ -1,4 +1,9 @@
-"""Every setting of the daemon, declared once: its type, default, range, and (as its docstring) its consequence."""
+"""Every setting of the daemon, declared once: its type, default, range, and (as its docstring) its consequence.
+
+A new setting stands below the heading of --help to which it belongs, see `HEADINGS`. Its name also goes into `PATHS` if
+it is a path, into `_MAY_BE_EMPTY` if it may be empty, and into `NEED_RESTART` of catalog.py unless its reader follows a
+reload. flags.py has names for the values in --help. `python -m tests.docs.generated` writes docs/operating.md.
+"""
 
 import os
 import re
@@ -18,7 +23,7 @@ from namesrv_runtime.state_dir import state_dir
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-# The first setting below each heading of --help.
+# The first setting below each heading of --help; all settings up to the next one stand below the same heading.
 HEADINGS: Final = {
     "listen_host": "Listening and data directory",
     "tls_mode": "TLS",
