@@ -144,11 +144,11 @@ def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | N
 _OPAQUE: Final = b'"opaque":'
 _MAX_INT32: Final = b"2147483647"
 _MOST_DIGITS: Final = len(_MAX_INT32)
-# An array of six: code, opaque, flag, version, nil, empty map.
+# The lengths, and a header: an array of six with code, opaque, flag, version, nil and an empty map.
 _SHORTEST_NATIVE: Final = 8 + 7
-# Offset of the opaque in a native request, by the first byte of the code; 0 for a code that is not positive.
+# Offset of the opaque in a native request, by byte 9, which begins the code; 0 for a code below 0 or above 65,535.
 _NATIVE_OPAQUE_BEGINS: Final = bytes([10] * 0x80 + [0] * 0x4C + [11, 12] + [0] * 0x32)
-# Number of bytes of a native opaque, by its first byte; 0 for an opaque that is not positive.
+# Number of bytes of a native opaque, by its first byte; 0 for a negative opaque, or one of nine bytes.
 _NATIVE_OPAQUE_BYTES: Final = bytes([1] * 0x80 + [0] * 0x4C + [2, 3, 5] + [0] * 0x31)
 _WHOLE_OPAQUE: Final = 5
 # First byte of a negative int32.
@@ -156,9 +156,9 @@ _NEGATIVE: Final = 0x80
 
 
 def _split(frame: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return the bytes before, of and after a request's opaque; all empty unless the opaque is a number from 1 on.
+    """Return the bytes before, of and after a request's opaque; all empty unless the opaque is an int32 from 0 on.
 
-    In JSON, the name of the opaque and the comma after its number belong to no part.
+    In JSON, the opaque must not be 0, and its name and the comma after its number belong to no part.
     """
     if frame[4] == _JSON:
         # The search starts at the end, where Java clients put the opaque.

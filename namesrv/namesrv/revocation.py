@@ -120,6 +120,7 @@ async def _refused_topic(
     if account.may(_registration(key, live, None)):
         # No rule of the account names topics.
         return None
+    # A live entry does not tell whether its broker sent the flag: the topics of a prime slave count as its own.
     if not makes_routes(live.broker_id, tables.addrs_of(live.broker_name), enable_acting_master=True):
         # The topics are those of the broker's master, or of another slave, which may have an account of its own.
         return None

@@ -136,7 +136,7 @@ class FrameReader:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether the beginning of a frame was received, and its end was not."""
+        """Whether received bytes are not taken yet: the beginning of a frame, or whole frames before it."""
         return self.held_bytes > 0
 
     def feed(self, data: bytes) -> None:

@@ -283,8 +283,8 @@ class Server:
         if pulled.boot_id != identity.boot_id:
             # A SERVER_INFO request may be under way, whose response contains the uptime.
             await self._identified()
-        # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
         self._note_response()
+        # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
         identity.note_boot_id(pulled.boot_id, 0.0)
         is_complete = pulled.ready and identity.is_complete
         connection, was_complete = identity.note_routes(connection, pulled.boot_id, is_complete=is_complete)

@@ -2,7 +2,7 @@
 
 `Receiver` parses the bytes, `MemoryAccount` counts the memory of the peer, `Deadlines` decides when the peer is late,
 and `RequestQueue` orders the requests. All responses are sent in one place, `ServerConnection.write`. Writing is paused
-while any response is unsent: meanwhile nothing more is read from the peer, and no further request leaves the queue.
+while any response is unsent: meanwhile nothing more is read from the peer, and no further request is carried out.
 Watches, which are held until a route changes, may respond meanwhile, up to `write_buffer_bytes`.
 """
 
@@ -263,7 +263,7 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether the beginning of a frame was received, and its end was not."""
+        """Whether received bytes are not handled yet: a frame or PROXY header in part, or whole frames before it."""
         return self._receiver.is_inside_frame
 
     def confirm_broker(self) -> None:
@@ -425,6 +425,7 @@ class ServerConnection(asyncio.Protocol):
         elif not self.is_open:
             # The connection closes when the peer has read its last responses, or when `write_deadline` has passed.
             return
+        # While the connection waits for its share, only a deadline that passed before the wait counts.
         elif deadlines.frame_deadline < min(now, deadlines.waiting_since):
             if waits_for_memory:
                 self._decline_frame()
@@ -572,6 +573,7 @@ class ServerConnection(asyncio.Protocol):
                 responses.append(response)
                 size = len(response)
         else:
+            # The loop ended before the receiver had no further event: the rest is handled later.
             self._is_behind = receiver.is_inside_frame
         if responses:
             self.write(b"".join(responses))
@@ -642,6 +644,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, bytes):
+            # One request is enough to count an observed quota; the next requests may use the fast path again.
             if self.read_share.is_only_observed:
                 self.read_share.may_use_fast_path = True
             self._dispatch(cut_frame(event), event)

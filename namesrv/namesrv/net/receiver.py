@@ -166,7 +166,7 @@ class Receiver:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame or a PROXY header is received in part, or a frame waits for the caller's decision."""
+        """Whether a frame or PROXY header is received in part, whole frames are left, or a frame awaits a decision."""
         return self.state is _BODY or self.state is _HEADER or bool(self._preamble) or self._reader.is_inside_frame
 
     def receive_data(self, data: bytes) -> None:

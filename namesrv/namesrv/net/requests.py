@@ -27,7 +27,7 @@ class RequestQueue(Generic[R]):
     """Answers requests in order, in one task that runs while the queue has requests.
 
     Requests that may take long run in tasks of their own, and do not delay later requests. A held request waits for its
-    response without a task, and is in flight until it is dropped.
+    response without a task, and is in flight until it is released, resumed or cancelled.
 
     `answer` and `ended` find the connection through the request. Bound methods of the connection would form a reference
     cycle with this queue, and a closed connection would stay in memory until a full garbage collection, which is rare.
@@ -35,7 +35,8 @@ class RequestQueue(Generic[R]):
     The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
     `ended` is called afterwards; each releases the charge that it gets. One of them gets the charge, and the other 0:
     `answer` gets the charge of a request in the queue, and `ended` that of a request with a task of its own, since
-    `answer` never runs if the task is cancelled before its first step. `ended` is not called for a dropped request.
+    `answer` never runs if the task is cancelled before its first step. `ended` is not called for a held request that is
+    released or cancelled.
     """
 
     __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_held", "_queue", "_tasks")

@@ -6,8 +6,9 @@ slave act as master (`enableActingMaster` of its registrations). The rules, by t
 - A master's registration makes routes. Without a master, the prime slave's registration makes them if it sends the flag
   (true or false), so that the group's topics can still be read. Slaves older than 5.x send no flag and make no routes.
 - Flag true: the topics of the group lose the write permission when its master leaves or becomes a slave, and a
-  registration of a slave does not restore it. A route shows clients the prime slave under the master's id, as the
-  acting master, since some clients take the write permission as a sign of a master.
+  registration of a slave does not restore it. With the setting `support_acting_master`, routes show clients the
+  prime slave under the master's id, as the acting master; but not the routes of writable topics, since some clients
+  take the write permission as a sign of a master. Only this rule depends on the setting, see `RouteInputs.route`.
 - Flag false: the permissions stay when the master leaves, and the prime slave registers its topics with the permissions
   that it sends.
 

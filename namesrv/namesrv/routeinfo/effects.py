@@ -2,9 +2,9 @@
 
 An effect is a change of the tables, a refusal, an attempt that was only observed, a scan, or a stop of this process.
 Each effect knows how it is shown: its names, level and fields. Log, recent events, heartbeat log, audit trail and
-metrics show an effect by these, so that a new effect is a new class here; as the one exception, the heartbeat log
-writes the counted pulls at each `Scanned`. The consequences of an effect (closed connections, woken watches, notices)
-belong to the sink.
+metrics show an effect by these, so that a new effect is a new class here; two of them also look at a class: the
+heartbeat log writes the counted pulls at each `Scanned`, and the metrics count each `Registered`. The consequences of
+an effect (closed connections, woken watches, notices) belong to the sink and its observers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Housekeeping: periodic work of every second, and the handling of opened and closed connections.
+"""Housekeeping: the work that is due once a second, and the handling of opened and closed connections.
 
 The scan runs here. An error in the scan ends the process: the daemon must never run on with a scan that died silently.
 """

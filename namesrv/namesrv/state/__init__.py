@@ -1,1 +1,1 @@
-"""State besides the tables: recent events, watches, expected brokers, notifications to systemd."""
+"""State besides the tables: boot, recent events, lost routes, watches, expected brokers, notifications to systemd."""

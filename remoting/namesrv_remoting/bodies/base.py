@@ -1,4 +1,4 @@
-"""Decoding of bodies in steps with limits: JSON in all dialects, msgpack, zlib."""
+"""Decoding of bodies in steps with limits: standard JSON, JSON as fastjson writes it, msgpack, zlib."""
 
 import contextlib
 import zlib

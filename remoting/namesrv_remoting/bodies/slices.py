@@ -39,7 +39,7 @@ class Member(msgspec.Struct, frozen=True):
     # decodes the whole value, or a slice of its elements
     decoder: Any
     take: Callable[[Any], object]
-    # the most bytes of a value; the length of a JSON slice
+    # the most bytes of a value that is read at once; the length of a slice of JSON
     max_bytes: int = MAX_VALUE_BYTES
     # set for a member that is read in slices; called before the first slice
     begin: Callable[[], object] | None = None
