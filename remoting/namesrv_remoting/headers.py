@@ -101,7 +101,7 @@ class RegisterBrokerResponseHeader(ExtHeader, frozen=True, kw_only=True):
 
 
 class UnregisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
-    """104."""
+    """104. The address identifies the broker; `broker_id` is required as in Java, and not used."""
 
     broker_id: Int64
     agent_id: str | None = None
@@ -109,7 +109,7 @@ class UnregisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeatRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """904."""
+    """904. `broker_id` and `agent_id` belong to the native protocol; `registration_seq` is not used."""
 
     cluster_name: Name
     broker_addr: Name
@@ -120,7 +120,7 @@ class BrokerHeartbeatRequestHeader(ExtHeader, frozen=True, kw_only=True):
 
 
 class QueryDataVersionRequestHeader(_OfBroker, frozen=True, kw_only=True):
-    """322."""
+    """322. The address identifies the broker; `broker_id` is required as in Java, and not used."""
 
     broker_id: Int64
 
@@ -143,7 +143,10 @@ class NotifyMinBrokerIdChangeRequestHeader(ExtHeader, frozen=True, kw_only=True)
 
 
 class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """105. Clients that run with `rocketmq.zone` send the zone fields."""
+    """105. Clients that run with `rocketmq.zone` send the zone fields.
+
+    `accept_standard_json_only` is not used, since all JSON of this server is standard.
+    """
 
     topic: Name
     accept_standard_json_only: str | None = None

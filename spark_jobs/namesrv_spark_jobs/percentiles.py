@@ -1,6 +1,7 @@
 """The percentiles of every distribution: the one list for report, gates, comparison and charts.
 
-Where space is short, report/page.py shows some of them; report/comparison.py judges some.
+Where space is short, report/page.py shows some of them; report/comparison.py judges some. The report's table in
+docs/tutorials/dead-broker.md has a column for each.
 """
 
 from collections.abc import Mapping

@@ -65,6 +65,7 @@ class RouteRevisions:
         while self._large:
             number, row_changes = self._large[0]
             for part in parts(row_changes.gone, STEP_TOPICS):
+                # A small change that came later has entered its topics already.
                 if self._small > number:
                     # A later small change may have entered some of these topics.
                     part = tuple(topic for topic in part if gone.get(topic, 0) < number)  # noqa: PLW2901

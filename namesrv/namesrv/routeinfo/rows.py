@@ -1,8 +1,8 @@
 """Rows of the topic table, shared by topics, and the changes of rows.
 
 Nearly all topics of a broker have the same queues on the same brokers, and change together. A *step* leads from the row
-of a topic before a change to its row after the change. Topics that made the same step share one row object, so that a
-change is computed once per row, not once per topic.
+of a topic before a change to its row after the change (`Steps` is something else: work that yields to the event loop).
+Topics that made the same step share one row object, so that a change is computed once per row, not once per topic.
 tests/namesrv/routeinfo/test_rows.py shows these invariants:
 
 1. Topics that share a row have the same queues. A row's queues never change: another row takes its place.
