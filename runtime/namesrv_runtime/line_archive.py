@@ -1,4 +1,4 @@
-"""What happens to the closed files of a log: a thread of low priority compresses them, and removes old files."""
+"""Compression of a log's closed files, by a thread of low priority that also removes old files."""
 
 import contextlib
 import logging

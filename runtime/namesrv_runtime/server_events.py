@@ -9,8 +9,8 @@ from typing import Final, ParamSpec
 
 P = ParamSpec("P")
 
-# What a function of the application may raise without an effect on the caller, which logs it. A CancelledError, of a
-# cancelled task of the application, would end the task that calls the function.
+# The errors that a function of the application may raise without an effect on the caller, which logs them. Without the
+# CancelledError in this list, a cancelled task of the application would end the task that calls the function.
 CALLBACK_ERRORS: Final = (Exception, asyncio.CancelledError)
 
 

@@ -63,7 +63,7 @@ class _HeartbeatLine(msgspec.Struct, gc=False):
 
 
 class _ServedLine(msgspec.Struct, gc=False):
-    """The line of a client's first response with the route of a topic at a revision; `nameserver` as above."""
+    """The line of a client's first response with a route at a revision; `nameserver` contains the constant fields."""
 
     v: int
     seq: int

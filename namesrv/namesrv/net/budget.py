@@ -75,6 +75,7 @@ class MemoryBudget:
         Other charges cannot use up the part of the budget that is kept for connections.
         """
         room = peers = self.peers_bytes()
+        # Within the part that is kept for connections, only the network's share limits a connection.
         if self._connections_bytes + size <= peers // _KEPT_FROM_SMALL:
             room = max(peers, self.used_bytes + size)
         is_reserved = self._take(network, size, room, peers)

@@ -7,7 +7,7 @@ from namesrv_remoting.errors import RemoteProtocolError
 
 
 class Admission(Enum):
-    """What access control decides about a request before its body is received."""
+    """The decision of access control about a request whose body is not received yet."""
 
     ADMITTED = auto()
     REFUSED = auto()

@@ -124,6 +124,7 @@ class FairScheduler:
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
+        """Let waiting tasks begin, as many as fit into an iteration; new tasks may use the rest of that number."""
         begun = self._next(self._batch_size.count)
         self._left = self._batch_size.count - len(begun)
         self._is_due = bool(begun)

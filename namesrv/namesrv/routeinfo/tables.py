@@ -170,7 +170,8 @@ class RouteTables:
         groups, known = changes.groups, self.broker_addr_table
         groups_before = {name: known.get(name) for name, group in groups.items() if known.get(name) != group}
         moved = groups.keys() if self._changes_more_than_groups(changes) else groups_before.keys()
-        # A changed broker group also changes routes of topics whose queues stay; no row contains a dropped group.
+        # A changed group, and filter servers or advertised addresses of its brokers, also change routes of topics whose
+        # queues stay; no row contains a dropped group.
         moved_groups = [name for name in moved if groups[name] is not None]
         yield from self.revisions.settle()
         topics = yield from self.topics.prepare(changes.rows, changes.mappings, moved_groups)

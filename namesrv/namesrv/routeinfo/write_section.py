@@ -29,7 +29,10 @@ class WriteSection:
     effects: list[Effect] = field(default_factory=list)
 
     def apply(self, prepared: Prepared, broker_name: str | None = None) -> int:
-        """Apply prepared changes in one step, and publish the new routes; return their revision, 0 without any."""
+        """Apply prepared changes in one step, and publish the new routes; return their revision, 0 without any.
+
+        `broker_name` is the group that caused the changes, if a group did.
+        """
         self.tables.apply(prepared)
         return self.publish(prepared.topics.row_changes, broker_name)
 
