@@ -300,7 +300,7 @@ class Evicted(BrokerEffect):
 
 @dataclass(frozen=True, slots=True)
 class Fenced(BrokerEffect):
-    """A removal was ignored: the broker has registered since, or an unregister request came from another agent."""
+    """A removal was ignored: the broker was seen again since, or an unregister request was late or of another agent."""
 
     log_name = "stale_removal_fenced"
     event_name = "fenced"
