@@ -69,15 +69,15 @@ async def test_large_first_frame_has_the_time_of_later_frames() -> None:
     """A broker's first frame is often a registration of megabytes, which a slow network needs long for."""
     frame = json_frame(ECHO, 7, None, bytes(100_000))
     async with serving(large_frames=LARGE) as served:
-        peer = await served.connect()
-        await peer.send_slowly(frame[:50_000])
+        peer, late = await served.connect(), await served.connect()
+        for each in (peer, late):
+            each.send(frame[:50_000])
+        await until(lambda: served.server.bytes_received == 100_000)
         await served.clock.advance(29)
-        await peer.send_slowly(frame[50_000:])
+        peer.send(frame[50_000:])
         assert (await peer.receive()).opaque == 7
 
-        late = await served.connect()
-        await late.send_slowly(frame[:50_000])
-        await served.clock.advance(31)
+        await served.clock.advance(2)
         await until(lambda: served.event_listener.closed)
         assert served.event_listener.refused == [(2, *REST)]
 

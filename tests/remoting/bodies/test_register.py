@@ -312,9 +312,9 @@ def test_native_registration_is_limited(body: bytes, what: str) -> None:
 
 def test_limits_hold_for_both_protocols() -> None:
     """A body that inflates beyond the limit is refused while it inflates."""
-    lines = b"\x00\x00\x00\x02{}" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02[]" + bytes(64 * MEBIBYTE)
+    lines = b"\x00\x00\x00\x02{}" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02[]" + bytes(8 * MEBIBYTE)
     topic = b"\x82\xaatopic_name\xa1a\xa1x\xc5\xff\x00" + bytes(0xFF00)
-    native = b"\x81\xadtopic_configs\xdc\x03\xe8" + topic * 1000
+    native = b"\x81\xadtopic_configs\xdc\x00\x80" + topic * 128
     limits = RegistrationLimits(max_inflated_bytes=2 * MEBIBYTE, max_inflate_ratio=1032)
     bodies = zlib.compress(lines), zlib.compress(native)
 
