@@ -3,6 +3,7 @@
 from collections import ChainMap
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,15 @@ from tests.support.namesrv_peer import SPELLINGS, NamesrvPeer, Spelling
 
 
 @pytest.fixture
-async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InProcess]:
+def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of the server, by default those of the marks; a module adds its own by overriding this fixture."""
+    return dict(ChainMap(*[mark.kwargs for mark in request.node.iter_markers("settings")]))
+
+
+@pytest.fixture
+async def server(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[InProcess]:
     """A server on a fake clock that runs until the end of the test."""
-    marks = [mark.kwargs for mark in request.node.iter_markers("settings")]
-    async with namesrv_in_process(tmp_path, **dict(ChainMap(*marks))) as server:
+    async with namesrv_in_process(tmp_path, **settings) as server:
         yield server
 
 

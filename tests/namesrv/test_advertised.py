@@ -1,7 +1,6 @@
 """Addresses that native brokers advertise for address views, in every response that has addresses of brokers."""
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from namesrv_remoting.codes import RequestCode
 from tests.namesrv.test_peer_views import addresses, views_file
 from tests.support.fake_clock import until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, guarded_namesrv
 from tests.support.logged import logged
 from tests.support.namesrv_peer import (
     MASTER,
@@ -44,12 +43,10 @@ ADVERTISED: dict[str, dict[str, str]] = {
 ACTING: dict[str, Any] = {"enableActingMaster": "true"}
 
 
-@pytest.fixture(name="server")
-async def _server(tmp_path: Path) -> AsyncIterator[InProcess]:
-    """A server with the views."""
-    path = views_file(tmp_path, VIEWS)
-    async with namesrv_in_process(tmp_path, address_views=str(path), notify_min_broker_id_changed=True) as server:
-        yield server
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """Settings of a server with the views."""
+    return {"address_views": str(views_file(tmp_path, VIEWS)), "notify_min_broker_id_changed": True}
 
 
 async def advertise(
@@ -213,9 +210,7 @@ async def test_account_may_advertise_only_addresses_that_it_may_register(
 ) -> None:
     """Otherwise a broker could send the clients of a view to any address; a reload revokes earlier registrations."""
     caplog.set_level(logging.WARNING)
-    access = tmp_path / "access.toml"
-    access.write_text(NARROW % '["10.0.0.0/8", "203.0.113.7:30911"]')
-    async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
+    async with guarded_namesrv(tmp_path, NARROW % '["10.0.0.0/8", "203.0.113.7:30911"]') as server:
         peer = await server.connect()
         inside = {"broker_addr": {"inside": "10.0.0.9:10911"}}
         allowed = await advertise(peer, MASTER, inside | {"ha_server_addr": {"outside": "203.0.113.7:30911"}})
@@ -226,8 +221,7 @@ async def test_account_may_advertise_only_addresses_that_it_may_register(
             "(REGISTER_BROKER)"
         )
 
-        access.write_text(NARROW % '["10.0.0.0/8"]')
-        await server.reloader(f"--access={access}").reload()
+        await server.reload_access(NARROW % '["10.0.0.0/8"]')
         await until(lambda: not server.namesrv.manager.tables.broker_live_table)
 
     (event,) = logged(caplog, "registration_revoked")

@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from namesrv.access.audit import AuditLog
+from namesrv.access.guard import AccessGuard
+from namesrv.access.quotas import RequestLimiter
 from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.effects import Effect
@@ -111,6 +114,33 @@ class InProcess:
         peer.close()
         await until(lambda: self.find_connection(peer) is None)
 
+    @property
+    def guard(self) -> AccessGuard:
+        """The guard of a server with an access file."""
+        guard = self.namesrv.access.guard
+        assert guard is not None
+        return guard
+
+    @property
+    def limiter(self) -> RequestLimiter:
+        """The limiter of a server with quotas."""
+        limiter = self.namesrv.access.limiter
+        assert limiter is not None
+        return limiter
+
+    @property
+    def audit(self) -> AuditLog:
+        """The audit trail of a server that keeps one."""
+        audit = self.namesrv.access.audit
+        assert audit is not None
+        return audit
+
+    async def reload_access(self, text: str, *flags: str) -> None:
+        """Write another text to the access file, and reload it and these flags."""
+        path = self.namesrv.settings.current.access
+        Path(path).write_text(text)
+        await self.reloader(f"--access={path}", *flags).reload()
+
     def reloader(self, *flags: str) -> Reloader:
         """The reload that SIGHUP starts, with these flags in addition to the place of this server."""
         place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0"]
@@ -161,3 +191,13 @@ async def namesrv_in_process(
         finally:
             await server._end()
         await server.serving
+
+
+@asynccontextmanager
+async def guarded_namesrv(directory: Path, access: str, **how: Any) -> AsyncIterator[InProcess]:
+    """A server as in `namesrv_in_process`, with an access file of this text that only its owner can read."""
+    path = directory / "access.toml"
+    path.touch(mode=0o600)
+    path.write_text(access)
+    async with namesrv_in_process(directory / "data", access=str(path), **how) as server:
+        yield server

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.namesrv.access.test_matrix import state
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, guarded_namesrv
 from tests.support.namesrv_peer import Broker, Spelling, native, native_registration, registration, request_frame
 from tests.support.signing import Key
 
@@ -83,8 +83,7 @@ NARROW: dict[str, tuple[Attack, bool]] = {
 @pytest.mark.parametrize("name", NARROW)
 async def test_narrowed_account(tmp_path: Path, name: str) -> None:
     """A narrowed account reaches its own cluster, brokers and topics, and naming one of them opens nothing else."""
-    (tmp_path / "access.toml").write_text(FILE)
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+    async with guarded_namesrv(tmp_path, FILE) as server:
         await populate(server, OWNER)
         peer = await server.connect()
         peer.send(TEAM.request_frame(103, TEAM_BROKER.ext, registration("team-x", "team-y")))
@@ -102,8 +101,7 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
 
 async def test_repeated_registration_is_checked_against_the_new_account(tmp_path: Path) -> None:
     """An unchanged registration is skipped for the account that sent it, never for an account that lacks the topics."""
-    (tmp_path / "access.toml").write_text(FILE)
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+    async with guarded_namesrv(tmp_path, FILE) as server:
         peer = await server.connect()
         body = registration("T", "U")
         peer.send(OWNER.request_frame(103, TEAM_BROKER.ext, body))

@@ -22,7 +22,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
-from tests.support.in_process import HOST, InProcess, namesrv_in_process
+from tests.support.in_process import HOST, InProcess, guarded_namesrv, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker, NamesrvPeer, native_registration
 
 NO_PERMISSION = 16
@@ -61,9 +61,9 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
 
 async def test_refusals_of_one_address_do_not_hide_those_of_another(tmp_path: Path) -> None:
     """One address has twenty refusal lines in a window and the rest counted; other addresses keep their own lines."""
-    (tmp_path / "access.toml").write_text('[accounts.us]\nsecrets = ["secret-of-ours"]\nmay = ["route-read"]\n')
+    access = '[accounts.us]\nsecrets = ["secret-of-ours"]\nmay = ["route-read"]\n'
     codes = sorted(REQUESTS)
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+    async with guarded_namesrv(tmp_path, access) as server:
         noisy, quiet = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number}") for number in (1, 2)]
         for _ in range(2):
             assert {(await noisy.call(code)).code for code in codes} == {NO_PERMISSION}
@@ -124,12 +124,10 @@ async def test_lines_of_registrations_do_not_displace_other_lines(server: InProc
     """Lines of registrations fill half of the audit log at most; refusals and operators' changes stay."""
     assert (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code == 0
     assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
-    audit = server.namesrv.access.audit
-    assert audit is not None
     for number in range(120):
         # random names, which hardly compress
         await peer.register(Broker(os.urandom(100).hex(), addr=f"10.0.0.1:{number + 1}"))
-    await until(lambda: audit.queued == 0)
+    await until(lambda: server.audit.queued == 0)
     await server.stop()
 
     lines = [*Trail(server.data_dir / "audit").news()]
@@ -149,8 +147,7 @@ async def test_queue_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
     stuck.write_bytes(b"")
     limits = replace(Limits.of(Settings()), kv=KVLimits(max_value_bytes=32_768))
     async with namesrv_in_process(tmp_path / "data", audit_log_dir=str(stuck), limits=limits) as server:
-        peer, audit = await server.connect(), server.namesrv.access.audit
-        assert audit is not None
+        peer, audit = await server.connect(), server.audit
         pair = {"namespace": "NS", "key": "k", "value": "x" * 30_000}
         for counted in (60, 120):
             # the second line has the value before the change, too
@@ -169,8 +166,7 @@ async def test_queue_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
 
 async def test_later_change_of_a_request_task_has_a_line_of_its_own(server: InProcess, peer: NamesrvPeer) -> None:
     """A task inherits the request's context; a change that it makes after the response is not booked on the request."""
-    audit, is_answered = server.namesrv.access.audit, asyncio.Event()
-    assert audit is not None
+    audit, is_answered = server.audit, asyncio.Event()
     tasks: list[asyncio.Task[None]] = []
 
     async def change_later() -> None:

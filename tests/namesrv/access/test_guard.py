@@ -50,13 +50,9 @@ def access(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, access: Path, request: pytest.FixtureRequest) -> AsyncIterator[InProcess]:
-    """A server with the access file."""
-    marks: dict[str, Any] = {}
-    for mark in request.node.iter_markers("settings"):
-        marks |= mark.kwargs
-    async with namesrv_in_process(tmp_path / "data", access=str(access), **marks) as server:
-        yield server
+def settings(settings: dict[str, Any], access: Path) -> dict[str, Any]:
+    """Settings of a server with the access file."""
+    return {"access": str(access), **settings}
 
 
 async def ask(peer: NamesrvPeer, code: int, ext: Any = None, body: bytes = b"", *, key: Key | None = None) -> Any:
@@ -96,10 +92,9 @@ async def test_remarks_name_missing_permissions_only_to_the_account(server: InPr
     assert await ask(peer, 904, {**BROKER.ext, "brokerName": "b"}) == (NO_PERMISSION, f"account network lacks {lacks}")
 
 
-async def test_unsigned_requests_of_strangers_all_get_the_same_remark(server: InProcess, access: Path) -> None:
+async def test_unsigned_requests_of_strangers_all_get_the_same_remark(server: InProcess) -> None:
     """The remark for an address without an account does not even show which request codes exist."""
-    access.write_text(BROKERS)
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS)
     peer = await server.connect()
 
     assert {await ask(peer, code, BROKER.ext) for code in (103, 105, 206, 318, 99999)} == {
@@ -111,18 +106,16 @@ async def test_refusals_and_connections_name_the_account(server: InProcess, capl
     """A refusal is logged with account and reason and counted by class; the list of connections shows the account."""
     peer = await server.connect()
     await ask(peer, 206, key=KEY)
-    guard = server.namesrv.access.guard
-    assert guard is not None
 
     [event] = logged(caplog, "access_refused")
     assert ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", "brokers", peer.address, "not_granted") == (
         *(event[name] for name in ("request", "account", "peer", "reason")),
     )
-    assert guard.refusals == {("admin-read", "not_granted", "refused"): 1}
+    assert server.guard.refusals == {("admin-read", "not_granted", "refused"): 1}
     peer.send(Key("operator", SECRET).request_frame(20004, None, native({}), spelling="native"))
     [shown] = (await peer.receive()).value["connections"]
     assert shown["account"] == "operator"
-    assert repr(guard) == "<AccessGuard [enforces | 3 accounts | 1 refused]>"
+    assert repr(server.guard) == "<AccessGuard [enforces | 3 accounts | 1 refused]>"
 
 
 async def test_log_lines_of_refusals_are_limited(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
@@ -143,8 +136,6 @@ async def test_log_lines_of_refusals_are_limited(server: InProcess, caplog: pyte
 async def test_observe_mode_refuses_nothing(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """The server obeys requests against the rules, forged signatures included, and logs and counts them as observed."""
     peer = await server.connect()
-    guard = server.namesrv.access.guard
-    assert guard is not None
 
     assert (await ask(peer, 103, BROKER.ext, registration("T", "U")))[0] == 0
     assert (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=Key("brokers", "wrong-secret")))[0] == 0
@@ -158,7 +149,7 @@ async def test_observe_mode_refuses_nothing(server: InProcess, caplog: pytest.Lo
         "administration is disabled on this server, see its setting admin-enabled",
     )
 
-    assert guard.refusals == {
+    assert server.guard.refusals == {
         ("broker-control", "not_granted", "observed"): 1,
         ("broker-control", "mismatch", "observed"): 1,
         ("none", "no_class", "observed"): 1,
@@ -168,18 +159,15 @@ async def test_observe_mode_refuses_nothing(server: InProcess, caplog: pytest.Lo
 
 
 @pytest.mark.settings(access_mode="observe")
-async def test_observed_registration_counts_one_refusal(server: InProcess, access: Path) -> None:
+async def test_observed_registration_counts_one_refusal(server: InProcess) -> None:
     """A registration with several topics against the rules counts once, and all of its topics are registered."""
     narrow = '[{ access = "broker-control", topics = ["team-*"] }]'
-    access.write_text(BROKERS.replace('["broker-control"]', narrow))
-    await server.reloader(f"--access={access}", "--access-mode=observe").reload()
+    await server.reload_access(BROKERS.replace('["broker-control"]', narrow), "--access-mode=observe")
     peer = await server.connect()
 
     assert (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0] == 0
     assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T", "U", "team-x"}
-    guard = server.namesrv.access.guard
-    assert guard is not None
-    assert guard.refusals == {("broker-control", "not_granted", "observed"): 1}
+    assert server.guard.refusals == {("broker-control", "not_granted", "observed"): 1}
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -200,7 +188,7 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
     # the same when the whole frame arrives at once
     peer.send(frame + behind)
     assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
-    assert server.namesrv.access.guard.refusals == {("broker-control", "not_granted", "refused"): 2}  # type: ignore[union-attr]
+    assert server.guard.refusals == {("broker-control", "not_granted", "refused"): 2}
 
     for key in (KEY, Key("stranger", "wrong-secret")):
         peer.send((signed := key.request_frame(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
@@ -227,7 +215,7 @@ async def test_signed_frame_beyond_the_memory_limit_gets_busy(server: InProcess,
     # The registration has expired unless the frame was a heartbeat.
     await server.clock.advance(30)
     assert (await (await server.connect()).call(105, {"topic": "T"})).code == (0 if is_alive else 17)
-    assert not server.namesrv.access.guard.refusals  # type: ignore[union-attr]
+    assert not server.guard.refusals
 
 
 @pytest.mark.settings(max_connections=10, share_per_ip_percent=100)
@@ -255,14 +243,13 @@ async def test_reserved_connection_slot_goes_to_an_authorized_broker(server: InP
     assert (await broker.call(105, {"topic": "T"})).code == 0
 
 
-async def test_unknown_access_keys_can_be_ignored(server: InProcess, access: Path) -> None:
+async def test_unknown_access_keys_can_be_ignored(server: InProcess) -> None:
     """With `unknown_access_keys = "ignore"` a request that was signed for a broker counts as not signed."""
     peer = await server.connect()
     foreign = Key("of-the-brokers-acl", "their-secret", "rocketmq")
     assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == NO_PERMISSION
 
-    access.write_text(f'unknown_access_keys = "ignore"\n{BROKERS}{NETWORK}')
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(f'unknown_access_keys = "ignore"\n{BROKERS}{NETWORK}')
 
     assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == 17
     # a known access key still needs its secret
@@ -272,7 +259,7 @@ async def test_unknown_access_keys_can_be_ignored(server: InProcess, access: Pat
 # -- reload -----------------------------------------------------------------------------------------------------------
 
 
-async def test_reload_reaches_open_connections(server: InProcess, access: Path) -> None:
+async def test_reload_reaches_open_connections(server: InProcess) -> None:
     """After a reload the dispatcher and the fast path check the next request of an open connection by the new file."""
     peer = await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
@@ -280,8 +267,7 @@ async def test_reload_reaches_open_connections(server: InProcess, access: Path) 
     assert [(await ask(peer, 105, {"topic": "T"}))[0] for _ in range(2)] == [0, 0]
     assert server.namesrv.fast_path.pulls == 1
 
-    access.write_text(BROKERS.replace(SECRET, "another-secret") + NETWORK.replace("route-read", "admin-read"))
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS.replace(SECRET, "another-secret") + NETWORK.replace("route-read", "admin-read"))
 
     assert (await ask(peer, 105, {"topic": "T"}))[0] == NO_PERMISSION
     assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
@@ -305,7 +291,7 @@ NARROWED = BROKERS.replace('may = ["broker-control"]', 'may = [{{ access = "brok
     ids=["removed", "other brokers", "other topics", "other network", "expired"],
 )
 async def test_reload_revokes_registrations(
-    server: InProcess, access: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
+    server: InProcess, text: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reload removes a broker that its account may no longer register, with all its connections; others stay."""
     peer, further, operator = [await server.connect() for _ in range(3)]
@@ -314,8 +300,7 @@ async def test_reload_revokes_registrations(
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     tables = server.namesrv.manager.tables
 
-    access.write_text(text + (OPERATOR if text is not OPERATOR else ""))
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(text + (OPERATOR if text is not OPERATOR else ""))
 
     assert not tables.broker_live_table
     [event] = logged(caplog, "registration_revoked")
@@ -341,19 +326,17 @@ async def test_reload_revokes_registrations(
 
 
 async def test_reload_revokes_registrations_of_peers_that_the_account_no_longer_has(
-    server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
+    server: InProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A broker is removed when its network, like a certificate, has moved to another account; its neighbours stay."""
     hosts = '[accounts.hosts]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control"]\n'
-    access.write_text(hosts)
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(hosts)
     kept, moved = await server.connect(), await server.connect(source="127.0.0.2")
     other = Broker("broker-b", 0, "10.0.0.2:10911")
     await kept.register(BROKER)
     await moved.register(other)
 
-    access.write_text(hosts + '[accounts.guests]\nnetworks = ["127.0.0.2"]\nmay = ["route-read"]\n')
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(hosts + '[accounts.guests]\nnetworks = ["127.0.0.2"]\nmay = ["route-read"]\n')
 
     assert [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table] == [BROKER.addr]
     [event] = logged(caplog, "registration_revoked")
@@ -364,12 +347,11 @@ async def test_reload_revokes_registrations_of_peers_that_the_account_no_longer_
 async def test_reload_revokes_registrations_that_are_being_decoded(server: InProcess, access: Path) -> None:
     """Large registrations take a while, and may have been admitted under the file before."""
     hosts = '[accounts.hosts]\nnetworks = ["127.0.0.1"]\nmay = ["admin-read", "{}"]\n'
-    access.write_text(hosts.format("broker-control"))
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(hosts.format("broker-control"))
     # The next state of the file is read before, because reading it could take longer than a registration.
     access.write_text(hosts.format("route-read"))
     loaded = server.reloader(f"--access={access}").read()
-    body = registration(*map(str, range(60_000)))
+    body = registration(*map(str, range(20_000)))
     peers = [await server.connect() for _ in range(4)]
     for number, peer in enumerate(peers):
         peer.send_request(103, Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911").ext, body)
@@ -384,18 +366,16 @@ async def test_reload_revokes_registrations_that_are_being_decoded(server: InPro
     await until(lambda: not server.namesrv.manager.tables.broker_live_table)
 
 
-async def test_reload_keeps_a_slave_whose_master_has_topics_of_another_account(server: InProcess, access: Path) -> None:
+async def test_reload_keeps_a_slave_whose_master_has_topics_of_another_account(server: InProcess) -> None:
     """The topics of a group are those of its master; a slave's account needs permissions only for what it sends."""
     slaves = NARROWED.format(by='topics = ["S*"]').replace("accounts.brokers", "accounts.slaves")
-    access.write_text(BROKERS + slaves)
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS + slaves)
     master, slave = await server.connect(), await server.connect()
     await ask(master, 103, BROKER.ext, registration("T", "U"), key=KEY)
     ext = Broker("broker-a", 1, "10.0.0.9:10911").ext
     assert (await ask(slave, 103, ext, registration("S1", "S2"), key=Key("slaves", SECRET)))[0] == 0
 
-    access.write_text(BROKERS + slaves + OPERATOR)
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS + slaves + OPERATOR)
 
     assert len(server.namesrv.manager.tables.broker_live_table) == 2
 
@@ -403,7 +383,7 @@ async def test_reload_keeps_a_slave_whose_master_has_topics_of_another_account(s
 @pytest.mark.settings(evict_on_disconnect=False)
 @pytest.mark.parametrize("is_connected", [True, False])
 async def test_reload_revokes_registrations_without_eviction_on_disconnect(
-    server: InProcess, access: Path, *, is_connected: bool
+    server: InProcess, *, is_connected: bool
 ) -> None:
     """A broker that its account may no longer register is removed, also one whose connection is closed already."""
     peer = await server.connect()
@@ -413,33 +393,31 @@ async def test_reload_revokes_registrations_without_eviction_on_disconnect(
         await server.clock.advance(1.0)
     assert server.namesrv.manager.tables.broker_live_table
 
-    access.write_text(OPERATOR)
-    await server.reloader(f"--access={access}", "--no-evict-on-disconnect").reload()
+    await server.reload_access(OPERATOR, "--no-evict-on-disconnect")
 
     assert not server.namesrv.manager.tables.broker_live_table
     if is_connected:
         assert await is_closed(peer)
 
 
-async def test_reload_keeps_registrations_that_are_still_allowed(server: InProcess, access: Path) -> None:
+async def test_reload_keeps_registrations_that_are_still_allowed(server: InProcess) -> None:
     """A reload keeps a broker whose account has a new secret and rules that still list the broker and its topics."""
     peer = await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
 
     narrowed = NARROWED.format(by='brokers = ["broker-*"], topics = ["T", "U"]')
-    access.write_text(narrowed.replace(SECRET, "another-secret"))
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(narrowed.replace(SECRET, "another-secret"))
 
     assert (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0] == 0
     assert [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table] == [BROKER.addr]
 
 
-async def test_replay_is_refused_after_a_reload(server: InProcess, access: Path) -> None:
+async def test_replay_is_refused_after_a_reload(server: InProcess) -> None:
     """The signatures seen before a reload count as used after it."""
     peer, once = await server.connect(), KEY.request_frame(103, BROKER.ext, registration("T", "U"))
     peer.send(once)
     assert (await peer.receive()).code == 0
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS)
     peer.send(once)
     assert (await peer.receive()).code == NO_PERMISSION
 
@@ -459,13 +437,12 @@ async def test_reload_of_a_wrong_access_file_changes_nothing(
         assert str(access) in refused["problems"][0]
         assert (counters.is_reload_refused, server.namesrv.settings.current.max_brokers) == (True, 10_000)
         assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == 0
-    access.write_text(BROKERS)
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS)
     assert not counters.is_reload_refused
 
 
 async def test_new_path_of_the_access_file_needs_a_restart(
-    server: InProcess, access: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: InProcess, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reload ignores another path or an empty one, so a running server never opens itself."""
     other = tmp_path / "other.toml"
@@ -479,9 +456,7 @@ async def test_new_path_of_the_access_file_needs_a_restart(
 
 @pytest.mark.settings(access_mode="observe")
 @pytest.mark.parametrize("is_named", [False, True])
-async def test_mode_is_reloaded_although_the_path_is_not(
-    server: InProcess, tmp_path: Path, access: Path, is_named: bool
-) -> None:
+async def test_mode_is_reloaded_although_the_path_is_not(server: InProcess, tmp_path: Path, is_named: bool) -> None:
     """The reloaded settings show the new mode, and the guard enforces it."""
     other = tmp_path / "other.toml"
     other.write_text(NETWORK.replace("route-read", "admin-read"))
@@ -506,7 +481,7 @@ async def test_mode_is_reloaded_although_the_path_is_not(
     ],
 )
 async def test_reload_ends_watches_without_routes(
-    server: InProcess, access: Path, text: str, further: tuple[str, ...], code: int
+    server: InProcess, text: str, further: tuple[str, ...], code: int
 ) -> None:
     """Watches under the old rules end without a route at a reload; the next request is checked by the new rules."""
     peer, broker = await server.connect(), await server.connect()
@@ -517,8 +492,7 @@ async def test_reload_ends_watches_without_routes(
     opaques = [peer.send_request(20001, None, body, spelling="native") for body in watched]
     await until(lambda: len(watchers) == 2)
 
-    access.write_text(text)
-    await server.reloader(f"--access={access}", *further).reload()
+    await server.reload_access(text, *further)
     changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
     assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
     await until(lambda: not watchers)
@@ -529,11 +503,10 @@ async def test_reload_ends_watches_without_routes(
     assert (await peer.call(20001, None, native(members), spelling="native")).code == code
 
 
-async def test_watch_ends_when_its_account_expires(server: InProcess, access: Path) -> None:
+async def test_watch_ends_when_its_account_expires(server: InProcess) -> None:
     """The watch ends early and without a route when its account expires; the next request is refused."""
     # a minute after the server's start
-    access.write_text(BROKERS + NETWORK + "expires = 2023-11-14T22:14:20Z\n")
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS + NETWORK + "expires = 2023-11-14T22:14:20Z\n")
     peer, broker = await server.connect(), await server.connect()
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
@@ -554,17 +527,15 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
 @pytest.mark.parametrize(("text", "refused"), [(OPERATOR, True), (BROKERS + NETWORK, False)], ids=["removed", "kept"])
 @pytest.mark.settings(quotas="enforce", quota_requests_per_second=100)
 async def test_request_delayed_by_a_quota_is_checked_against_the_new_file(
-    server: InProcess, access: Path, code: int, key: Key | None, rank: Rank, text: str, *, refused: bool
+    server: InProcess, code: int, key: Key | None, rank: Rank, text: str, *, refused: bool
 ) -> None:
     """A delayed request is refused if a reload removed its account; otherwise its one-time signature still counts."""
-    peer, limiter = await server.connect(), server.namesrv.access.limiter
-    assert limiter is not None
+    peer, limiter = await server.connect(), server.limiter
     assert any(limiter.draw("127.0.0.1", rank)[0] for _ in range(100_000))
     peer.send(request_frame(code, BROKER.ext | {"topic": "T"}) if key is None else key.request_frame(code, BROKER.ext))
     await until(lambda: limiter.exceeded.total() == 1)
 
-    access.write_text(text)
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(text)
     await server.clock.advance(1)
 
     assert ((await peer.receive()).code == NO_PERMISSION) is refused
@@ -583,11 +554,10 @@ async def test_request_delayed_by_a_quota_is_checked_against_the_new_file(
     ],
 )
 async def test_order_configuration_is_limited_to_permitted_topics(
-    server: InProcess, access: Path, rules: str, expected: dict[str, str]
+    server: InProcess, rules: str, expected: dict[str, str]
 ) -> None:
     """The registration response has the order configuration of topics that the account may register or read."""
-    access.write_text(BROKERS.replace('"broker-control"', rules))
-    await server.reloader(f"--access={access}").reload()
+    await server.reload_access(BROKERS.replace('"broker-control"', rules))
     for topic, value in {"T": "broker-a:8", "U": "broker-a:4"}.items():
         await server.namesrv.kv.put("ORDER_TOPIC_CONFIG", topic, value)
     peer = await server.connect()

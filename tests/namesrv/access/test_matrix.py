@@ -13,7 +13,7 @@ from namesrv_remoting.access import GRANTABLE
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from tests.support.certificates import Authority, Identity
 from tests.support.heartbeat_files import of, read_log
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, guarded_namesrv
 from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native, registration, request_frame
 from tests.support.signing import Key
 
@@ -187,11 +187,8 @@ async def connect(server: InProcess, ca: Authority, credentials: Credentials) ->
 @pytest.fixture
 async def server(tmp_path: Path, ca: Authority, identity: Identity) -> AsyncIterator[InProcess]:
     """A server with the access file, and with brokers, topics and KV configuration."""
-    access = tmp_path / "access.toml"
-    access.write_text(FILE)
-    settings: dict[str, Any] = {"access": str(access), **identity.server_settings}
-    settings |= {"tls_mode": "permissive", "tls_client_auth": "optional", "tls_ca_file": str(ca.ca_file)}
-    async with namesrv_in_process(tmp_path / "data", **settings) as server:
+    tls: dict[str, Any] = {"tls_mode": "permissive", "tls_client_auth": "optional", "tls_ca_file": str(ca.ca_file)}
+    async with guarded_namesrv(tmp_path, FILE, **tls, **identity.server_settings) as server:
         peer = await server.connect()
         operator = MATRIX["operator"].key
         assert operator is not None

@@ -11,7 +11,7 @@ from namesrv_client import RouteUnavailableError
 from namesrv_remoting.access import parse_access_file
 from tests.support.agents import brokers, running
 from tests.support.fake_clock import passing
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, guarded_namesrv
 from tests.support.route_clients import INFO, PULL, request_count, route_client
 
 FILE = """
@@ -32,9 +32,7 @@ BOTH = pytest.mark.parametrize("protocol", ["native", "rocketmq", "auto"])
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[InProcess]:
     """A server with the access file."""
-    access = tmp_path / "access.toml"
-    access.write_text(FILE)
-    async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
+    async with guarded_namesrv(tmp_path, FILE) as server:
         yield server
 
 
@@ -89,8 +87,7 @@ async def test_refused_client_raises_the_remark(
 @pytest.mark.parametrize("watch", [False, True])
 async def test_client_keeps_the_route_of_a_revoked_topic(guarded: InProcess, watch: bool) -> None:
     """A client that loses access to a topic keeps its cached route, follows other topics and polls no faster."""
-    clock, where, guard = guarded.clock, guarded.where, guarded.namesrv.access.guard
-    assert guard is not None
+    clock, where, guard = guarded.clock, guarded.where, guarded.guard
     async with (
         running(clock, where, **BROKER) as agent,
         route_client(clock, where, watch=watch, **BROKER, poll_seconds=10) as client,

@@ -14,7 +14,7 @@ from namesrv_remoting.addresses import network_of
 from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.heartbeat_files import of, read_log
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, guarded_namesrv, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration, request_frame
 
 PULL, TOPICS, BUSY, NO_PERMISSION = 105, 206, 2, 16
@@ -54,9 +54,8 @@ async def test_requests_beyond_the_quota_are_delayed_then_refused(
     assert (await slow.response_to(slow_opaque)).code == 0
     await server.clock.advance(0.5)
     assert (await slower.response_to(slower_opaque)).code == 0
-    assert server.namesrv.access.limiter is not None
     ip = "requests_per_ip"
-    assert server.namesrv.access.limiter.exceeded == {
+    assert server.limiter.exceeded == {
         ("route-read", ip, "delayed"): 2,
         ("route-read", ip, "refused"): 1,
         ("admin-read", ip, "refused"): 1,
@@ -75,19 +74,16 @@ async def test_refused_requests_do_not_use_up_the_brokers_quota(tmp_path: Path) 
     The common bucket holds 20 tokens. Strangers take half of them and two more after a delay. A registration and two
     route requests take the part above the quarter that is kept for heartbeats.
     """
-    (tmp_path / "access.toml").write_text(ACCESS.format("us"))
     settings: dict[str, Any] = {"quotas": "enforce", "quota_requests_per_second": 2, "share_per_ip_percent": 100}
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
+    async with guarded_namesrv(tmp_path, ACCESS.format("us"), **settings) as server:
         peer = await server.connect()
         strangers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(20)]
         forged = {**FIRST.ext, "AccessKey": "us", "Signature": "d3Jvbmc="}
-        guard = server.namesrv.access.guard
-        assert guard is not None
         assert {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[:5]} == {NO_PERMISSION}
         assert {(await stranger.call(904, forged)).code for stranger in strangers[5:10]} == {NO_PERMISSION}
         for stranger in strangers[10:12]:
             stranger.send_request(904, FIRST.ext)
-        await until(lambda: guard.refusals.total() == 12)
+        await until(lambda: server.guard.refusals.total() == 12)
         assert {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[12:]} == {BUSY}
 
         assert await registered(peer, FIRST, "T1", "T2") == (0, None)
@@ -197,7 +193,7 @@ async def test_observed_quotas_refuse_nothing(server: InProcess, peer: NamesrvPe
     """Requests beyond an observed quota are counted in the metric; one in 65 is in the audit trail."""
     await peer.register(Broker())
     assert [(await peer.call(PULL, ORDERS)).code for _ in range(200)] == [0] * 200
-    counts = server.namesrv.access.limiter.exceeded
+    counts = server.limiter.exceeded
     assert counts == {("route-read", "requests_per_ip", "observed"): 129}
     await server.stop()
     [line] = of(read_log(server.data_dir / "audit"), "refusal")
@@ -216,12 +212,11 @@ ACCESS = '[accounts.{}]\nnetworks = ["127.0.0.1/32"]\nmay = ["route-read", "brok
 @pytest.mark.parametrize("scope", ["cluster", "account"])
 async def test_quotas_of_topics_and_brokers(tmp_path: Path, scope: str) -> None:
     """A topic or broker beyond the quota of its cluster or account is refused, and registered brokers stay alive."""
-    (tmp_path / "access.toml").write_text(ACCESS.format("us"))
     settings: dict[str, Any] = {"quota_topics": 4, "quota_brokers": 2, "quotas": "enforce"}
     name, is_account = ("us", True) if scope == "account" else ("cluster-1", False)
     # two clusters, so that only the account exceeds the quota
     second = SECOND._replace(cluster="cluster-2" if is_account else SECOND.cluster)
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
+    async with guarded_namesrv(tmp_path, ACCESS.format("us"), **settings) as server:
         peer = await server.connect()
         assert await registered(peer, FIRST, "T1", "T2") == (0, None)
         assert await registered(peer, second, "T1", "T2") == (0, None)

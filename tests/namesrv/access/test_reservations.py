@@ -10,7 +10,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_remoting.access import Permission, parse_access_file
 from tests.namesrv.access.test_attacks import NO_PERMISSION
 from tests.support.fake_clock import until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, guarded_namesrv
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.signing import Key
 from tests.support.spelling import Response
@@ -72,9 +72,7 @@ async def test_reservation_keeps_the_name_and_address_of_a_broker(
     tmp_path: Path, takeover: str, key: Key, taker: Broker, lacks: str
 ) -> None:
     """Another tenant can take neither the address of a broker that reconnects nor its name in another cluster."""
-    (tmp_path / "access.toml").write_text(TENANTS)
-    access = str(tmp_path / "access.toml")
-    async with namesrv_in_process(tmp_path / "data", access=access, takeover=takeover) as server:
+    async with guarded_namesrv(tmp_path, TENANTS, takeover=takeover) as server:
         owner = await server.connect()
         assert (await register(owner, BILLING, BILLING_1)).code == 0
         await leave(server, owner)
@@ -90,8 +88,9 @@ async def test_reservation_keeps_the_name_and_address_of_a_broker(
 
 async def test_unchanged_registration_moves_a_broker_to_its_account(tmp_path: Path) -> None:
     """The account that registered a broker last is the one that a reload of the access file judges."""
-    (tmp_path / "access.toml").write_text(accounts(billing='clusters = ["prod"]', orders='clusters = ["prod"]'))
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+    async with guarded_namesrv(
+        tmp_path, accounts(billing='clusters = ["prod"]', orders='clusters = ["prod"]')
+    ) as server:
         peer = await server.connect()
         for key in (BILLING, ORDERS):
             assert (await register(peer, key, BILLING_1)).code == 0
@@ -101,21 +100,17 @@ async def test_unchanged_registration_moves_a_broker_to_its_account(tmp_path: Pa
 @pytest.mark.parametrize("billing", [{}, {"billing": 'brokers = ["bills-*"]'}], ids=["no account", "other brokers"])
 async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path, billing: dict[str, str]) -> None:
     """A reservation ends an hour after the broker left, or at once when its account may not register the broker."""
-    path = tmp_path / "access.toml"
-    path.write_text(TENANTS)
-    async with namesrv_in_process(tmp_path / "data", access=str(path)) as server:
+    async with guarded_namesrv(tmp_path, TENANTS) as server:
         taken = ORDERS_1._replace(addr=BILLING_1.addr)
         owner, other = await server.connect(), await server.connect()
         await register(owner, BILLING, BILLING_1)
         await leave(server, owner)
         assert (await register(other, ORDERS, taken)).code == NO_PERMISSION
-        guard = server.namesrv.access.guard
-        assert guard is not None
 
-        guard.follow(parse_access_file(accounts(orders='brokers = ["orders-*"]', **billing)), enforces=True)
+        server.guard.follow(parse_access_file(accounts(orders='brokers = ["orders-*"]', **billing)), enforces=True)
         assert (await register(other, ORDERS, taken)).code == 0
 
-        guard.follow(parse_access_file(TENANTS), enforces=True)
+        server.guard.follow(parse_access_file(TENANTS), enforces=True)
         await leave(server, other)
         server.clock.stall(reservations.RESERVED_SECONDS + 1)
         assert (await register(await server.connect(), BILLING, BILLING_1)).code == 0
@@ -136,9 +131,7 @@ async def test_most_specific_rule_displaces_a_squatter(tmp_path: Path, rules: di
 
     The squatter's state version, even the highest, makes no difference.
     """
-    (tmp_path / "access.toml").write_text(accounts(**rules))
-    access = str(tmp_path / "access.toml")
-    async with namesrv_in_process(tmp_path / "data", access=access, takeover="refuse") as server:
+    async with guarded_namesrv(tmp_path, accounts(**rules), takeover="refuse") as server:
         owner, other = await server.connect(), await server.connect()
         at = squatter._replace(addr=BILLING_1.addr) if squatter.name != BILLING_1.name else squatter
         other.send(ORDERS.request_frame(103, at.ext, registration("T", "U", state_version=2**62)))
@@ -155,9 +148,7 @@ async def test_most_specific_rule_displaces_a_squatter(tmp_path: Path, rules: di
 async def test_observed_rules_displace_no_broker(tmp_path: Path) -> None:
     """While the access file is only observed, a slave stays that another account has registered by a wider rule."""
     rules = accounts(billing='brokers = ["billing-1"]', orders='brokers = ["*-1"]')
-    (tmp_path / "access.toml").write_text(rules)
-    access = str(tmp_path / "access.toml")
-    async with namesrv_in_process(tmp_path / "data", access=access, access_mode="observe") as server:
+    async with guarded_namesrv(tmp_path, rules, access_mode="observe") as server:
         peer = await server.connect()
         slave = BILLING_1._replace(id=1, addr="10.0.0.9:10911")
         assert [(await register(peer, *each)).code for each in ((ORDERS, slave), (BILLING, BILLING_1))] == [0, 0]
@@ -178,8 +169,7 @@ async def test_observed_rules_displace_no_broker(tmp_path: Path) -> None:
 )
 async def test_creating_a_cluster_needs_permission(tmp_path: Path, narrowed: str, created: list[str]) -> None:
     """A narrowed account creates the clusters that its rule lists, or one; `create_clusters` overrides both."""
-    (tmp_path / "access.toml").write_text(accounts(orders=narrowed, billing='clusters = ["d"]'))
-    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+    async with guarded_namesrv(tmp_path, accounts(orders=narrowed, billing='clusters = ["d"]')) as server:
         other, peer = await server.connect(), await server.connect()
         await register(other, BILLING, BILLING_1._replace(cluster="d"))
 

@@ -229,8 +229,7 @@ async def test_new_effect_reaches_every_observer(
     await peer.register(BROKER)
     namesrv = server.namesrv
     assert namesrv.heartbeat_log is not None
-    assert namesrv.access.audit is not None
-    sink = sink_of(server, observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.access.audit])
+    sink = sink_of(server, observers=[namesrv.counters, namesrv.heartbeat_log, server.audit])
     ((key, live),) = namesrv.manager.tables.broker_live_table.items()
     logged_by(caplog, SINK)
 

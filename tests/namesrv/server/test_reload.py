@@ -72,11 +72,9 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
 
         assert namesrv.heartbeat_log is not None
         enforced = {"server": remoting.limits, "tables": namesrv.manager.rules.limits}
-        assert namesrv.access.audit is not None
-        assert namesrv.access.limiter is not None
-        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.access.audit.logs[1].retention}
+        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": server.audit.logs[1].retention}
         rules = namesrv.manager.rules
-        enforced |= {"requests": namesrv.access.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
+        enforced |= {"requests": server.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
         for _, value, owner, limit, other in BOUNDS:
             assert getattr(enforced[owner], limit) == (value if other is None else other), limit
         assert remoting.dispatcher.max_frame_bytes() == 65536

@@ -110,9 +110,7 @@ def test_ratio_counts_only_consumed_bytes() -> None:
     """Bytes after the zlib stream do not raise the limit; they are refused."""
     noise = random.Random(0).randbytes(64 * 1024)
     compressor = zlib.compressobj(9)
-    inside = (
-        compressor.compress(bytes(8 * MEBIBYTE)) + compressor.flush(zlib.Z_FULL_FLUSH) + compressor.compress(noise)
-    )
+    inside = compressor.compress(bytes(8 * MEBIBYTE)) + compressor.flush(zlib.Z_FULL_FLUSH) + compressor.compress(noise)
     for stream in (zlib.compress(bytes(8 * MEBIBYTE), 9) + noise, inside + compressor.flush()):
         with pytest.raises(BadRequestError, match=r"^compressed body of \d+ bytes inflates to more than \d{7}$"):
             deque(inflate(stream, max_bytes=16 * MEBIBYTE, max_ratio=200), maxlen=0)
