@@ -387,13 +387,6 @@ async def test_agent_that_is_not_started_cannot_be_drained(tmp_path: Path) -> No
         await it.agent.drain()
 
 
-@pytest.mark.parametrize("broker_id", ["1", 1.0, True, None])
-async def test_broker_id_of_another_type_is_refused(broker_id: Any) -> None:
-    """The error names the value."""
-    with pytest.raises(TypeError, match=rf"^broker_id {broker_id!r} is not an integer$"):
-        await BrokerAgent(agent_settings("127.0.0.1:1")).demote(broker_id)
-
-
 @pytest.mark.parametrize("make", [BrokerAgent, SyncBrokerAgent])
 @pytest.mark.parametrize("settings", ["127.0.0.1:1", {"tls_key_password": "secret"}, None])
 def test_settings_of_another_type_are_refused(make: Any, settings: object) -> None:
@@ -402,18 +395,16 @@ def test_settings_of_another_type_are_refused(make: Any, settings: object) -> No
         make(settings)
 
 
-@pytest.mark.parametrize("callback", ["on_master_changed", "on_min_broker_id_changed", "state"])
-def test_coroutine_function_is_refused(callback: str) -> None:
-    """A coroutine would never be awaited."""
-
-    async def changed(_: object) -> None: ...
-
-    with pytest.raises(TypeError, match=rf"^{callback}: a coroutine function would never be awaited"):
-        BrokerAgent(agent_settings("127.0.0.1:1"), **{callback: changed})  # type: ignore[arg-type]
+async def _changed(_: object) -> None:
+    """A callback that would never be awaited."""
 
 
-@pytest.mark.parametrize("callback", ["on_ready", "on_master_changed", "state"])
-def test_value_in_place_of_a_function_is_refused(callback: str) -> None:
+@pytest.mark.parametrize("name", ["on_ready", "on_master_changed", "on_min_broker_id_changed", "state"])
+@pytest.mark.parametrize(
+    ("callback", "reason"),
+    [(_changed, "a coroutine function would never be awaited"), ({"depth": 17}, "{'depth': 17} is not a function")],
+)
+def test_value_in_place_of_a_function_is_refused(name: str, callback: Any, reason: str) -> None:
     """The constructor refuses a value that the agent would fail to call later."""
-    with pytest.raises(TypeError, match=rf"^{callback}: {{'queue_depth': 17}} is not a function$"):
-        BrokerAgent(agent_settings("127.0.0.1:1"), **{callback: {"queue_depth": 17}})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"^{name}: {reason}"):
+        BrokerAgent(agent_settings("127.0.0.1:1"), **{name: callback})

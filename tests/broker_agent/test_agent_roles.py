@@ -57,11 +57,17 @@ async def test_promotion_and_demotion_keep_the_address(tmp_path: Path) -> None:
         assert (agent.broker_id, [event for server in servers for event in server.events("evict")]) == (2, [])
 
 
-@pytest.mark.parametrize("broker_id", [0, -1, 1 << 63])
-async def test_invalid_slave_id_is_refused(broker_id: int) -> None:
+@pytest.mark.parametrize(
+    ("broker_id", "error"),
+    [
+        *((broker_id, ValueError(f"not the id of a slave: {broker_id} ")) for broker_id in (0, -1, 1 << 63)),
+        *((broker_id, TypeError(f"broker_id {broker_id!r} is not an integer")) for broker_id in ("1", 1.0, True, None)),
+    ],
+)
+async def test_invalid_slave_id_is_refused(broker_id: Any, error: Exception) -> None:
     """The error names the id, and the role stays."""
     agent = BrokerAgent(agents.agent_settings("127.0.0.1:1"), agents.TOPICS)
-    with pytest.raises(ValueError, match=f"not the id of a slave: {broker_id} "):
+    with pytest.raises(type(error), match=f"^{error}"):
         await agent.demote(broker_id)
     assert agent.broker_id == 0
 
