@@ -7,6 +7,8 @@ import asyncio
 import json
 import random
 import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -206,12 +208,19 @@ async def test_broker_with_a_single_topic_registers(
         )
 
 
+@pytest.mark.parametrize("threads", [nullcontext, without_new_threads], ids=["thread", "no_thread"])
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
-async def test_large_registration_is_compressed(protocol: str) -> None:
-    """Bodies from a mebibyte on are compressed and marked in the header, which Java forgets."""
+async def test_large_registration_is_compressed(
+    protocol: str, threads: Callable[[], AbstractContextManager[object]]
+) -> None:
+    """Bodies from a mebibyte on are compressed and marked in the header, which Java forgets.
+
+    If the process can start no thread, the event loop encodes and compresses them.
+    """
     topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
-    async with agents.played(topics, protocol=protocol) as it:
-        request = await it.registered_over(await it.server.accept())
+    with threads():
+        async with agents.played(topics, protocol=protocol) as it:
+            request = await it.registered_over(await it.server.accept())
 
     fields, body = agents.ext_of(request), zlib.decompress(request.body)
     assert fields["compressed"] == "true"
@@ -224,17 +233,6 @@ async def test_large_registration_is_compressed(protocol: str) -> None:
         read_compressed(iter([body]), with_mappings=True, tally=Tally(14_000))
     )
     assert (topics, 0, {}, ()) == (list(found), version and version.counter, mappings, filter_servers)
-
-
-@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
-async def test_large_registration_needs_no_thread(protocol: str) -> None:
-    """If the process can start no thread, the event loop encodes and compresses the registration."""
-    topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
-    with without_new_threads():
-        async with agents.played(topics, protocol=protocol) as it:
-            request = await it.registered_over(await it.server.accept())
-
-    assert agents.ext_of(request)["compressed"] == "true"
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------
