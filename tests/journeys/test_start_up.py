@@ -3,7 +3,6 @@
 import os
 import resource
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -38,18 +37,6 @@ def test_listening_line_has_addresses_and_boot_id(start: Start, data_dir: Path) 
     assert line["version"]
     assert daemon.wait_for("ready")["reason"] == "ready: no brokers expected"
     assert data_dir.stat().st_mode & 0o777 == 0o700
-
-
-@ANY_LOOP
-@pytest.mark.skipif(sys.platform != "linux", reason="other kernels let only one socket bind a port")
-def test_port_of_a_stopped_server_stays_with_its_test(start: Start) -> None:
-    """No other program is given the port, to which brokers and clients of the test may connect again."""
-    daemon = start()
-    assert daemon.stop() == 0
-
-    with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind(daemon.address)
-    assert start("--listen-port", str(daemon.address[1])).address == daemon.address
 
 
 @ANY_LOOP
