@@ -2,6 +2,7 @@
 
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.harness.build import ROOT
 from benchmarks.harness.conditions import Conditions, busy_ticks, others_share, processor
 from benchmarks.harness.figures import (
@@ -218,12 +220,25 @@ def test_sigterm_ends_a_suite_in_order(where: str) -> None:
         (["peers", "--against", "etcd", "--write", "docs/benchmarks-peers.md"], 2, "leave out --against"),
     ],
 )
-def test_options_are_checked_before_anything_is_measured(arguments: list[str], code: int, output: str) -> None:
-    """The command checks its options first, in a separate process as make runs it."""
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def test_options_are_checked_before_anything_is_measured(
+    arguments: list[str],
+    code: int,
+    output: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command checks its options first."""
+    monkeypatch.chdir(ROOT)
+    at_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        found = main(arguments)
+    except SystemExit as ended:
+        found = int(ended.code or 0)
+    finally:
+        signal.signal(signal.SIGTERM, at_sigterm)
 
-    assert (done.returncode, output in done.stdout + done.stderr) == (code, True), done
+    printed = capsys.readouterr()
+    assert (found, output in printed.out + printed.err) == (code, True), printed
 
 
 def test_browser_that_does_not_start_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

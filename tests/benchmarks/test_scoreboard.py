@@ -255,14 +255,16 @@ def test_row_without_a_target_is_not_met() -> None:
     ids=["none selected", "interrupted", "one skipped"],
 )
 def test_row_of_tests_that_did_not_all_run_is_not_measured(
-    tmp_path: Path, second: str, options: list[str], error: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, options: list[str], error: str
 ) -> None:
     """Tests that passed do not meet a row if others were skipped, not selected, or not reached."""
     path = tmp_path / "test_two.py"
     path.write_text(f"import pytest\n\ndef test_1(): pass\ndef test_2(): {second}\n")
+    # The other plugins take two seconds to load.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     with pytest.raises(BenchError, match=error):
-        passing([str(path)], options)(1)
+        passing([str(path)], ["-p", "xdist", *options])(1)
 
 
 @pytest.mark.parametrize("remoting", ["", "namesrv_remoting: noticed 0 of 0, 0 %\n"])
