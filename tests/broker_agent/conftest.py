@@ -7,8 +7,8 @@ import pytest
 from tests.support.daemon import Daemon
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer process for all tests of a file; each test uses a broker of its own."""
+    """A NameServer process for all tests; each test uses a broker of its own."""
     with Daemon(tmp_path_factory.mktemp("data")) as daemon:
         yield daemon.listening()
