@@ -19,28 +19,17 @@ from namesrv_client.sync import SyncRouteChanges
 from namesrv_runtime import background_loop
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
-from tests.support.peer import Broker, Peer
 
 
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer process with two brokers, for all tests of this file."""
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon, Peer(daemon.listening().address) as peer:
-        Broker(name="broker-a", addr="10.0.0.1:10911").register(peer)
-        Broker(name="broker-a", broker_id=1, addr="10.0.0.11:10911").register(peer)
-        Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
-        yield daemon
-
-
-def settings_of(namesrv: Daemon, **values: Any) -> ClientSettings:
+def settings_of(two_brokers: Daemon, **values: Any) -> ClientSettings:
     """Settings of a client that trusts a server that has just started."""
-    return ClientSettings(**{"name_servers": namesrv.where, "warm_up_seconds": 0.0, **values})
+    return ClientSettings(**{"name_servers": two_brokers.where, "warm_up_seconds": 0.0, **values})
 
 
 @pytest.fixture
-def client(namesrv: Daemon) -> Iterator[SyncRouteClient]:
+def client(two_brokers: Daemon) -> Iterator[SyncRouteClient]:
     """A started client."""
-    with SyncRouteClient(settings_of(namesrv)) as started:
+    with SyncRouteClient(settings_of(two_brokers)) as started:
         yield started
 
 
@@ -75,9 +64,9 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
 ]
 
 
-def test_methods_of_a_started_client(namesrv: Daemon) -> None:
+def test_methods_of_a_started_client(two_brokers: Daemon) -> None:
     """Every method returns the asyncio client's result; starting or stopping twice is harmless."""
-    client = SyncRouteClient(settings_of(namesrv))
+    client = SyncRouteClient(settings_of(two_brokers))
 
     def check_not_started() -> None:
         assert (client_threads(), repr(client)) == ([], "<SyncRouteClient [not started]>")
@@ -96,9 +85,9 @@ def test_methods_of_a_started_client(namesrv: Daemon) -> None:
     check_not_started()
 
 
-def test_iterator_of_changes_ends_with_the_client(namesrv: Daemon) -> None:
+def test_iterator_of_changes_ends_with_the_client(two_brokers: Daemon) -> None:
     """The iterator returns all changes since its creation; a forgotten topic is new when it is used again."""
-    client = SyncRouteClient(settings_of(namesrv))
+    client = SyncRouteClient(settings_of(two_brokers))
     client.start()
     with ThreadPoolExecutor(1) as pool:
         topics = pool.submit(lambda changes: [change.topic for change in changes], client.changes())
@@ -111,9 +100,9 @@ def test_iterator_of_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert topics.result(GUARD_SECONDS) == ["orders", "orders"]
 
 
-def test_threads_may_share_an_iterator_of_changes(namesrv: Daemon) -> None:
+def test_threads_may_share_an_iterator_of_changes(two_brokers: Daemon) -> None:
     """Each change goes to one of the threads, and all of them wait until the client ends."""
-    client = SyncRouteClient(settings_of(namesrv))
+    client = SyncRouteClient(settings_of(two_brokers))
     client.start()
     with ThreadPoolExecutor(2) as pool:
         changes = client.changes()
@@ -189,11 +178,11 @@ def test_cached_routes_need_no_thread(client: SyncRouteClient) -> None:
     assert old.confirmed_at < client.route("orders", max_stale=0.0).confirmed_at
 
 
-def test_change_callbacks_run_in_the_clients_thread(namesrv: Daemon) -> None:
+def test_change_callbacks_run_in_the_clients_thread(two_brokers: Daemon) -> None:
     """A callback may use cached routes; a call that would wait for the client's thread is an error."""
     errors: list[tuple[str, str, str]] = []
     happened = threading.Event()
-    with SyncRouteClient(settings_of(namesrv)) as client:
+    with SyncRouteClient(settings_of(two_brokers)) as client:
 
         def callback(change: RouteChange) -> None:
             client.route("orders")

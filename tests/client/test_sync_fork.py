@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.daemon import Daemon
-from tests.support.peer import Broker, Peer, until
+from tests.support.peer import Peer, until
 from tests.support.printing_process import PRELUDE, read_report, run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
@@ -45,34 +45,26 @@ signal.pause()
 )
 
 
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer process with a broker, for all tests of this file."""
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon, Peer(daemon.listening().address) as peer:
-        Broker().register(peer)
-        yield daemon
-
-
 @contextmanager
-def running(script: str, namesrv: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
+def running(script: str, two_brokers: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
     """A script that uses the server."""
-    with run_script(script, loop, namesrv.where) as process:
+    with run_script(script, loop, two_brokers.where) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def clients(namesrv: Daemon) -> int:
+def clients(two_brokers: Daemon) -> int:
     """Number of clients connected to the server."""
-    with Peer(namesrv.address, native=True) as peer:
+    with Peer(two_brokers.address, native=True) as peer:
         return len(peer.call(20004, role="client")["connections"])
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_killed_parent_is_noticed_while_its_child_lives(namesrv: Daemon, loop: str) -> None:
+def test_killed_parent_is_noticed_while_its_child_lives(two_brokers: Daemon, loop: str) -> None:
     """The child holds no connection of its parent, and may start a client of its own."""
-    with running(FORKS, namesrv, loop) as process:
+    with running(FORKS, two_brokers, loop) as process:
         lines = [read_report(process) for _ in range(4)]
         [parent] = [line for line in lines if "child" in line]
         lines.remove(parent)
@@ -80,12 +72,12 @@ def test_killed_parent_is_noticed_while_its_child_lives(namesrv: Daemon, loop: s
         try:
             assert lines == [
                 {"client": "<SyncRouteClient [not started]>", "connections": 0, "threads": 1, "stop": None},
-                {"brokers": ["broker-a"], "again": True, "connections": 1, "has_own_name": True},
+                {"brokers": ["broker-a", "broker-b"], "again": True, "connections": 1, "has_own_name": True},
                 {"connections": 0},
             ]
-            assert parent == {"brokers": ["broker-a"], "connections": 1}
-            until(lambda: clients(namesrv) == 1)
+            assert parent == {"brokers": ["broker-a", "broker-b"], "connections": 1}
+            until(lambda: clients(two_brokers) == 1)
             process.kill()
-            until(lambda: clients(namesrv) == 0)
+            until(lambda: clients(two_brokers) == 0)
         finally:
             os.kill(child, signal.SIGKILL)
