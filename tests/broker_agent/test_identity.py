@@ -5,15 +5,9 @@ from typing import Any
 
 import pytest
 
-from namesrv_broker_agent import AgentSettings, TopicConfig
 from namesrv_broker_agent.dialects import BrokerIdentity
 from namesrv_broker_agent.topics import TopicTable
-
-
-def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> BrokerIdentity:
-    """A broker with these topics, and settings in addition to the required ones."""
-    needed = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.0.5:10911"}
-    return BrokerIdentity(AgentSettings(**{**needed, **settings}), TopicTable(topics), state)
+from tests.support.agents import agent_settings
 
 
 def fails() -> Any:
@@ -32,7 +26,7 @@ def fails() -> Any:
 )
 def test_invalid_state_is_left_out(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The heartbeat has no body and the log the reason: a refused heartbeat would lead to an eviction."""
-    assert identity_of(state=state).state_body() == b""
+    assert BrokerIdentity(agent_settings("127.0.0.1:1"), TopicTable(), state).state_body() == b""
 
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
