@@ -127,9 +127,9 @@ async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
             config = topic_config("orders", write=number)
             await register(scene.peers[0], BROKER_A, topics=(config,), counter=number + 1)
             assert await scene.client.refresh()
-            # expire the timeouts of answered requests
-            await scene.clock.advance(5.0)
             if number in (100, 400):
+                # expire the timeouts of answered requests
+                await scene.clock.advance(5.0)
                 counts.append(objects())
 
         known = scene.client.cached("orders")
