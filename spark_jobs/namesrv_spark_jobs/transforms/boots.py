@@ -212,14 +212,14 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame, options: Opt
         *("boot", "boot_id", "nameserver", "offset_ms", "first", "last", "head_live"),
         *(F.col("settings").getField(name).alias(name) for name in _SETTINGS),
         # the scans of a replay begin at `start_live`, and end with the last line of the boot
-        F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _head_live()).alias("start_live"),
+        F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _first_scan_live()).alias("start_live"),
         # true if the log, or the selected time, begins after the start of the server
         F.coalesce(F.col("start_line.mono") < F.col("first"), F.expr("true")).alias("is_cut"),
         (F.col("last") - F.coalesce("late", F.lit(0))).alias("end_live"),
     )
 
 
-def _head_live() -> Column:
+def _first_scan_live() -> Column:
     """The liveness time of a boot's first line, at which a replay's scans begin in a log without `start` and `scan`."""
     # A heartbeat counts at the latest at the `late` line that follows, as in `live_heartbeats`. Another line may have
     # the time of a `late` line, and stand before it.

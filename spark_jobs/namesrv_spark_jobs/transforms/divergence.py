@@ -25,14 +25,14 @@ def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
     known = all_periods.withColumn("since", _since()).filter(F.col("since").isNotNull())
     known = known.withColumn("broker", _last_label(ended))
     had = _merged(known, F.col("since"), ended, list(_BROKER))
-    unknown = _merged(_unknown(known, boots), F.col("first"), F.col("last"), list(_BROKER))
+    unknown = _merged(_boots_in_doubt(known, boots), F.col("first"), F.col("last"), list(_BROKER))
     up = _merged(boots, F.col("first"), F.col("last"), [])
     up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
     edges = _edges(had, had=1, up=0).unionByName(_edges(up_of_each, had=0, up=1))
     return _joined(_segments(edges.unionByName(_edges(unknown, had=0, up=-1))))
 
 
-def _unknown(known: DataFrame, boots: DataFrame) -> DataFrame:
+def _boots_in_doubt(known: DataFrame, boots: DataFrame) -> DataFrame:
     """For each broker, the boots that have no line about it, and yet may have had it since before the log begins.
 
     Such a boot ends before an eviction of the broker was due, which the log would have.

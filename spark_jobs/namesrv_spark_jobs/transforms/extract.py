@@ -33,7 +33,7 @@ _FARTHEST_MS: Final = 1e12
 _LATEST_WALL_MS: Final = 7_258_118_400_000
 _SHOWN_CHARACTERS: Final = 500
 # events with the settings of a boot, or a stop of the server; they are also read from before --since
-_LASTING: Final = ("start", "opened", "late")
+_READ_BEFORE_SINCE: Final = ("start", "opened", "late")
 # the names in `identity`: those that a server gives, and those that its peers choose
 _OWN_NAMES: Final = ("nameserver", "boot_id", "broker_id")
 _PEERS_NAMES: Final = ("cluster", "broker_name", "broker_addr")
@@ -123,7 +123,7 @@ def problem() -> Column:
 
 def _is_wanted(options: Options) -> Column:
     """True for an event that the options select."""
-    is_before = (F.col("event").isin(*_LASTING)) & _is_before_until(options)
+    is_before = (F.col("event").isin(*_READ_BEFORE_SINCE)) & _is_before_until(options)
     wanted = is_before | is_within(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
