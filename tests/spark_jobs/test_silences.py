@@ -114,6 +114,25 @@ def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: 
     assert texts["clock_steps"].endswith(", but --since and --until select lines by that clock.")
 
 
+def test_clock_that_is_set_forward_into_the_selected_time_divides_no_selected_lines(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """The clock is set an hour forward, past --since, between two scans: the lines from the step on are one boot."""
+    lines = HeartbeatLines().start().heartbeat(0).scan(5_000, 1)
+    lines.wall_ms += 3_600_000
+    lines.heartbeats(6_000, 9_000).scan(10_000, 2).heartbeats(36_000, 66_000)
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    found = analyse(engine, [str(file)], Options(since_ms=MIDNIGHT_MS + 1_800_000), lambda _step: None)
+
+    (boot,) = found.summary["settings"]
+    assert (boot["from_ms"] - MIDNIGHT_MS, boot["until_ms"] - MIDNIGHT_MS) == (3_606_000, 3_666_000)
+    assert [row["count"] for row in found.charts["heartbeat_intervals"] if row["count"]] == [1, 1, 1]
+    texts = {finding["code"]: finding["text"] for finding in found.summary["findings"]}
+    assert "missing_lines" not in texts
+    assert texts["clock_steps"].endswith(", but --since and --until select lines by that clock.")
+
+
 def test_clock_step_among_lines_that_are_left_out_is_that_of_the_first_file(engine: Engine, tmp_path: Path) -> None:
     """The log is given twice, and the wall clock is set past --until: each boot has one step, in the first copy."""
     files = []

@@ -148,9 +148,11 @@ def clocks(anchored: DataFrame) -> DataFrame:
 def clock_steps(events: DataFrame, once: DataFrame, files: DataFrame, options: Options) -> DataFrame:
     """The `boot`, `seq` and `file` of each anchor of a server before which the wall clock was set.
 
-    `leaves` is true if --since or --until leave out the lines on one side of the step. `events` and `once` are those of
-    `resumed`; steps among lines that are left out do not count. `files` has the names of the files. Where
-    lines are left out, `events` has an anchor once for each file with it: the step counts for the first file by name.
+    `leaves` is true if --since or --until leave out the lines on one side of the step. Of a step into the selected
+    time, `seq` is the number after the previous anchor: the selected lines before the anchor follow the step, too.
+    `events` and `once` are those of `resumed`; steps among lines that are left out do not count. `files` has the names
+    of the files. Where lines are left out, `events` has an anchor once for each file with it: the step counts for the
+    first file by name.
     """
     order = W.partitionBy("boot").orderBy("seq", "mono", "ts_ms", "name")
     difference, is_in_time = F.col("ts_ms") * 1000 - F.col("mono"), is_within(options)
@@ -159,13 +161,15 @@ def clock_steps(events: DataFrame, once: DataFrame, files: DataFrame, options: O
     wanted = anchors.join(F.broadcast(once.select("boot").distinct()), on="boot", how="left_semi")
     known = wanted.join(F.broadcast(client_boots(once)), on="boot", how="left_anti").select(
         *("boot", "seq", "file"),
+        F.lag("seq").over(order).alias("previous"),
         F.abs(difference - F.lag(difference).over(order)).alias("moved"),
         is_in_time.alias("is_in_time"),
         F.lag(is_in_time).over(order).alias("was_in_time"),
     )
     leaves = F.col("is_in_time") != F.col("was_in_time")
+    seq = F.when(leaves & F.col("is_in_time"), F.col("previous") + 1).otherwise(F.col("seq"))
     steps = known.filter((F.col("moved") > _STEP) & (F.col("is_in_time") | F.col("was_in_time")))
-    return steps.select("boot", "seq", "file", leaves.alias("leaves"))
+    return steps.select("boot", seq.alias("seq"), "file", leaves.alias("leaves"))
 
 
 def client_boots(tallied: DataFrame) -> DataFrame:

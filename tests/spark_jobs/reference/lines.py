@@ -121,34 +121,40 @@ def read(
     steps = _clock_steps(lines, left_out, options)
     for step, _ in steps:
         counts[step.file]["clock_steps"] += 1
-    # boot -> the lines of a server that follow missing ones
+    # boot -> the numbers from which on the lines of a server follow missing ones
     resumed: dict[str, list[int]] = defaultdict(list)
-    for line in (*_after_missing(lines, numbers), *(step for step, leaves in steps if leaves)):
-        resumed[line.boot].append(line.seq)
+    after_steps = ((step.boot, begins) for step, begins in steps if begins is not None)
+    for boot, number in (*_after_missing(lines, numbers), *after_steps):
+        resumed[boot].append(number)
     return [replace(line, part=sum(number <= line.seq for number in resumed[line.boot])) for line in lines], counts
 
 
-def _after_missing(lines: Sequence[Line], numbers: Mapping[str, set[int]]) -> Iterator[Line]:
+def _after_missing(lines: Sequence[Line], numbers: Mapping[str, set[int]]) -> Iterator[tuple[str, int]]:
     """The lines before which lines are lost with a file, or were dropped by a server."""
     clients = _clients(lines)
     for line in lines:
         is_lost = line.event == "opened" and line.seq - 1 not in numbers[line.boot]
         is_dropped = line.event == "dropped" and line.boot not in clients
         if (is_lost or is_dropped) and min(numbers[line.boot]) < line.seq:
-            yield line
+            yield line.boot, line.seq
 
 
-def _clock_steps(lines: Sequence[Line], left_out: Sequence[Line], options: Options) -> list[tuple[Line, bool]]:
-    """The anchors before which the wall clock was set; True if the lines on one side only are in the selected time."""
+def _clock_steps(lines: Sequence[Line], left_out: Sequence[Line], options: Options) -> list[tuple[Line, int | None]]:
+    """The anchors before which the wall clock was set.
+
+    If the lines on one side only are in the selected time, with the number from which on lines are on the other side.
+    """
     servers = {line.boot for line in lines} - _clients(lines)
     anchors = [line for line in (*lines, *left_out) if line.event in ANCHORS and line.boot in servers]
     anchors.sort(key=lambda line: (line.boot, line.seq, line.at, line.fields["ts_ms"]))
-    found = []
+    found: list[tuple[Line, int | None]] = []
     for before, now in pairwise(anchors):
         was_in_time, is_in_time = (_is_in_time(line, options) for line in (before, now))
         has_moved = before.boot == now.boot and abs(_difference(now) - _difference(before)) > STEP
         if has_moved and (was_in_time or is_in_time):
-            found.append((now, was_in_time != is_in_time))
+            # lines after a step into the selected time may stand before the anchor
+            begins = before.seq + 1 if is_in_time else now.seq
+            found.append((now, begins if was_in_time != is_in_time else None))
     return found
 
 
