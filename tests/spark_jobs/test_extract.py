@@ -54,6 +54,22 @@ def test_line_of_another_program_is_listed_as_it_is(engine: Engine, tmp_path: Pa
     assert bad == {"{}": "no v", **dict.fromkeys((TORN_LINE, quoted), "torn, not JSON, or a field of the wrong type")}
 
 
+@pytest.mark.parametrize("others", [[], [TORN_LINE]], ids=["alone", "beside a torn line"])
+def test_field_that_a_line_has_twice(engine: Engine, tmp_path: Path, others: list[str]) -> None:
+    """The embedded engine takes the first value, also in a file that it splits line by line, and Spark the last."""
+    lines = HeartbeatLines().start(expiry_ms=60_000).heartbeat(1).lines
+    twice = lines[0].replace('"broker_expiry_ms": 60000', '"broker_expiry_ms": 60000, "broker_expiry_ms": 90000')
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", [twice, lines[1], *others])
+
+    found = analyse(engine, [str(file)], Options(), lambda _step: None).summary
+
+    (boot,) = found["settings"]
+    assert (boot["broker_expiry_ms"], found["input"]["bad"]) == (
+        {"embedded": 60_000, "spark": 90_000}[str(engine.describe()["name"])],
+        len(others),
+    )
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

@@ -1,6 +1,7 @@
 """Damaged files: their lines are split into readable and bad ones.
 
 A line is read as Spark reads it: its fields must have the types of the contract, and text after the JSON is ignored.
+Only a field that a line has twice is read as DuckDB reads it elsewhere.
 """
 
 import codecs
@@ -13,7 +14,8 @@ from typing import Final
 
 from namesrv_spark_jobs.transforms.schema import LINE
 
-_DECODER: Final = json.JSONDecoder()
+# the first value of a field counts
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=lambda fields: dict(reversed(fields)))
 _LONG: Final = range(-(1 << 63), 1 << 63)
 # strings that count as numbers, as in Spark
 _NAMED: Final = frozenset({"NaN", "Infinity", "-Infinity", "+INF", "INF", "-INF"})
