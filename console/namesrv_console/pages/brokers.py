@@ -54,7 +54,6 @@ async def show_one(visit: Visit) -> Content:
         "name": name,
         "rows": rows,
         "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
-        "missing_logs": await visit.console.past.missing_logs(),
         "recent": recent_picture(
             visit.cluster, visit.wall, moment_ms, instances_of(visit.cluster, cluster_name, name, events)
         ),

@@ -10,10 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import timeline_rows
-from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
+from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS, Answer
+from namesrv_console.past.logged import Logged
 from namesrv_console.past.strip_picture import strip_picture
-from namesrv_runtime.threads import in_thread
-from namesrv_spark_jobs.history.hours import all_hours
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_TIMELINE_ROWS,
@@ -21,7 +20,6 @@ from namesrv_spark_jobs.history.model import (
     PastRequest,
     Report,
     ReportRequest,
-    Result,
     RouteRequest,
     Strip,
     StripRequest,
@@ -84,11 +82,14 @@ async def _content(
     values["logs"] = shlex.join(visit.console.past.logs)
     if not visit.console.past.logs:
         return values
+    logged = await visit.console.past.logged(visit.wall, patience_seconds=_patience_seconds(visit))
+    if not isinstance(logged, Logged):
+        given = {name: value for name, value in visit.query.items() if name != "wait"}
+        return values | {"missing_logs": [], "permanent": given, **_without_result(logged)}
+    covered = _covered(logged, visit.wall)
+    values |= {"missing_logs": logged.missing, "presets": presets(covered)}
     try:
-        values["missing_logs"] = await visit.console.past.missing_logs()
-        logged = await _logged(visit)
-        values["presets"] = presets(logged)
-        linked = read(query, logged)
+        linked = read(query, covered)
     except ValueError as error:
         return values | {"state": "failed", "why": str(error)}
     return values | {
@@ -103,22 +104,26 @@ async def _results(
 ) -> Mapping[str, Any]:
     if linked.request is None:
         return {"state": "to_ask"}
-    patience_seconds = _LONG_PATIENCE_SECONDS if "wait" in visit.query else PATIENCE_SECONDS
-    result = await visit.console.past.ask(linked.request, patience_seconds=patience_seconds)
-    if result is None:
-        return {"state": "reading"}
-    if isinstance(result, Failed):
-        return {"state": "failed", "why": result.why}
+    result = await visit.console.past.ask(linked.request, patience_seconds=_patience_seconds(visit))
+    if result is None or isinstance(result, Failed):
+        return _without_result(result)
     return {"state": "ready", "result": result, "span": linked.request.span, **shown(result)}
 
 
-async def _logged(visit: Visit) -> Span:
+def _patience_seconds(visit: Visit) -> float:
+    return _LONG_PATIENCE_SECONDS if "wait" in visit.query else PATIENCE_SECONDS
+
+
+def _without_result(answer: Answer | None) -> Mapping[str, Any]:
+    return {"state": "failed", "why": answer.why} if isinstance(answer, Failed) else {"state": "reading"}
+
+
+def _covered(logged: Logged, wall: float) -> Span:
     """The time that the logs cover, up to now; in whole seconds, since form fields have no milliseconds."""
-    hours = await in_thread(all_hours, visit.console.past.logs)
-    now_ms = int(visit.wall) * 1000
-    if hours is None or now_ms <= hours.from_ms:
+    now_ms = int(wall) * 1000
+    if logged.hours is None or now_ms <= logged.hours.from_ms:
         return Span(now_ms - DAY_MS, now_ms)
-    return Span(hours.from_ms, min(now_ms, hours.to_ms))
+    return Span(logged.hours.from_ms, min(now_ms, logged.hours.to_ms))
 
 
 def _span(query: Mapping[str, str], logged: Span) -> Span:
@@ -237,8 +242,11 @@ async def report(visit: Visit) -> Content:
     past = visit.console.past
     if not past.logs:
         return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
+    logged = await past.logged(visit.wall, patience_seconds=LIMIT_SECONDS)
+    if not isinstance(logged, Logged):
+        return _unavailable(logged)
     try:
-        span, seconds = _what_if_settings(visit.query, await _logged(visit))
+        span, seconds = _what_if_settings(visit.query, _covered(logged, visit.wall))
     except ValueError as error:
         return PlainTextResponse(f"{error}\n", HTTPStatus.BAD_REQUEST)
     # The user downloads a file, so the request waits for the result.
@@ -249,7 +257,7 @@ async def report(visit: Visit) -> Content:
     return Response(result.html, media_type="text/html", headers=as_file)
 
 
-def _unavailable(result: Result | None) -> Response:
+def _unavailable(result: Answer | None) -> Response:
     why = result.why if isinstance(result, Failed) else "still reading the logs; try again"
     return PlainTextResponse(f"{why}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -262,15 +270,19 @@ async def strip(visit: Visit) -> Content:
     past, query = visit.console.past, visit.query
     if not past.logs:
         return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
+    logged = await past.logged(visit.wall, patience_seconds=_LONG_PATIENCE_SECONDS)
+    if not isinstance(logged, Logged):
+        return _unavailable(logged)
     # The span ends at a whole minute, so that requests within one minute get the same picture.
-    to_ms = (await _logged(visit)).to_ms // MINUTE_MS * MINUTE_MS
+    to_ms = _covered(logged, visit.wall).to_ms // MINUTE_MS * MINUTE_MS
     span = Span(to_ms - DAY_MS, to_ms)
     name = query.get("name", "")
     request = StripRequest(span=span, cluster=query.get("cluster", ""), broker_name=name)
     result = await past.ask(request, patience_seconds=_LONG_PATIENCE_SECONDS)
     if not isinstance(result, Strip):
         return _unavailable(result)
-    picture = strip_picture(result, visit.t, label=visit.t("past.strip_of", name=name))
+    missing = [visit.t("past.missing", folders=", ".join(logged.missing))] if logged.missing else []
+    picture = strip_picture(result, visit.t, label=visit.t("past.strip_of", name=name), remarks=missing)
     headers = {"cache-control": "max-age=60", "vary": "cookie, accept-language"}
     return Response(picture, media_type="image/svg+xml", headers=headers)
 

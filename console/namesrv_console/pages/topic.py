@@ -1,15 +1,17 @@
 """Topic: its queues by broker and server, missing queues, the clients that pull its route, and its events."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.responses import RedirectResponse
 
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.console import Content, Page, Visit
+from namesrv_console.past.logged import Logged
 from namesrv_console.views.events import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import TopicReport, topic_reports
-from namesrv_spark_jobs.history.model import Result, RouteRequest
+from namesrv_spark_jobs.history.model import RouteRequest
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
 # Longest wait of the page for the logs; with `wait` in the query the second value.
@@ -48,23 +50,27 @@ async def show(visit: Visit) -> Content:
         "orders": {
             server: each.routes[name].order_topic_conf for server, each in reports.items() if name in each.routes
         },
-        "receivers": await _receivers(visit, name),
+        **await _from_logs(visit, name),
         "has_logs": bool(visit.console.past.logs),
-        "missing_logs": await visit.console.past.missing_logs(),
         "history": topic_history(cluster, name, {row.broker_name for row in rows}, visit.console.compared.moment_ms),
     }
 
 
-async def _receivers(visit: Visit, topic: str) -> Result | None:
-    """Clients that received the topic's route during the last day; None without logs, or before they are read."""
+async def _from_logs(visit: Visit, topic: str) -> Mapping[str, Any]:
+    """Clients that received the topic's route during the last day, None before the logs are read; missing logs."""
+    past = visit.console.past
     # A live update sends other parts of the page only.
-    if visit.now is None or not visit.console.past.logs or not topic:
-        return None
+    if visit.now is None or not past.logs or not topic:
+        return {"receivers": None, "missing_logs": []}
+    patience_seconds = _LONG_LOGS_SECONDS if "wait" in visit.query else _LOGS_SECONDS
+    logged = await past.logged(visit.wall, patience_seconds=patience_seconds)
+    if not isinstance(logged, Logged):
+        return {"receivers": logged, "missing_logs": []}
     # The span ends at a whole minute, so that requests within one minute are equal.
     to_ms = int(visit.wall * 1000) // MINUTE_MS * MINUTE_MS
     request = RouteRequest(span=Span(to_ms - DAY_MS, to_ms), topic=topic)
-    patience_seconds = _LONG_LOGS_SECONDS if "wait" in visit.query else _LOGS_SECONDS
-    return await visit.console.past.ask(request, patience_seconds=patience_seconds)
+    receivers = await past.ask(request, patience_seconds=patience_seconds)
+    return {"receivers": receivers, "missing_logs": logged.missing}
 
 
 PAGE = Page(

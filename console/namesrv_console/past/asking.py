@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv_console.past.folders import missing
-from namesrv_runtime.threads import in_thread
+from namesrv_console.past.logged import Logged, LoggedRequest
 from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
 
 # After this time a page without a result shows that the logs are being read.
@@ -20,7 +19,9 @@ LIMIT_SECONDS: Final = 120.0
 # Limit of requests at a time; enough for a few users.
 MOST_WAITING: Final = 16
 _MAX_RESULT_BYTES: Final = 64 << 20
-_results: Final[msgspec.json.Decoder[Result]] = msgspec.json.Decoder(Result)
+Request = PastRequest | LoggedRequest
+Answer = Result | Logged
+_answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
 
 
 class Past:
@@ -37,12 +38,12 @@ class Past:
         self._folder: TemporaryDirectory[str] | None = None
         self._one_at_a_time = asyncio.Lock()
         # Requests whose result has not been fetched yet.
-        self._asked: dict[PastRequest, asyncio.Task[Result]] = {}
+        self._asked: dict[Request, asyncio.Task[Answer]] = {}
 
     def __repr__(self) -> str:
         return f"<Past of {', '.join(self.logs) or 'nothing'}, {len(self._asked)} requests>"
 
-    async def ask(self, request: PastRequest, *, patience_seconds: float = PATIENCE_SECONDS) -> Result | None:
+    async def ask(self, request: Request, *, patience_seconds: float) -> Answer | None:
         """The result; None if the worker needs longer than the patience: the same request later returns the result."""
         task = self._asked.get(request)
         if task is None:
@@ -56,9 +57,9 @@ class Past:
         self._asked.pop(request, None)
         return task.result()
 
-    async def missing_logs(self) -> list[str]:
-        """The directories of logs that are missing, as `missing` finds them."""
-        return await in_thread(missing, self.logs) if self.logs else []
+    async def logged(self, wall: float, *, patience_seconds: float) -> Answer | None:
+        """The time that the logs cover now, as Logged."""
+        return await self.ask(LoggedRequest(minute=int(wall // 60)), patience_seconds=patience_seconds)
 
     def _forget_finished(self) -> None:
         """Remove finished requests whose pages were closed, once the limit is reached."""
@@ -72,7 +73,7 @@ class Past:
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
         await self._end_worker()
 
-    async def _result(self, request: PastRequest) -> Result:
+    async def _result(self, request: Request) -> Answer:
         async with self._one_at_a_time:
             try:
                 worker = self._worker or await self._start()
@@ -98,7 +99,7 @@ class Past:
             if not line.endswith(b"\n"):
                 await self._end_worker()
                 return Failed(why="the process that reads logs has ended; the console's log says why")
-            return _results.decode(line)
+            return _answers.decode(line)
 
     async def _start(self) -> asyncio.subprocess.Process:
         self._folder = TemporaryDirectory(prefix="namesrv-console-")

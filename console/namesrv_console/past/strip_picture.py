@@ -1,6 +1,6 @@
 """The heartbeat strip of a broker as a separate picture, which a page shows as soon as the logs are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -14,18 +14,25 @@ _COLOURS: Final = {"regular": "#3a9a63", "late": "#c98a1b", "overdue": "#d2453a"
 _WORDS: Final = "#7b858c"
 _ROW_HEIGHT: Final = 34
 _BAR_HEIGHT: Final = 14
+_LINE_HEIGHT: Final = 16
 
 
-def strip_picture(strip: Strip, t: Callable[..., str], *, label: str) -> str:
-    """An SVG without script or style, as the Content-Security-Policy requires; `t` returns texts by their keys."""
-    height = _ROW_HEIGHT * max(1, len(strip.rows)) + 18
+def strip_picture(strip: Strip, t: Callable[..., str], *, label: str, remarks: Sequence[str] = ()) -> str:
+    """An SVG without script or style, as the Content-Security-Policy requires; `t` returns texts by their keys.
+
+    `remarks` are lines below the picture.
+    """
+    axis_y = _ROW_HEIGHT * max(1, len(strip.rows)) + 14
+    height = axis_y + 4 + _LINE_HEIGHT * len(remarks)
     lines = [line for number, row in enumerate(strip.rows) for line in _row(strip, row, number * _ROW_HEIGHT, t)]
     if not lines:
         lines = [_text(0, 14, t("past.no_heartbeat"))]
-    lines += [_text(tick.x, height - 4, tick.text, tick.anchor) for tick in ticks(strip.span)]
+    lines += [_text(tick.x, axis_y, tick.text, tick.anchor) for tick in ticks(strip.span)]
+    lines += [_text(0, axis_y + _LINE_HEIGHT * number, remark) for number, remark in enumerate(remarks, 1)]
+    spoken = quoteattr(printable(". ".join((label, *remarks))))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" role="img" '
-        f'aria-label={quoteattr(printable(label))} font-family="sans-serif" font-size="11">{"".join(lines)}</svg>\n'
+        f'aria-label={spoken} font-family="sans-serif" font-size="11">{"".join(lines)}</svg>\n'
     )
 
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
-from namesrv_console.past.folders import missing
+from namesrv_console.past.asking import Answer, Request
+from namesrv_console.past.logged import LoggedRequest, look, missing_directories
 from namesrv_runtime.program import not_installed
 from namesrv_spark_jobs.history.hours import LogsError
-from namesrv_spark_jobs.history.model import Failed, PastRequest, ReportRequest, Result
+from namesrv_spark_jobs.history.model import Failed, ReportRequest
 
 # Live pages have priority over the worker.
 _NICENESS: Final = 5
@@ -30,7 +31,7 @@ def main(argv: Sequence[str]) -> None:
     # The results get their own descriptor, and standard output becomes standard error, since a library may print.
     results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    requests: msgspec.json.Decoder[PastRequest] = msgspec.json.Decoder(PastRequest)
+    requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
     # The console may have been killed: then the pipe is broken, and only the worker can remove the folder.
     with ExitStack() as kept, suppress(BrokenPipeError):
         kept.callback(shutil.rmtree, argv[0], ignore_errors=True)
@@ -40,7 +41,7 @@ def main(argv: Sequence[str]) -> None:
             results.flush()
 
 
-def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[PastRequest], Result]:
+def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Request], Answer]:
     try:
         import duckdb  # noqa: PLC0415 - only the wheel `namesrv-report` requires duckdb
 
@@ -54,9 +55,11 @@ def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Pas
     opened = kept.enter_context(ExitStack())
     readings, left_out = opened.enter_context(Readings(folder, logs)), list[str]()
 
-    def result(request: PastRequest) -> Result:
+    def result(request: Request) -> Answer:
         nonlocal readings, left_out
-        if (found := missing(logs)) != left_out:
+        if isinstance(request, LoggedRequest):
+            return look(logs)
+        if (found := missing_directories(logs)) != left_out:
             # The readings that are kept have other directories.
             opened.close()
             readings, left_out = opened.enter_context(Readings(folder, [it for it in logs if it not in found])), found

@@ -11,6 +11,7 @@ from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, m
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, native_registration
 from tests.support.spark_logs import write_plain
+from tests.support.threads import without_new_threads
 
 NOWHERE = "127.0.0.1:1"
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m" + "x" * 80
@@ -96,18 +97,18 @@ async def test_missing_directory_is_named_beside_the_others(tmp_path: Path) -> N
         write_plain(tmp_path / name, f"{server}-1.jsonl", lines.lines)
     away = tmp_path / "away"
     clock = FakeClock(wall=(MIDNIGHT_MS + 60_000) / 1000)
-    paths = ("/timeline", "/travel?topic=t&at=2026-03-01T00:01", "/topic?name=t", "/broker?cluster=c1&name=broker-a")
+    paths = ("/timeline", "/travel?topic=t&at=2026-03-01T00:01", "/topic?name=t")
     async with console(clock, NOWHERE, logs=(tmp_path / "there", away)) as shown:
         whole = await asked(shown, paths[0])
         away.rename(tmp_path / "elsewhere")
         partly = [await asked(shown, path) for path in paths]
-        strip = await shown.text(paths[-1].replace("/broker", "/strip.svg"))
+        strip = await shown.text("/strip.svg?cluster=c1&name=broker-a")
         report = await shown.http.get("/what-if/report.html")
         (tmp_path / "elsewhere").rename(away)
         again = await asked(shown, paths[0])
 
     missing = f"Left out, because there is no such directory: {away}"
-    assert [missing in page for page in (whole, *partly, again)] == [False, True, True, True, True, False]
+    assert [missing in page for page in (whole, *partly, strip, again)] == [False, True, True, True, True, False]
     assert ["ns-2" in page for page in (whole, partly[0], strip, again)] == [True, False, False, True]
     assert "ns-1" in partly[0]
     assert "client-of-ns-1" in partly[1]
@@ -169,10 +170,26 @@ async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
     async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
         await shown.text("/timeline?wait=1")
         os.kill(worker_of(os.getpid()), signal.SIGSTOP)
-        reading = await shown.text("/timeline")
+        reading = await shown.text("/timeline?q=broker")
         overview = text_of(await shown.text("/"))
 
     again = re.search(r'data-again="([^"]*)"', reading)
     assert again is not None
-    assert again[1] == "/timeline?wait=1&amp;from=2023-11-14T22%3A00%3A00&amp;to=2023-11-14T22%3A13%3A20"
+    assert again[1] == "/timeline?wait=1&amp;q=broker"
     assert "Overview" in overview
+
+
+async def test_page_about_the_past_needs_no_thread_of_the_console(tmp_path: Path) -> None:
+    """On a dead network disk even a look at a directory lasts for ever: only the worker looks."""
+    write_plain(tmp_path, "ns-1-boot-1-1.jsonl", HeartbeatLines().start().heartbeats(0, 30_000).lines)
+    clock = FakeClock(wall=(MIDNIGHT_MS + 60_000) / 1000)
+    async with console(clock, NOWHERE, logs=(tmp_path,)) as shown:
+        await shown.text("/timeline?wait=1")
+        with without_new_threads():
+            timeline = await asked(shown, "/timeline")
+            strip = await shown.text("/strip.svg?cluster=c1&name=broker-a")
+            await shown.text("/broker?cluster=c1&name=broker-a")
+            await shown.text("/topic?name=t")
+
+    assert "c1/broker-a/0" in timeline
+    assert "c1/broker-a/0 on ns-1" in strip
