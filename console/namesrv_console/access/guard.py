@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from namesrv_console.style import STYLE_SOURCE
 
 CSRF_FIELD: Final = "csrf"
-CSRF_HEADER: Final = "x-csrf-token"
 SAFE: Final = frozenset({"GET", "HEAD"})
 # Names in the query of the login page: the page to show after signing in, and a mark after a form of an ended session.
 NEXT: Final = "next"
@@ -121,7 +120,7 @@ class Guard:
         if form is None:
             return 413, f"not a valid form of at most {_MAX_FORM_BYTES} bytes and {_MAX_FIELDS} fields"
         request.state.form = form
-        sent = request.headers.get(CSRF_HEADER) or form.get(CSRF_FIELD, "")
+        sent = form.get(CSRF_FIELD, "")
         token = request.session.get(CSRF_FIELD, "")
         if (
             not token

@@ -80,7 +80,6 @@ async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None
         assert (await olga.post("/logout")).status_code == 403
 
         assert (await olga.post("/actions/x", data={"csrf": good})).status_code == 200
-        assert (await olga.post("/actions/x", headers={"x-csrf-token": good})).status_code == 200
         assert (await olga.post("/actions/x", data={"csrf": good, "value": "x" * 70_000})).status_code == 413
         assert (await olga.post("/actions/x", data={f"f{n}": "" for n in range(40)})).status_code == 413
 
