@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from namesrv_client.health import Problem, subject_of
-from namesrv_console.access.guard import for_operators, form_of
+from namesrv_console.access.guard import about_of, for_operators, form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import cut
 from namesrv_console.access.users import User
@@ -53,7 +53,7 @@ class AttendingPages:
 
     async def _acknowledge(self, request: Request) -> Response:
         form = form_of(request)
-        problem = self._problem(_about(form))
+        problem = self._problem(about_of(request))
         if problem is None:
             return RedirectResponse("/", 303)
         hours, why = form.get("hours", ""), form.get("why", "").strip()
@@ -84,7 +84,7 @@ class AttendingPages:
         return self._render(request, "attend", values | {"about": urlencode({"broker": subject_of(gone)})}, 200)
 
     async def _dismiss(self, request: Request) -> Response:
-        key = self._gone(_about(form_of(request)))
+        key = self._gone(about_of(request))
         if key is not None:
             self._console.health.dismiss(key)
             change = {"what": "broker_that_left", "key": subject_of(key), "before": "listed", "after": None}
@@ -124,14 +124,6 @@ class AttendingPages:
         event(logger, logging.WARNING, "operator_attended", user=user.name, change=shown)
         if (trail := self._console.trail) is not None:
             trail.changed(user, self._address_of(request), name, "", [shown])
-
-
-def _about(form: Mapping[str, str]) -> dict[str, str]:
-    """The fields that name the problem or the broker of a form.
-
-    They are one encoded form field: pages show control characters of a name as escapes, browsers change line breaks.
-    """
-    return dict(parse_qsl(form.get("about", ""), keep_blank_values=True))
 
 
 def _text(one: Acknowledgement | None) -> str | None:

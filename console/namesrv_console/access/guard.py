@@ -186,6 +186,14 @@ def form_of(request: Request) -> dict[str, str]:
     return form
 
 
+def about_of(request: Request) -> dict[str, str]:
+    """What the form is about: fields that the form has as one encoded field.
+
+    Pages show control characters of a name as escapes, and browsers change them, and line breaks, in plain fields.
+    """
+    return dict(parse_qsl(form_of(request).get("about", ""), keep_blank_values=True))
+
+
 def _owner(request: HTTPConnection) -> str:
     return str(request.user.identity) if request.user.is_authenticated else ""
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import Responses, reason, responses_of
-from namesrv_console.access.guard import for_operators, form_of
+from namesrv_console.access.guard import about_of, for_operators, form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import Trail, cut
 from namesrv_console.access.users import User
@@ -90,8 +90,7 @@ class ActionPages:
     def _performing(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def perform(request: Request) -> Response:
             # The guard has checked that an operator sent the form, and that it belongs to this session.
-            form = form_of(request)
-            given, typed = dict(parse_qsl(form.get("about", ""), keep_blank_values=True)), form.get("confirm", "")
+            given, typed = about_of(request), form_of(request).get("confirm", "")
             fields = action.complete(given)
             if fields is None or _is_too_long(fields):
                 return await self._preview(request, action, given, status=400)
@@ -123,12 +122,10 @@ class ActionPages:
         return self._render(request, "action", values, status)
 
     def _values(self, action: Action, fields: Fields) -> dict[str, Any]:
-        # The fields are one encoded form field: a browser changes line breaks and control characters in plain fields.
-        about = urlencode(fields)
         return {
             "action": action,
             "fields": fields,
-            "about": about,
+            "about": urlencode(fields),
             "command": command(action, self._servers, fields, options=self._options),
             "reason": reason,
             "is_error": _is_error,
