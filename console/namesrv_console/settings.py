@@ -1,7 +1,7 @@
 """The settings of a console."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,16 +10,13 @@ from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_runtime.settings import CheckedSettings
 
-DEFAULT_SERVER: Final = "127.0.0.1:9876"
-DEFAULT_LISTEN: Final = ("127.0.0.1", 9878)
-
 
 class ConsoleSettings(CheckedSettings):
     """The NameServers of a console, and the address at which it is served."""
 
     # The NameServers, in the order in which pages show them.
-    servers: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_SERVER,)
-    listen: tuple[str, Annotated[int, Field(ge=0, le=65535)]] = DEFAULT_LISTEN
+    servers: Annotated[tuple[str, ...], Field(min_length=1)] = ("127.0.0.1:9876",)
+    listen: tuple[str, Annotated[int, Field(ge=0, le=65535)]] = ("127.0.0.1", 9878)
     # Directories of heartbeat logs; without them the pages about the past are empty.
     logs: tuple[Path, ...] = ()
     # Audit trails of servers, or the data directories that contain them.
