@@ -21,7 +21,6 @@ async def show(visit: Visit) -> Content:
     wanted = text.strip().casefold()
     # Keys that differ are on the first page.
     found = sorted((row for row in rows if wanted in row.key.casefold()), key=lambda row: not row.drifts)
-    shown, page, pages = on_page(found, visit.number("page"))
     count = len(visit.cluster.servers)
     return {
         "namespace": namespace,
@@ -31,8 +30,7 @@ async def show(visit: Visit) -> Content:
         "namespaces": sorted({name for found in namespaces.given.values() for name in found}),
         "has_keys": bool(rows),
         "text": text,
-        "rows": shown,
-        "found": {"count": len(found), "page": page, "pages": pages},
+        "found": on_page(found, visit.number("page")),
         "views": [visit.cluster.server(address) for address in values.given],
         "problems": [*visit.unreachable, *values.problems(), *namespaces.problems()],
     }

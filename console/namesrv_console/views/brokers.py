@@ -8,7 +8,7 @@ from namesrv_client.health import Problem, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.events import newest_first
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
-from namesrv_console.views.paging import on_page
+from namesrv_console.views.paging import Paged, on_page
 from namesrv_console.views.problems import WORST_FIRST, is_known
 from namesrv_console.views.topics import topic_reports
 from namesrv_remoting.bodies.extensions import Connection, Event
@@ -55,17 +55,6 @@ class ListedBroker:
     level: Level
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPage:
-    """One page of the brokers that a query selects."""
-
-    rows: Sequence[ListedBroker]
-    # Number of brokers on all pages.
-    count: int
-    page: int
-    pages: int
-
-
 _SORTS: Final[Mapping[str, Callable[[ListedBroker], Any]]] = {
     # Problems first.
     "health": lambda one: (WORST_FIRST.index(one.level), one.row.key),
@@ -90,7 +79,9 @@ class BrokerQuery:
     page: int = 1
 
 
-def broker_page(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem], query: BrokerQuery) -> BrokerPage:
+def broker_page(
+    cluster: Cluster, heat: HeatMap, problems: Iterable[Problem], query: BrokerQuery
+) -> Paged[ListedBroker]:
     """The brokers of a heat map that match a query. Raises KeyError for an unknown sort."""
     worst: dict[str, Level] = {}
     for one in problems:
@@ -106,8 +97,7 @@ def broker_page(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem], qu
         and wanted in f"{one.row.key.broker_name} {' '.join(one.row.addresses)}".casefold()
     ]
     found.sort(key=_SORTS[query.sort])
-    shown, page, pages = on_page(found, query.page)
-    return BrokerPage(shown, len(found), page, pages)
+    return on_page(found, query.page)
 
 
 def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:

@@ -94,13 +94,13 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
         and (not wanted or wanted in f"{one.peer} {one.proxied or ''} {one.account or ''}".casefold())
     ]
     found.sort(key=key)
-    shown, page, pages = on_page(found, query.page)
+    shown = on_page(found, query.page)
     # There may be tens of thousands of connections: only shown ones become rows.
     return ClientPage(
-        [_row(view, one, own.get(view.address)) for view, one in shown],
-        len(found),
-        page,
-        pages,
+        [_row(view, one, own.get(view.address)) for view, one in shown.rows],
+        shown.count,
+        shown.page,
+        shown.pages,
         dict(sorted(Counter(one.role or SILENT for _, one in every).items())),
         dict(sorted(Counter(one.protocol or "" for _, one in every).items())),
         [view.name for view in cluster.servers if view not in knowing],

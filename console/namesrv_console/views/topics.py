@@ -233,5 +233,5 @@ def topic_page(table: TopicTable, query: TopicQuery) -> TopicPage:
     rows.sort(key=key, reverse=query.is_descending)
     if query.starred:
         rows.sort(key=lambda row: row.name not in query.starred)
-    shown, page, pages = on_page(rows, query.page)
-    return TopicPage(shown, len(rows), page, pages, hidden=found - len(rows))
+    shown = on_page(rows, query.page)
+    return TopicPage(shown.rows, shown.count, shown.page, shown.pages, hidden=found - len(rows))

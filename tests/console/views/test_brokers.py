@@ -8,9 +8,9 @@ import pytest
 
 from namesrv_client.health import Problem
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.brokers import BrokerPage, BrokerQuery, broker_page, broker_rows, topics_of
+from namesrv_console.views.brokers import BrokerQuery, ListedBroker, broker_page, broker_rows, topics_of
 from namesrv_console.views.heat import heat_map
-from namesrv_console.views.paging import PAGE_ROWS
+from namesrv_console.views.paging import PAGE_ROWS, Paged
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
@@ -43,7 +43,7 @@ def page_of(
     views: tuple[ServerView, ...],
     problems: Sequence[Problem] = (),
     query: BrokerQuery = BrokerQuery(),  # noqa: B008 - frozen
-) -> BrokerPage:
+) -> Paged[ListedBroker]:
     """The page of a query."""
     cluster = Cluster(1, views)
     return broker_page(cluster, heat_map(cluster, (), (), None), problems, query)
