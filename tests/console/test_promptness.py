@@ -195,11 +195,11 @@ FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], Look]] = {
         servers="ready unreachable", brokers=SECOND_UNKNOWN,
     ),
     freeze_server: Look(
-        "critical", "1 server does not respond", "Critical ns2: the server does not respond",
+        "critical", "1 server without a response", "Critical ns2: the server does not respond",
         servers="ready frozen", brokers=SECOND_UNKNOWN,
     ),
     deny_access: Look(
-        "unknown", "1 server denies access", "Unknown ns2: access denied: the state of this server is unknown",
+        "unknown", "access denied by 1 server", "Unknown ns2: access denied: the state of this server is unknown",
         servers="ready refuses", brokers=SECOND_UNKNOWN,
     ),
     require_tls: Look(
@@ -207,7 +207,7 @@ FAILURES: Final[dict[Callable[[Stage], Awaitable[None]], Look]] = {
         servers="ready tls_failed", brokers=SECOND_UNKNOWN,
     ),
     expire_certificate: Look(
-        "warning", "1 certificate or revocation list runs out", "expired 2.0 days ago",
+        "warning", "certificates or revocation lists that run out: 1", "expired 2.0 days ago",
         brokers="in_time awaited in_time awaited",
     ),
     restart_server: Look(

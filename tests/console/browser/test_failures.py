@@ -124,12 +124,12 @@ FAILURES: Final = {
         ".heat [data-role='1'] .cell:not(.missing, .awaited)",
     ),
     "refusing": Failure(
-        refusing, "unknown", "Unknown 1 server denies access", "grey", "the state of this server is unknown",
+        refusing, "unknown", "Unknown access denied by 1 server", "grey", "the state of this server is unknown",
         ONLY_IS_GOOD,
     ),
     # last, since a server that was stopped does not evict brokers at once
     "frozen server": Failure(
-        frozen_server, "critical", "Critical 1 server does not respond", "bad",
+        frozen_server, "critical", "Critical 1 server without a response", "bad",
         "Critical ns2: the server does not respond", LAST_IS_GOOD,
     ),
 }  # fmt: skip
