@@ -109,13 +109,13 @@ class Health:
         self._counted: dict[str, tuple[object, dict[str, Affected]]] = {}
         # Problems that are over, and may still be acknowledged.
         self._ended: set[tuple[Kind, str]] = set()
-        # Problems that may last on servers that have stopped responding, and their starts.
+        # Problems that may last on servers that have stopped responding; `_since` has their starts, too.
         self._hidden = Hidden[tuple[Kind, str]]()
-        self._hidden_since: dict[tuple[Kind, str], float] = {}
         # Problems that were acknowledged before the console's start, and may have ended before it; none once settled.
         self._inherited = frozenset(acknowledgements.at(clock.wall()))
         self._settled_at = clock.monotonic() + SETTLED_SECONDS
         self._report = self._judged(observed.cluster, {})
+        self._since = {**self._report.since}
         self._revision = observed.cluster.revision
 
     def __repr__(self) -> str:
@@ -169,16 +169,16 @@ class Health:
 
     def _look(self, cluster: Cluster) -> None:
         self._note_gone(cluster)
-        before = {*self._report.since, *self._hidden_since}
+        last, known = self._report, self._since
+        before = {*known}
         if self._clock.monotonic() >= self._settled_at:
             before |= self._inherited
             self._inherited = frozenset()
-        last, known = self._report, self._hidden_since | {**self._report.since}
         self._report = self._judged(cluster, known)
         servers = {one.key: _servers_of(one, cluster) for one in last.problems}
         hidden = self._hidden.look(servers, self._report.since.keys(), cluster)
-        self._hidden_since = {key: known[key] for key in hidden}
-        self._ended = (self._ended | before) - self._report.since.keys() - hidden
+        self._since = {**self._report.since} | {key: known[key] for key in hidden}
+        self._ended = (self._ended | before) - self._since.keys()
         self._revision = cluster.revision
 
     def _judged(self, cluster: Cluster, known_since: Mapping[tuple[Kind, str], float]) -> Report:
