@@ -68,14 +68,7 @@ def create_app(console: Console) -> Starlette:
     access = Access(console.settings.access, clock=console.clock, render=served.render, trail=console.trail)
     routes = access.routes()
     if console.settings.access.actions:
-        routes += ActionPages(
-            console.servers,
-            console.settings.tls,
-            trail=console.trail,
-            render=served.render,
-            address_of=access.identity.address_of,
-            acted=console.acted,
-        ).routes()
+        routes += ActionPages(console, served.render, access.identity.address_of).routes()
     routes += AttendingPages(console, served.render, access.identity.address_of).routes()
     app = Starlette(
         routes=[

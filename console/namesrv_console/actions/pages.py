@@ -13,11 +13,10 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import Responses, reason, responses_of
 from namesrv_console.access.guard import about_of, for_operators, form_of
 from namesrv_console.access.login import Render
-from namesrv_console.access.trail import Trail, cut
+from namesrv_console.access.trail import cut
 from namesrv_console.access.users import User
 from namesrv_console.actions.kinds import ACTIONS, Action, Change, Fields, command
-from namesrv_console.console import MAX_CHARACTERS, Content, Page, Visit
-from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_console.console import MAX_CHARACTERS, Console, Content, Page, Visit
 from namesrv_remoting.errors import ConnectionClosedError, RemotingError, RequestTimeoutError, ResponseError
 from namesrv_runtime.log import event, printable
 
@@ -54,24 +53,12 @@ class UnansweredError(RemotingError):
 class ActionPages:
     """The pages of each action, for operators."""
 
-    def __init__(  # noqa: PLR0913 - by keyword
-        self,
-        servers: Mapping[str, NameServer],
-        tls: TlsClientSettings,
-        *,
-        trail: Trail | None,
-        render: Render,
-        address_of: Callable[[Request], str],
-        acted: Callable[[], None],
-    ) -> None:
-        self._servers = servers
-        self._options = ["--tls"] if tls.tls else []
-        self._trail = trail
+    def __init__(self, console: Console, render: Render, address_of: Callable[[Request], str]) -> None:
+        self._console = console
+        self._servers = console.servers
         self._render = render
         # Returns the client's address of a request.
         self._address_of = address_of
-        # Called after an action, on whichever servers it was done.
-        self._acted = acted
 
     def routes(self) -> list[Route]:
         """The routes of these pages, in addition to those of the other pages."""
@@ -102,7 +89,7 @@ class ActionPages:
                 self._servers.values(), lambda server: _perform(action, server, fields, request.user.name)
             )
             self._write_down(request, action, fields, outcomes)
-            self._acted()
+            self._console.acted()
             return self._render(request, "action_done", self._values(action, fields) | {"outcomes": outcomes}, 200)
 
         return perform
@@ -126,33 +113,37 @@ class ActionPages:
             "action": action,
             "fields": fields,
             "about": urlencode(fields),
-            "command": command(action, self._servers, fields, options=self._options),
+            "command": self._command(action, fields),
             "reason": reason,
             "is_error": _is_error,
             "is_unanswered": _is_unanswered,
         }
 
+    def _command(self, action: Action, fields: Fields) -> str:
+        options = ["--tls"] if self._console.settings.tls.tls else []
+        return command(action, self._servers, fields, options=options)
+
     def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Responses[Changes]) -> None:
         user: User = request.user
-        line = command(action, self._servers, fields, options=self._options)
+        line = self._command(action, fields)
         failed = outcomes.problems()
         changed = {server: changes for server, changes in outcomes.given.items() if changes != []}
         event(logger, logging.WARNING, "operator_acted", user=user.name, command=line, done=[*changed], failed=failed)
-        if self._trail is None:
+        if (trail := self._console.trail) is None:
             return
         address = self._address_of(request)
         errors = _errors(outcomes)
         if not changed and not any(_is_unanswered(error) for _, error in errors):
             if failed:
-                self._trail.refused(user.name, address, action.request.name, "failed", "; ".join(failed))
+                trail.refused(user.name, address, action.request.name, "failed", "; ".join(failed))
             return
         audited: list[Mapping[str, Any]] = [
-            {"what": action.what, **_about(action, fields), "server": server, "before": before, "after": after}
+            {"what": action.what, **_audited_fields(action, fields), "server": server, "before": before, "after": after}
             for server, changes in changed.items()
             for before, after in _audited_changes(changes)
         ]
         audited += [{"what": "not_done", "server": server, "error": _audited_error(error)} for server, error in errors]
-        self._trail.changed(user, address, action.request.name, line, audited)
+        trail.changed(user, address, action.request.name, line, audited)
 
 
 async def _perform(action: Action, server: NameServer, fields: Fields, operator: str) -> Changes:
@@ -173,7 +164,7 @@ async def _perform(action: Action, server: NameServer, fields: Fields, operator:
 _AUDITED: Final = {"broker": "broker_name"}
 
 
-def _about(action: Action, fields: Fields) -> dict[str, str]:
+def _audited_fields(action: Action, fields: Fields) -> dict[str, str]:
     names = {**_AUDITED, "key": "setting"} if action.what == "setting" else _AUDITED
     return {names.get(name, name): cut(value) for name, value in fields.items() if name != "value"}
 
