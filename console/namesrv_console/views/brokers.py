@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from namesrv_client.health import Problem, subject_of
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_console.views.events import newest_first
-from namesrv_console.views.heat import Heat, HeatCell, HeatMap
+from namesrv_console.views.heat import HeatCell, HeatMap
 from namesrv_console.views.paging import Paged, on_page
-from namesrv_console.views.problems import WORST_FIRST, is_known
+from namesrv_console.views.problems import WORST_FIRST
 from namesrv_console.views.topics import topic_reports
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
@@ -17,22 +17,14 @@ from namesrv_remoting.health import Level
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerCell:
-    """One broker as one server reports it."""
-
-    view: ServerView
-    heat: Heat
-    seen: BrokerSeen | None = None
-    # True: all its topics are read-only there, although no operator removed its write permission: it is about to leave.
-    is_drained: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerRow:
     """One instance, on each server."""
 
     key: BrokerKey
-    cells: Sequence[BrokerCell]
+    cells: Sequence[HeatCell]
+    # Servers on which all its topics are read-only, although no operator removed its write permission: it is about to
+    # leave.
+    drained_on: frozenset[str]
 
     @property
     def addresses(self) -> Sequence[str]:
@@ -104,7 +96,7 @@ def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
     """The worst level of the broker, of its group, and of its reports."""
     subjects = subject_of(row.key), subject_of(row.key[:2])
     levels = [worst[subject] for subject in subjects if subject in worst]
-    return min([*levels, "good" if is_known(row.cells) else "unknown"], key=WORST_FIRST.index)
+    return min([*levels, "good" if any(cell.is_reported for cell in row.cells) else "unknown"], key=WORST_FIRST.index)
 
 
 def broker_rows(cluster: Cluster, heat: HeatMap, cluster_name: str, broker_name: str) -> list[BrokerRow]:
@@ -128,19 +120,16 @@ def _rows(
     writable = {view.address: writable_brokers(view) for view in cluster.servers}
     for broker_name, instances in groups.items():
         for number, cells in instances.items():
-            yield BrokerRow(
-                BrokerKey(cluster_name, broker_name, number),
-                [_cell(cell, is_writable=broker_name in writable[cell.view.address]) for cell in cells],
-            )
+            read_only = [cell for cell in cells if broker_name not in writable[cell.view.address]]
+            drained_on = frozenset(cell.view.address for cell in read_only if _is_drained(cell))
+            yield BrokerRow(BrokerKey(cluster_name, broker_name, number), cells, drained_on)
 
 
-def _cell(cell: HeatCell, *, is_writable: bool) -> BrokerCell:
-    view, heat, seen = cell
+def _is_drained(cell: HeatCell) -> bool:
+    """True if a server knows the topics of a read-only broker, and no operator removed its write permission."""
+    view, seen = cell.view, cell.seen
     knows_routes = view.is_native and view.info is not None and view.routes_revision == view.info.revision
-    is_drained = (
-        seen is not None and bool(knows_routes and seen.live.topics) and not seen.live.write_removed and not is_writable
-    )
-    return BrokerCell(view, heat, seen, is_drained)
+    return seen is not None and bool(knows_routes and seen.live.topics) and not seen.live.write_removed
 
 
 def topics_of(cluster: Cluster, broker_name: str) -> tuple[list[str], bool]:

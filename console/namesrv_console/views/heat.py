@@ -26,6 +26,11 @@ class HeatCell(NamedTuple):
         """True if the heat changes with time."""
         return self.heat in ("in_time", "late", "dying")
 
+    @property
+    def is_reported(self) -> bool:
+        """True if the server reports the broker now."""
+        return self.seen is not None and self.view.reports_brokers
+
 
 # Cluster -> broker name -> broker id -> a cell for each server, all sorted.
 HeatMap = Mapping[str, Mapping[str, Mapping[int, Sequence[HeatCell]]]]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, get_args
+from typing import Final, Literal, get_args
 
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
@@ -65,23 +65,6 @@ def verdict(
 def most_urgent(found: Iterable[Problem], acknowledged: Collection[tuple[Kind, str]], most: int) -> list[Problem]:
     """At most so many problems: those without an acknowledgement first, and of these the worst."""
     return sorted(found, key=lambda one: one.key in acknowledged)[:most]
-
-
-class Cell(Protocol):
-    """One broker on one server."""
-
-    @property
-    def view(self) -> ServerView:
-        """The server."""
-
-    @property
-    def seen(self) -> BrokerSeen | None:
-        """The last report of the broker."""
-
-
-def is_known(cells: Iterable[Cell]) -> bool:
-    """True if a server reports the broker of these cells now."""
-    return any(cell.seen is not None and cell.view.reports_brokers for cell in cells)
 
 
 def report_of(view: ServerView, now: float) -> Server:

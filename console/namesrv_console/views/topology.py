@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from namesrv_client.health import Problem
 from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
-from namesrv_console.views.problems import WORST_FIRST, is_known
+from namesrv_console.views.problems import WORST_FIRST
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.health import Level
 
@@ -105,7 +105,7 @@ def _node(
     present = [(number, cells) for number, cells in instances if any(cell.seen for cell in cells)]
     masters = sum(number == MASTER_ID for number, _ in present)
     levels = [worst[key] for key in members if key in worst]
-    if not all(is_known(cells) for _, cells in present):
+    if not all(any(cell.is_reported for cell in cells) for _, cells in present):
         levels.append("unknown")
     level: Level = min(levels, key=WORST_FIRST.index, default="good")
     return BrokerNode(name, group, y, len(members), masters, len(present) - masters, level)
