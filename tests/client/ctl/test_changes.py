@@ -9,6 +9,7 @@ from namesrv.routeinfo.rows import queues_of
 from namesrv_remoting.codes import RequestCode
 from tests.support.agents import real, registrations
 from tests.support.apache_server import ApacheFront
+from tests.support.certificates import Authority
 from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -123,6 +124,16 @@ async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path
     async with one_server(tmp_path, enable_all_topic_list=False) as (_, where):
         shown = await ctl(*at(where), "delete-topic", "absent", "-y")
     assert shown.cells[1:] == [[where, "done, if it existed"]]
+
+
+async def test_topic_is_not_deleted_without_the_tls_that_the_server_requires(tmp_path: Path) -> None:
+    """The server closes the connection after its refusal, which must not look like a failure of the network."""
+    tls = {"tls_mode": "enforcing", **Authority(tmp_path).issue("server").server_settings}
+    async with one_server(tmp_path / "data", **tls) as (_, where):
+        refused = await ctl(*at(where), "delete-topic", "T", "--yes")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert "this server requires TLS" in refused.err
 
 
 @BOTH

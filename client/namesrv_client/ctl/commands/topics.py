@@ -18,7 +18,7 @@ from namesrv_client.ctl.running import UNCHANGED, Columns, change, show_list
 from namesrv_client.ctl.servers import reason
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, RequestCode
-from namesrv_remoting.errors import NoPermissionError, ResponseError
+from namesrv_remoting.errors import NoPermissionError, ResponseError, TlsRequiredError
 from namesrv_remoting.zones import ZoneStep, read_zone_fallback
 
 Routes = Mapping[str, TopicRouteData | None]
@@ -209,6 +209,8 @@ def delete_topic(
         try:
             # The list and not the route: a server that is not ready refuses a route request, and closes the connection.
             existed = topic in await server.topics(cluster or None)
+        except TlsRequiredError:
+            raise
         except ResponseError:
             # A server can be configured to refuse the topic list.
             existed = None
