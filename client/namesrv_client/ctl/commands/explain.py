@@ -231,4 +231,4 @@ def _with_missing(responses: Responses[Explained]) -> Responses[Explained]:
         missing = {key: replace(one, queues=None, live=None) for key, one in everywhere.items()}
         return replace(explained, instances=[one for _, one in sorted({**missing, **own}.items())])
 
-    return Responses({**responses.outcomes, **{server: completed(known) for server, known in responses.given.items()}})
+    return responses.mapped(completed)
