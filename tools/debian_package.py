@@ -27,9 +27,8 @@ from namesrv import version
 from namesrv.settings.catalog import SETTINGS, Setting
 from tools import dist, man_pages
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
-_DEBIAN: Final = _ROOT / "deploy/debian"
-_UNITS: Final = _ROOT / "docker/systemd"
+_DEBIAN: Final = dist.ROOT / "deploy/debian"
+_UNITS: Final = dist.ROOT / "docker/systemd"
 _HOME: Final = "usr/lib/namesrv"
 _PYTHON: Final = (3, 11)
 # The newest glibc that a wheel may require: Debian 12's.
@@ -87,7 +86,7 @@ def build(out: Path) -> Iterator[Path]:
     if architecture not in _MACHINES:
         raise PackageError(f"no wheels for the architecture {architecture}")
     # Equal sources make equal packages.
-    os.environ.setdefault("SOURCE_DATE_EPOCH", _run("git", "-C", str(_ROOT), "log", "-1", "--format=%ct").strip())
+    os.environ["SOURCE_DATE_EPOCH"] = str(dist.source_date_epoch())
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         main_package, report = (Path(scratch) / package.name for package in PACKAGES)
@@ -120,7 +119,7 @@ def _fill_environment(tree: Path) -> None:
     _write(tree / "etc/namesrv/namesrv.toml", settings_file())
     _write(tree / "etc/namesrv/console.env", (_UNITS / "console.env").read_text())
     documents = tree / "usr/share/doc/namesrv"
-    _write_gz(documents / "CHANGELOG.md.gz", (_ROOT / "CHANGELOG.md").read_bytes())
+    _write_gz(documents / "CHANGELOG.md.gz", (dist.ROOT / "CHANGELOG.md").read_bytes())
     _write(documents / "examples/agent.toml", (_UNITS / "agent.toml").read_text())
 
 
@@ -148,7 +147,7 @@ def install(package: Package, site: Path, wheels: Path, machine: str) -> None:
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 16, -1)]
     chosen = [word for name in (*platforms, f"manylinux2014_{machine}") for word in ("--platform", name)]
     chosen += ["--python-version", "3.11", "--only-binary", ":all:"]
-    lock = ("--require-hashes", "--requirement", str(_ROOT / f"locks/{package.lock}.txt"))
+    lock = ("--require-hashes", "--requirement", str(dist.ROOT / f"locks/{package.lock}.txt"))
     _run(*pip, "download", *chosen, "--no-deps", *lock, "--dest", str(wheels))
     ours = [f"{path.name.split('-')[0]}=={version()}" for path in dist.build_wheels(wheels, package.wheels)]
     found = ("--no-index", "--find-links", str(wheels))
@@ -268,7 +267,7 @@ def _run(*command: str, environ: Mapping[str, str] | None = None) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the packages; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.debian_package", description="Make the Debian packages.")
-    parser.add_argument("--out", type=Path, default=_ROOT / "dist", metavar="DIR", help="where to (default: dist)")
+    parser.add_argument("--out", type=Path, default=dist.ROOT / "dist", metavar="DIR", help="where to (default: dist)")
     try:
         for package in build(parser.parse_args(argv).out):
             sys.stdout.write(f"{package}: {package.stat().st_size / 1e6:.1f} MB\n")
