@@ -24,17 +24,21 @@ from namesrv_client.ctl.audit_trail import (
     request_name,
     sentence,
 )
-from namesrv_client.ctl.local_server import running_data_dir
+from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import Output, Report, complain, moment, table
-from namesrv_client.ctl.running import print_once, run
+from namesrv_client.ctl.running import connected, print_once, run
 from namesrv_client.ctl.servers import Servers
+from namesrv_remoting.bodies.extensions import ServerInfo
+from namesrv_runtime import loops
 from namesrv_runtime.log import printable
 from namesrv_runtime.state_dir import state_dir
 from namesrv_runtime.suggestions import did_you_mean
 from namesrv_spark_jobs.history.moments import moment_ms
 
 _FOLLOW_SECONDS: Final = 0.5
+# A file in the data directory that a server keeps open while it runs.
+_LOCK: Final = "lock"
 _NAME_IT: Final = "name the server's data directory, which the server logs as data_dir when it starts"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -127,7 +131,7 @@ def _place(options: Options, directory: Path | None) -> Path:
         return _existing(Path(named), "")
     servers = ", ".join(options.addresses)
     unseen = f"no open files of a server at {servers} can be seen from here"
-    if found := running_data_dir(options):
+    if found := _running_data_dir(options):
         server, running = found
         if len(options.addresses) > 1:
             complain([f"the lines of {server} only, from {running}"])
@@ -135,6 +139,41 @@ def _place(options: Options, directory: Path | None) -> Path:
     usual = _existing(state_dir(os.environ, "namesrv"), f", and {unseen}")
     complain([f"{unseen}; the lines are from {usual}"])
     return usual
+
+
+def _running_data_dir(options: Options) -> tuple[str, Path] | None:
+    """The first server on this machine whose open files this user may see, and its data directory.
+
+    A server does not send its directory, since every peer may send it a request; Linux shows the open files of a
+    process to its owner.
+    """
+
+    async def ask() -> tuple[str, Path] | None:
+        async with connected(options) as servers:
+            responses = await servers.ask(NameServer.info)
+        found = ((server, _data_dir(info)) for server, info in responses.given.items() if info is not None)
+        return next(((server, directory) for server, directory in found if directory is not None), None)
+
+    return loops.run(ask)
+
+
+def _data_dir(info: ServerInfo) -> Path | None:
+    """The data directory, unless the pid belongs to another process.
+
+    The names of a server's log files contain its boot id.
+    """
+    paths = _open_files(info.pid)
+    if not any(info.boot_id in path.name for path in paths):
+        return None
+    return next((path.parent for path in paths if path.name == _LOCK), None)
+
+
+def _open_files(pid: int | None) -> list[Path]:
+    """The open files of a process; empty without Linux's /proc, and for another account's process."""
+    try:
+        return [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
 
 
 def _existing(default: Path, more: str) -> Path:
