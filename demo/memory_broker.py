@@ -129,7 +129,6 @@ async def serve(options: argparse.Namespace) -> int:
         broker_id=options.id,
         broker_addr=f"{options.advertise or options.host}:{listening.getsockname()[1]}",
         name_servers=options.name_servers,
-        heartbeat_seconds=options.heartbeat_seconds,
         client_poll_seconds=options.poll_seconds,
     )
     broker = MemoryBroker(settings, [TopicConfig(name, 4, 4) for name in options.topic])
@@ -215,7 +214,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     serving.add_argument("--advertise", default="", help="host name for clients, if not that of --host")
     serving.add_argument("--port", type=int, default=0, help="0 takes a free one")
     serving.add_argument("--topic", action="append", default=[], help="may be repeated")
-    serving.add_argument("--heartbeat-seconds", type=float, default=30.0)
     serving.add_argument(
         "--poll-seconds", type=float, default=30.0, help="poll interval of the clients, for which a drain waits"
     )
