@@ -331,16 +331,16 @@ def subject_of(key: InstanceKey | GroupKey) -> str:
     return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in key if part != "")
 
 
-def names_to_weigh(problems: Iterable[Problem]) -> set[str]:
+def names_without_shares(problems: Iterable[Problem]) -> set[str]:
     """The names of broker groups whose affected write queues have to be counted in the routes."""
     return {one.group[1] for one in problems if one.group and one.kind in _OF_QUEUES and one.affected is None}
 
 
-def weighed(unweighed: Iterable[Problem], shares: Mapping[str, Affected]) -> list[Problem]:
+def with_shares(listed: Iterable[Problem], shares: Mapping[str, Affected]) -> list[Problem]:
     """The problems with the affected queues; `shares` are by broker name."""
     return [
         replace(one, affected=one.affected or shares.get(one.group[1])) if one.group and one.kind in _OF_QUEUES else one
-        for one in unweighed
+        for one in listed
     ]
 
 

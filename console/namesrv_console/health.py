@@ -10,11 +10,11 @@ from namesrv_client.health import (
     Gone,
     InstanceKey,
     Problem,
-    names_to_weigh,
+    names_without_shares,
     problems,
     removal_events,
     removal_reason,
-    weighed,
+    with_shares,
     write_shares,
 )
 from namesrv_console.acknowledged import Acknowledgement, Acknowledgements, extent_of
@@ -191,7 +191,7 @@ class Health:
         unreported = (view.brokers.keys() - left for view in cluster.servers if not view.reports_brokers)
         unknown = {key[:2] for keys in unreported for key in keys}
         found = problems(reports, gone=gone, unknown=unknown, missing=missing, disagreements=others)
-        found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
+        found = with_shares(found, self._shares(cluster.servers, names_without_shares(found)))
         known = self._acknowledgements.at(self._clock.wall())
         acknowledged = {
             problem.key: acknowledgement

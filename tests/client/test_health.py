@@ -15,12 +15,12 @@ from namesrv_client.health import (
     failure_state,
     is_starting,
     missing_brokers,
-    names_to_weigh,
+    names_without_shares,
     problems,
     removals,
     state_of,
     subject_of,
-    weighed,
+    with_shares,
     write_shares,
 )
 from namesrv_remoting.bodies.extensions import Event, ServerInfo, ServerProblem
@@ -214,9 +214,9 @@ def test_worst_problem_is_first_and_has_numbers() -> None:
     found = problems([Server("s0", "asking"), server(broker(SLAVE))])
 
     assert [one.kind for one in found] == ["without_master", "server_asked"]
-    assert names_to_weigh(found) == {"a"}
-    shares = write_shares([("T", route), ("U", route), ("V", other)], names_to_weigh(found))
-    assert [one.affected for one in weighed(found, shares)] == [Affected(8, 24, 2), None]
+    assert names_without_shares(found) == {"a"}
+    shares = write_shares([("T", route), ("U", route), ("V", other)], names_without_shares(found))
+    assert [one.affected for one in with_shares(found, shares)] == [Affected(8, 24, 2), None]
     assert write_shares([("T", route)], ["a"]) == {"a": Affected(4, 12, 1, "T")}
 
 

@@ -17,11 +17,11 @@ from namesrv_client.health import (
     broker_of,
     failure_state,
     is_starting,
-    names_to_weigh,
+    names_without_shares,
     problems,
     removals,
     state_of,
-    weighed,
+    with_shares,
     write_shares,
 )
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
@@ -139,7 +139,7 @@ def reports_in(responses: Responses[Server]) -> list[Server]:
 async def with_queues(servers: Servers, reports: Iterable[Server], listed: Sequence[Problem]) -> list[Problem]:
     """The problems with the affected write queues; routes are requested only if a broker group has a problem."""
     shares: dict[str, Affected] = {}
-    wanted = names_to_weigh(listed)
+    wanted = names_without_shares(listed)
     reporting = {one.address for one in reports if one.brokers}
     for server in servers.all:
         if server.address in reporting and not wanted <= shares.keys():
@@ -148,4 +148,4 @@ async def with_queues(servers: Servers, reports: Iterable[Server], listed: Seque
                 routes = await server.routes(await server.topics())
                 given = ((topic, route) for topic, route in routes.items() if route is not None)
                 shares = write_shares(given, wanted) | shares
-    return weighed(listed, shares)
+    return with_shares(listed, shares)

@@ -296,19 +296,19 @@ async def _status(servers: Servers) -> Report:
     responses = await servers.ask(_status_of)
     members = {server: status.members for server, status in responses.given.items()}
     reports = reports_in(responses.mapped(lambda status: status.report))
-    weighed = await with_queues(servers, reports, problems(reports, missing=missing_brokers(reports)))
+    listed = await with_queues(servers, reports, problems(reports, missing=missing_brokers(reports)))
     infos = {report.address: report.info for report in reports}
     same = same_servers({server: None if info is None else info.boot_id for server, info in infos.items()})
-    is_healthy = code_of(weighed) is ExitCode.OK and all(one["state"] in HEALTHY for one in members.values())
+    is_healthy = code_of(listed) is ExitCode.OK and all(one["state"] in HEALTHY for one in members.values())
     return Report(
         {
             "healthy": is_healthy and len(responses.given) == len(responses.outcomes),
             "servers": responses.documents(lambda status: status.members),
-            "problems": [document_of(one) for one in weighed],
+            "problems": [document_of(one) for one in listed],
         },
         table(_STATUS, [_row(server, status) for server, status in responses.outcomes.items()]),
         max(responses.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
-        [*(line_of(one, shown_by="status") for one in weighed), *same],
+        [*(line_of(one, shown_by="status") for one in listed), *same],
     )
 
 

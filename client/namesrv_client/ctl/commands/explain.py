@@ -17,7 +17,7 @@ from namesrv_client.ctl.output import Report, ago, lasting
 from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Responses, Servers
-from namesrv_client.health import Gone, GroupKey, Problem, Server, liveness, problems, weighed, write_shares
+from namesrv_client.health import Gone, GroupKey, Problem, Server, liveness, problems, with_shares, write_shares
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
@@ -206,7 +206,7 @@ def _problems(topic: str, explanations: Iterable[Explained]) -> list[Problem]:
         for _, route in known
         for name, share in write_shares([(topic, route)], [queues.broker_name for queues in route.queue_datas]).items()
     }
-    return weighed((one for one in problems(reports, gone=gone.values()) if one.group is not None), shares)
+    return with_shares((one for one in problems(reports, gone=gone.values()) if one.group is not None), shares)
 
 
 def _gone(topic: str, route: TopicRouteData, live: Iterable[GroupKey]) -> list[Gone]:
