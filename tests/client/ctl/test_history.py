@@ -130,6 +130,14 @@ def test_a_server_without_lines_around_the_time_may_have_been_running(tmp_path: 
     assert shown.cells == [["SERVER", "ROUTE"], ["ns-1", unknown], ["ns-2", unknown]]
 
 
+def test_directory_without_logs_is_named(tmp_path: Path) -> None:
+    """Without a time all logs are read: the span from 1970 to 2200 would not help."""
+    refused = run("history", "t", "--logs", str(tmp_path), env={"COLUMNS": "300"})
+
+    assert refused.code == 2
+    assert f"Invalid value for --logs: no log in {tmp_path} " in refused.err
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

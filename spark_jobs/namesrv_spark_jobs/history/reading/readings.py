@@ -115,7 +115,8 @@ class Readings:
     def _files(self, span: Span) -> list[str]:
         files = files_of(self._logs, span)
         if not files:
-            raise LogsError(f"no log {moments_of(span)}")
+            # The span of all logs begins in 1970.
+            raise LogsError(f"no log {moments_of(span)}" if span.from_ms else f"no log in {', '.join(self._logs)}")
         return files
 
     def _report(self, request: ReportRequest) -> Report:
