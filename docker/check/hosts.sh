@@ -159,5 +159,5 @@ for host in 4 1 2 3; do
     [ "$code" = 0 ] || fail "host $host: SIGTERM ended it with $code"
     echo "host $host: SIGTERM ended it with 0"
 done
-grep -q '"unregistered"' "$work/host-1.log" || fail "host 1 did not hear the broker's goodbye"
+grep -q '"unregistered"' "$work/host-1.log" || fail "host 1 received no unregister request of the broker"
 [ -n "$(find "$work/data-1" -name '*.jsonl*')" ] || fail "host 1 left no heartbeat log in its volume"
