@@ -1,6 +1,6 @@
 """Printing of reports: tables for people, JSON or YAML for programs.
 
-Standard output gets reports only; problems go to standard error. Text from servers is escaped: any peer that reaches
+Standard output gets reports only; remarks go to standard error. Text from servers is escaped: any peer that reaches
 their port can register a name, and an escape sequence in it would repaint an operator's terminal.
 """
 
@@ -53,7 +53,7 @@ class Report:
     body: Sequence[RenderableType]
     code: ExitCode = ExitCode.OK
     # Lines for standard error.
-    problems: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
 
 class Output:
@@ -79,10 +79,10 @@ class Output:
         """Print a report; with a head it replaces the last report on a terminal, and follows it elsewhere."""
         if head is None or self.format != "table":
             self.say(report.document, *report.body, is_one_of_many=head is not None)
-            complain(report.problems)
+            complain(report.remarks)
             return
-        problems = [Text(printable(problem), style="red") for problem in report.problems]
-        page = self._rendered(Text(head, style="dim"), *problems, *report.body)
+        remarks = [Text(printable(line), style="red") for line in report.remarks]
+        page = self._rendered(Text(head, style="dim"), *remarks, *report.body)
         self._write(self._painted(page) if self._is_terminal else page)
 
     def say(self, document: Any, *parts: RenderableType, is_one_of_many: bool = True) -> None:
@@ -161,10 +161,10 @@ def speaks_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
-def complain(problems: Iterable[str]) -> None:
-    """Print problems on standard error, a line each."""
-    for problem in problems:
-        sys.stderr.write(f"{PROGRAM}: {printable(problem)}\n")
+def complain(lines: Iterable[str]) -> None:
+    """Print lines on standard error."""
+    for line in lines:
+        sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[RenderableType]:

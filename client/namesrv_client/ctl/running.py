@@ -121,7 +121,7 @@ def show_list(  # noqa: PLR0913 - by keyword
             {"servers": responses.documents(lambda value: {name: document(value)})},
             body,
             max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
-            [*responses.problems(), *absences, *nothing, *remarks(responses.given)],
+            [*responses.failures(), *absences, *nothing, *remarks(responses.given)],
         )
 
     show(options, ask)
@@ -177,7 +177,7 @@ def change(  # noqa: PLR0913 - by keyword
             {**document, "servers": responses.documents(members)},
             table(("server", *heads), [(server, *it.values()) for server, it in results.items()]),
             max(responses.code(needs_all=True), ExitCode.NO if absent else ExitCode.OK),
-            [*responses.problems(), *absent],
+            [*responses.failures(), *absent],
         )
 
     show(options, ask)

@@ -43,9 +43,11 @@ class Responses(Generic[T]):
             return ExitCode.USAGE
         return ExitCode.NO if any(refusals) or (needs_all and refusals) else ExitCode.OK
 
-    def problems(self) -> list[str]:
+    def failures(self) -> list[str]:
         """A line for each server that did not answer, or refused."""
-        return [problem(server, error) for server, error in self.outcomes.items() if isinstance(error, RemotingError)]
+        return [
+            failure_line(server, error) for server, error in self.outcomes.items() if isinstance(error, RemotingError)
+        ]
 
     def documents(self, members: Callable[[T], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """For each server the members of its response, or `error`, for JSON and YAML."""
@@ -101,7 +103,7 @@ def reason(error: RemotingError) -> str:
     return str(error) or type(error).__name__
 
 
-def problem(server: str, error: RemotingError) -> str:
+def failure_line(server: str, error: RemotingError) -> str:
     """A line about an error of a server; many reasons contain the server's address already."""
     why = reason(error)
     return why if server in why else f"{server}: {why}"

@@ -126,7 +126,7 @@ class ActionPages:
     def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Responses[Changes]) -> None:
         user: User = request.user
         line = self._command(action, fields)
-        failed = outcomes.problems()
+        failed = outcomes.failures()
         changed = {server: changes for server, changes in outcomes.given.items() if changes != []}
         event(logger, logging.WARNING, "operator_acted", user=user.name, command=line, done=[*changed], failed=failed)
         if (trail := self._console.trail) is None:

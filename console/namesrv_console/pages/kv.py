@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Content:
         "text": text,
         "found": on_page(found, visit.number("page")),
         "views": [visit.cluster.server(address) for address in values.given],
-        "problems": [*visit.unreachable, *values.problems(), *namespaces.problems()],
+        "problems": [*visit.unreachable, *values.failures(), *namespaces.failures()],
     }
 
 

@@ -34,7 +34,7 @@ async def show(visit: Visit) -> Content:
         "changed_by": {
             key: one.changed_by for found in reported.values() for key, one in found.items() if one.changed_by
         },
-        "problems": [*visit.unreachable, *settings.problems()],
+        "problems": [*visit.unreachable, *settings.failures()],
     }
 
 

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from namesrv_client.ctl.options import duration, options_of
-from namesrv_client.ctl.servers import Responses, problem
+from namesrv_client.ctl.servers import Responses, failure_line
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import refusing_address, run
 
@@ -113,6 +113,6 @@ def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: 
         (RequestTimeoutError(), "a:1: RequestTimeoutError"),
     ],
 )
-def test_problem_is_one_line(error: NoPermissionError | ConnectError, line: str) -> None:
+def test_failure_is_one_line(error: NoPermissionError | ConnectError, line: str) -> None:
     """The line contains the code of a refusal and names the server once."""
-    assert problem("a:1", error) == line
+    assert failure_line("a:1", error) == line

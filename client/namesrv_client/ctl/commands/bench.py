@@ -105,7 +105,7 @@ def bench(
                 [(server, *(it[name] for name in heads.values())) for server, it in rows.items()],
             ),
             max(plans.code(), ExitCode.NO if failed else ExitCode.OK),
-            [*plans.problems(), *failed],
+            [*plans.failures(), *failed],
         )
         output.report(report)
         return report.code

@@ -115,7 +115,7 @@ def show_config(
             },
             _setting_table(shown, responses.given),
             max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
-            [*responses.problems(), *absences, *remarks],
+            [*responses.failures(), *absences, *remarks],
         )
 
     show(options, ask)

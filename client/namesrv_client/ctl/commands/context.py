@@ -129,4 +129,4 @@ def _show(options: Options, contexts: Contexts, names: Iterable[str]) -> NoRetur
         for name, one in shown
     ]
     document = {"contexts": [_document(contexts, name) for name, _ in shown]}
-    print_once(options, Report(document, table(_HEADS, rows), problems=[] if shown else ["no contexts"]))
+    print_once(options, Report(document, table(_HEADS, rows), remarks=[] if shown else ["no contexts"]))

@@ -81,7 +81,7 @@ async def _diff(servers: Servers) -> Report:
         },
         body,
         max(responses.code(needs_all=True), ExitCode.NO if differing or same_server else ExitCode.OK),
-        [*responses.problems(), *same_server],
+        [*responses.failures(), *same_server],
     )
 
 

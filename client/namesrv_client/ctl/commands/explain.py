@@ -147,7 +147,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
             [*body, Text(""), *difference_table(differing, tuple(views))] if differing else body,
             max(responses.code(needs_all=True), ExitCode.NO if absent or differing else code_of(shown_problems)),
             [
-                *responses.problems(),
+                *responses.failures(),
                 *absent,
                 *([f"the servers disagree about {topic}"] if differing else []),
                 *map(line_of, shown_problems),

@@ -17,7 +17,7 @@ from namesrv_client.ctl.nameserver import MAX_EVENTS, NameServer
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import ABSENT, Output, complain, counted, event_text, moment
 from namesrv_client.ctl.running import Columns, Request, run, show_list
-from namesrv_client.ctl.servers import Servers, problem, reason
+from namesrv_client.ctl.servers import Servers, failure_line, reason
 from namesrv_remoting.bodies.extensions import EVENT_TYPES, Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import NoPermissionError, RemotingError, RequestCodeNotSupportedError
@@ -52,7 +52,7 @@ def _follow(options: Options, start: Start, refusals: Collection[str] = ()) -> N
     async def stream(servers: Servers, output: Output) -> int:
         responses = await servers.ask(lambda server: server.is_native())
         if not responses.given:
-            complain(responses.problems())
+            complain(responses.failures())
             return responses.code()
         try:
             is_usual_end = await _printed_enough(servers, output, start)
@@ -87,7 +87,7 @@ async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
         except RemotingError as error:
             if reason(error) != trouble:
                 trouble = reason(error)
-                complain([problem(address, error)])
+                complain([failure_line(address, error)])
             if isinstance(error, RequestCodeNotSupportedError):
                 # The server will not support the request later either.
                 return

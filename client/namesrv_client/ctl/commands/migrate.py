@@ -172,7 +172,7 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
             *([_summary(verdicts, given)] if has_all_overviews and (matter or is_whole) else []),
         ],
         code,
-        [*overviews.problems(), *not_compared, *same_server],
+        [*overviews.failures(), *not_compared, *same_server],
     )
 
 

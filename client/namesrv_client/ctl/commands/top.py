@@ -198,7 +198,7 @@ async def _report(servers: Servers, ask: Ask, wanted: str | None) -> Report:
     ]
     rows = broker_rows(seen, now)
     listed = problems_in(seen, now)
-    absent = [f"no {wanted}"] if wanted and not rows and _list_brokers(seen, now) else []
+    absent = [f"no {wanted}"] if wanted and not rows and _all_have_listed(seen, now) else []
     is_wrong = bool(absent) or any(verdict in {"missing", "overdue"} for row in rows for verdict, _ in row.on.values())
     return Report(
         {
@@ -209,7 +209,7 @@ async def _report(servers: Servers, ask: Ask, wanted: str | None) -> Report:
         },
         page(seen, now),
         max(responses.code(needs_all=True), ExitCode.NO if is_wrong else code_of(listed)),
-        [*responses.problems(), *absent],
+        [*responses.failures(), *absent],
     )
 
 
@@ -249,7 +249,7 @@ def page(seen: Sequence[Seen], now: float, console: Console | None = None) -> li
     above = [*table(_SERVER, [_server_cells(one, now) for one in seen]), *remarks, Text("")]
     heads = ("cluster", "broker", "id", "address", *(one.server for one in seen))
     if not rows:
-        return [*above, Text("no brokers" if _list_brokers(seen, now) else "brokers unknown", style="dim")]
+        return [*above, Text("no brokers" if _all_have_listed(seen, now) else "brokers unknown", style="dim")]
     if console is None:
         return [*above, *_broker_table(heads, rows, silent, sys.maxsize)]
     room = console.height - _height(above, console)
@@ -265,7 +265,7 @@ def page(seen: Sequence[Seen], now: float, console: Console | None = None) -> li
         count = max(1, count - max(1, excess * count // (room + excess)))
 
 
-def _list_brokers(seen: Sequence[Seen], now: float) -> bool:
+def _all_have_listed(seen: Sequence[Seen], now: float) -> bool:
     """True if every server has listed its brokers."""
     return all(one.state is not None and not one.refusal and not one.is_silent(now) for one in seen)
 

@@ -36,8 +36,8 @@ def check(options: Options, file: File) -> None:
     """Check an address views file, and list its views. Exits with 1 if a server would refuse it."""
     views = [_summary(view) for view in read_file(file, parse_address_views).views]
     rows = [[value or None for value in view.values()] for view in views]
-    problems = [] if views else [f"{file}: no views"]
-    print_once(options, Report({"views": views}, table(tuple(views[0]) if views else (), rows), problems=problems))
+    remarks = [] if views else [f"{file}: no views"]
+    print_once(options, Report({"views": views}, table(tuple(views[0]) if views else (), rows), remarks=remarks))
 
 
 def explain(  # noqa: PLR0913, PLR0917 - each is an option
