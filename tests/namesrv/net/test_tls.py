@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -189,6 +190,16 @@ class Side:
             else:
                 return self._outgoing.read()
 
+    async def shake_hands(self, peer: RawPeer) -> None:
+        """Complete the handshake."""
+        peer.send(self.hello())
+        peer.send(await self.finish(peer))
+
+    async def is_answered(self, peer: RawPeer) -> bool:
+        """True if the server answers a request."""
+        peer.send(self.sealed(json_frame(ECHO, 7)))
+        return [response.opaque for response in await self.frames(peer, 1)] == [7]
+
     def sealed(self, data: bytes) -> bytes:
         """TLS records with the data."""
         self.tls.write(data)
@@ -295,17 +306,16 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
 
         async def resumed(session: ssl.SSLSession | None) -> tuple[Side, RawPeer]:
             peer, side = await served.connect(), Side(context, session)
-            peer.send(side.hello())
-            peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
+            await side.shake_hands(peer)
             return side, peer
 
         first, peer = await resumed(None)
-        assert [response.opaque for response in await first.frames(peer, 1)] == [7]
+        assert await first.is_answered(peer)
         session = first.tls.session
         assert session is not None
         assert not session.has_ticket
         second, peer = await resumed(session)
-        assert [response.opaque for response in await second.frames(peer, 1)] == [7]
+        assert await second.is_answered(peer)
         assert second.tls.session_reused
         # a hundred years
         served.clock.step_wall(36_525 * 86_400.0)
@@ -475,9 +485,8 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
     """A changed byte in a record closes the connection; the request before it is answered."""
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(), Side(trusting(ca))
-        peer.send(side.hello())
-        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
-        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
+        await side.shake_hands(peer)
+        assert await side.is_answered(peer)
         record = side.sealed(json_frame(ECHO, 8))
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
         await until(lambda: served.event_listener.closed)
@@ -493,8 +502,7 @@ async def test_responses_over_tls_wait_for_a_slow_reader(ca: Authority) -> None:
     body = b"x" * 60_000
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(receive_buffer=4096), Side(trusting(ca))
-        peer.send(side.hello())
-        peer.send(await side.finish(peer))
+        await side.shake_hands(peer)
         for number in range(100):
             peer.send(side.sealed(json_frame(ECHO, number, body=body)))
         await until(lambda: served.event_listener.closed or served.connection_of(peer).is_write_paused)
@@ -510,8 +518,7 @@ async def test_large_frame_over_tls_is_read_in_chunks(ca: Authority) -> None:
     body = bytes(8 * 1024 * 1024)
     async with serving(tls=tls(ca), large_frames={ECHO: 2 * len(body)}) as served:
         peer, side = await served.connect(), Side(trusting(ca))
-        peer.send(side.hello())
-        peer.send(await side.finish(peer))
+        await side.shake_hands(peer)
         await until(lambda: served.connection_of(peer).peer.tls_version)
         accepted = served.connection_of(peer).socket
         assert accepted is not None
@@ -546,26 +553,38 @@ async def test_close_notify_ends_the_connection(ca: Authority) -> None:
         assert (served.event_listener.closed, served.event_listener.refused) == ([(1, "closed")], [])
 
 
+@contextlib.contextmanager
+def busy(threads: HandshakeThreads, *, is_urgent: bool = False) -> Iterator[threading.Event]:
+    """A thread of these is busy until the event is set, or until the end of the block."""
+    go_on = threading.Event()
+
+    def wait() -> None:
+        assert go_on.wait(GUARD_SECONDS)
+
+    threads.run(wait, lambda _: None, is_urgent=is_urgent)
+    try:
+        yield go_on
+    finally:
+        go_on.set()
+
+
 async def test_busy_handshake_threads_delay_no_open_connection(ca: Authority) -> None:
     """While all handshake threads are busy, open connections are served, and new handshakes wait."""
-    go_on = threading.Event()
     tls_side = ServerTls("permissive", tls(ca).context, HandshakeThreads(1))
     async with serving(tls=tls_side) as served:
         connected = await served.connect()
-        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
         peer, side = await served.connect(), Side(trusting(ca))
-        peer.send(side.hello())
-        assert (await connected.ask(json_frame(ECHO, 7))).opaque == 7
-        assert served.server.tls.handshakes.total() == 0
-        go_on.set()
-        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 8)))
+        with busy(tls_side.threads):
+            peer.send(side.hello())
+            assert (await connected.ask(json_frame(ECHO, 7))).opaque == 7
+            assert served.server.tls.handshakes.total() == 0
+        peer.send(await side.finish(peer))
 
-        assert [response.opaque for response in await side.frames(peer, 1)] == [8]
+        assert await side.is_answered(peer)
 
 
 async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
     """The second half of a handshake precedes waiting hellos, because a handshake that times out is lost work."""
-    go_on, end = threading.Event(), threading.Event()
     # number of finished handshakes at each hello of the crowd
     completed: list[int] = []
     # The server requests a certificate, and would verify it in the last step.
@@ -579,36 +598,31 @@ async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
         peer.send(side.hello())
         last = await side.finish(peer)
         await until(lambda: "1 ended | 0 waiting" in repr(threads))
-        threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
-        for _ in range(50):
-            threads.run(lambda: None, lambda _: completed.append(tls_side.handshakes.total()), is_urgent=False)
-        threads.run(partial(_wait, end), lambda _: None, is_urgent=False)
-        late.send(piecemeal[100:])
-        peer.send(last)
-        await until(lambda: "54 waiting" in repr(threads))
-        go_on.set()
-        await until(lambda: len(completed) == 50)
-        try:
-            assert "2 waiting" in repr(threads)
-        finally:
-            end.set()
+        with busy(threads) as go_on:
+            for _ in range(50):
+                threads.run(lambda: None, lambda _: completed.append(tls_side.handshakes.total()), is_urgent=False)
+            with busy(threads):
+                late.send(piecemeal[100:])
+                peer.send(last)
+                await until(lambda: "54 waiting" in repr(threads))
+                go_on.set()
+                await until(lambda: len(completed) == 50)
+                assert "2 waiting" in repr(threads)
 
     assert completed == [1] * 50
 
 
 async def test_short_last_step_waits_for_no_thread(ca: Authority) -> None:
     """A client without a certificate may close once its part of the handshake is sent: no handshake has failed."""
-    go_on = threading.Event()
     tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
     async with serving(tls=tls_side) as served:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
         last = await side.finish(peer)
-        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=True)
-        peer.send(last)
-        peer.writer.close()
-        await until(lambda: served.event_listener.closed)
-        go_on.set()
+        with busy(tls_side.threads, is_urgent=True):
+            peer.send(last)
+            peer.writer.close()
+            await until(lambda: served.event_listener.closed)
 
         assert (tls_side.handshakes.total(), served.event_listener.closed, served.event_listener.refused) == (
             1,
@@ -654,12 +668,10 @@ def test_step_of_a_handshake_has_few_bytes(ca: Authority) -> None:
 
 async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> None:
     """A peer that sends more while its hello waits for a thread is refused once its share of the memory is used up."""
-    go_on = threading.Event()
     budget = MemoryBudget(MEBIBYTE)
     tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
     async with serving(tls=tls_side, budget=budget) as served:
-        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
-        try:
+        with busy(tls_side.threads):
             peer = await served.connect()
             peer.send(Side(trusting(ca)).hello())
             await until(lambda: "2 waiting" in repr(tls_side.threads))
@@ -667,8 +679,6 @@ async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> Non
             # the share of an address is 128 KiB
             peer.send(bytes(128 * 1024))
             await until(lambda: served.event_listener.closed)
-        finally:
-            go_on.set()
 
     assert served.event_listener.refused == [(1, "memory", "no memory for a TLS handshake")]
     assert budget.used_bytes == 0
@@ -676,12 +686,10 @@ async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> Non
 
 async def test_closed_connection_leaves_the_handshake_queue(ca: Authority) -> None:
     """The TLS objects of a closed connection are freed before its turn, and later peers do not wait for its step."""
-    go_on = threading.Event()
     tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
     known = {id(thing) for thing in gc.get_objects() if isinstance(thing, TlsTransport)}
     async with serving(tls=tls_side) as served:
-        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
-        try:
+        with busy(tls_side.threads):
             peer = await served.connect()
             peer.send(Side(trusting(ca)).hello())
             await until(lambda: len(tls_side.threads) == 2)
@@ -691,34 +699,29 @@ async def test_closed_connection_leaves_the_handshake_queue(ca: Authority) -> No
             assert len(tls_side.threads) == 1
             transports = [thing for thing in gc.get_objects() if isinstance(thing, TlsTransport)]
             assert [transport for transport in transports if id(transport) not in known] == []
-        finally:
-            go_on.set()
         later, side = await served.connect(), Side(trusting(ca))
-        later.send(side.hello())
-        later.send(await side.finish(later) + side.sealed(json_frame(ECHO, 7)))
-        assert [response.opaque for response in await side.frames(later, 1)] == [7]
+        await side.shake_hands(later)
+        assert await side.is_answered(later)
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
 async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: Any) -> None:
     """A peer has 5 s for its own part of the handshake; the wait for a thread comes on top."""
-    go_on = threading.Event()
     tls_side = ServerTls(mode, tls(ca).context, HandshakeThreads(1))
     async with serving(tls=tls_side) as served:
-        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
         peer, side = await served.connect(), Side(trusting(ca))
         stalled = await served.connect()
-        for each in (peer, stalled):
-            each.send(side.hello() if each is peer else Side(trusting(ca)).hello())
-        await until(lambda: "3 waiting" in repr(tls_side.threads))
-        await served.clock.advance(600)
-        assert served.event_listener.refused == []
-        go_on.set()
+        with busy(tls_side.threads):
+            peer.send(side.hello())
+            stalled.send(Side(trusting(ca)).hello())
+            await until(lambda: "3 waiting" in repr(tls_side.threads))
+            await served.clock.advance(600)
+            assert served.event_listener.refused == []
         last = await side.finish(peer)
         assert await stalled.reader.read(1)
         await served.clock.advance(4)
-        peer.send(last + side.sealed(json_frame(ECHO, 7)))
-        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
+        peer.send(last)
+        assert await side.is_answered(peer)
         await served.clock.advance(2)
         await until(lambda: served.event_listener.closed)
 
@@ -749,10 +752,6 @@ async def test_proxy_header_does_not_extend_the_handshake(ca: Authority, iterati
         await served.clock.advance(2)
 
         assert served.event_listener.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
-
-
-def _wait(event: threading.Event) -> None:
-    assert event.wait(GUARD_SECONDS)
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
@@ -812,12 +811,12 @@ async def test_bad_proxy_headers_before_tls_are_refused(
         assert served.event_listener.refused[1:] == [(2, reason, message)]
 
 
-async def opened(served: Serving, peer: socket.socket) -> tuple[TlsRecords, ServerConnection, asyncio.Transport]:
-    """The records of a peer after its handshake, and its connection and transport in the server."""
+async def opened(served: Serving, peer: socket.socket) -> tuple[TlsRecords, ServerConnection, TlsTransport]:
+    """The records of a peer after its handshake, its connection in the server, and the receiver of their bytes."""
     records = await asyncio.to_thread(TlsRecords, peer)
     [connection] = served.server.connections.values()
     transport = connection._transport
-    assert transport is not None
+    assert isinstance(transport, TlsTransport)
     await until(lambda: connection.peer.tls_version)
     return records, connection, transport
 
@@ -829,9 +828,9 @@ async def test_records_without_data_count_towards_share_and_memory(ca: Authority
             records, connection, transport = await opened(served, peer)
             share = connection.read_share
             await settle()
-            transport.data_received(records.key_updates(IN_ONE_ITERATION - 1))  # type: ignore[attr-defined]  # as the socket's transport does
+            transport.data_received(records.key_updates(IN_ONE_ITERATION - 1))
             assert share.left > 0
-            transport.data_received(records.key_updates(1))  # type: ignore[attr-defined]
+            transport.data_received(records.key_updates(1))
             assert share.left <= 0
             await settle()
             assert connection.is_open
@@ -855,9 +854,9 @@ async def test_records_that_wait_take_memory_of_the_peer(ca: Authority) -> None:
             connection.read_share.spend(ITERATION_COST)
             # the share of an address is 128 KiB
             some, more = records.sealed(json_frame(ECHO, 7) * 700), records.sealed(json_frame(ECHO, 8) * 2000)
-            transport.data_received(some)  # type: ignore[attr-defined]  # as the socket's transport does
+            transport.data_received(some)
             assert budget.used_bytes == before + len(some)
-            transport.data_received(more)  # type: ignore[attr-defined]
+            transport.data_received(more)
             await until(lambda: not served.server.connections)
 
         assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
@@ -872,7 +871,7 @@ async def test_large_frame_over_tls_is_declined_without_memory(ca: Authority) ->
             records, connection, transport = await opened(served, peer)
             await settle()
             # the share of an address is 128 KiB
-            transport.data_received(records.sealed(json_frame(ECHO, 7, None, bytes(200 * 1024))))  # type: ignore[attr-defined]  # as the socket's transport does
+            transport.data_received(records.sealed(json_frame(ECHO, 7, None, bytes(200 * 1024))))
             await until(lambda: served.server.dispatcher.answered)
 
             assert served.server.dispatcher.answered == {(ECHO, 2): 1}
@@ -884,9 +883,9 @@ async def test_proxy_header_takes_no_memory_after_it(ca: Authority) -> None:
     """The first bytes of a connection are freed once they are passed on."""
     async with serving(tls=tls(ca), proxy_protocol=True) as served:
         peer, side = await served.connect(), Side(trusting(ca))
-        peer.send(PROXY_HEADER + side.hello())
-        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
-        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
+        peer.send(PROXY_HEADER)
+        await side.shake_hands(peer)
+        assert await side.is_answered(peer)
 
         assert [thing for thing in gc.get_objects() if isinstance(thing, TlsDetector) and thing._received] == []
 
@@ -898,11 +897,11 @@ async def test_records_that_wait_for_their_share_are_unread_input(ca: Authority,
         with socket.create_connection(served.addresses[0]) as peer:
             records, connection, transport = await opened(served, peer)
             frame = json_frame(ECHO, 7)
-            transport.data_received(records.sealed(frame[:9]))  # type: ignore[attr-defined]  # as the socket's transport does
+            transport.data_received(records.sealed(frame[:9]))
             await served.clock.advance(8)
             connection.read_share.spend(ITERATION_COST)
             record = records.sealed(frame[9:])
-            transport.data_received(record if is_whole else record[:-1])  # type: ignore[attr-defined]
+            transport.data_received(record if is_whole else record[:-1])
             served.clock.stall(5)
             connection.check_deadlines(served.clock.monotonic())
             await settle()
