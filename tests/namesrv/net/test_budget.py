@@ -355,36 +355,26 @@ async def test_unread_responses_are_charged() -> None:
         await until(lambda: budget.used_bytes == CONNECTION)
 
 
-async def test_unread_responses_without_memory_close_the_connection() -> None:
+async def medium(request: Request) -> Reply:
+    """A handler with a response below 64 KiB."""
+    return Reply(bytes(60_000))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"handlers": {LIST: medium}}, {"fast_path": lambda *_: bytes(40_000)}],
+    ids=["one by one", "together"],
+)
+async def test_unread_responses_without_memory_close_the_connection(how: dict[str, Any]) -> None:
     """Responses below 64 KiB are not reserved: a peer that leaves them unread is cut off once its share is used up."""
-
-    async def medium(request: Request) -> Reply:
-        return Reply(bytes(60_000))
-
-    budget = MemoryBudget(MEBIBYTE)
-    async with serving({LIST: medium}, budget=budget) as served:
+    async with serving(budget=MemoryBudget(MEBIBYTE), **how) as served:
         # the share of an address is 128 KiB
         for peer in [await served.connect(receive_buffer=4096) for _ in range(4)]:
             connection = served.connection_of(peer)
             assert connection.socket is not None
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-            peer.send(json_frame(LIST, 1) * 5)
+            connection.data_received(json_frame(LIST, 1) * 5)
             await until(lambda one=connection: one.is_write_paused or not one.is_open)  # type: ignore[misc]
-            await settle()
-        await until(lambda: len(served.server.connections) <= 2)
-        assert set(served.event_listener.reasons) == {"slow_reader"}
-
-
-async def test_joined_responses_need_no_reserved_memory() -> None:
-    """Responses of the fast path to one read are sent together only up to 64 KiB, for which no memory is reserved."""
-    budget = MemoryBudget(MEBIBYTE)
-    async with serving(fast_path=lambda *_: bytes(40_000), budget=budget) as served:
-        # the share of an address is 128 KiB
-        for peer in [await served.connect(receive_buffer=4096) for _ in range(4)]:
-            connection = served.connection_of(peer)
-            assert connection.socket is not None
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-            connection.data_received(json_frame(ECHO, 1) * 5)
             await settle()
         await until(lambda: len(served.server.connections) <= 2)
         assert set(served.event_listener.reasons) == {"slow_reader"}

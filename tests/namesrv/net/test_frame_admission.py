@@ -24,10 +24,3 @@ def test_larger_frames_are_refused(size: int, largest: int, bound: int) -> None:
     with pytest.raises(RemoteProtocolError, match=f"frame of {size} bytes for request 103, limit {bound}") as refused:
         admit(103, size, LIMITS_HERE, largest_frame_bytes=largest, may_use_slot=True)
     assert refused.value.reason == "frame_too_large"
-
-
-def test_reserved_slot_is_for_brokers() -> None:
-    """A request that no broker sends before its registration is refused, whatever its size."""
-    with pytest.raises(RemoteProtocolError, match="too many connections without a broker, limit 2") as refused:
-        admit(105, 10, LIMITS_HERE, largest_frame_bytes=0, may_use_slot=False)
-    assert refused.value.reason == "connections"
