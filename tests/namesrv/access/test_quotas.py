@@ -240,31 +240,24 @@ async def test_quotas_of_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         }
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [
-        {"quotas": "enforce", "quota_topics": 2},
-        {"max_topics": 2},
-        {},
-    ],
-)
-async def test_refused_registration_counts_as_a_heartbeat(tmp_path: Path, limit: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", [{"quotas": "enforce", "quota_topics": 2}, {"max_topics": 2}, {}])
+async def test_refused_registration_counts_as_a_heartbeat(
+    server: InProcess, peer: NamesrvPeer, settings: dict[str, Any]
+) -> None:
     """A broker of RocketMQ 4, which sends only registrations, stays alive with its last accepted one."""
-    async with namesrv_in_process(tmp_path, **limit) as server:
-        peer = await server.connect()
-        assert await registered(peer, FIRST, "T1", "T2") == (0, None)
-        # a body beyond a limit, or one that cannot be parsed
-        body = registration("T1", "T2", "T3") if limit else b"{"
-        for _ in range(3):
-            await server.clock.advance(100)
-            assert (await peer.register(FIRST, body)).code in {1, BUSY}
-        assert (await peer.call(105, {"topic": "T1"})).code == 0
+    assert await registered(peer, FIRST, "T1", "T2") == (0, None)
+    # a body beyond a limit, or one that cannot be parsed
+    body = registration("T1", "T2", "T3") if settings else b"{"
+    for _ in range(3):
+        await server.clock.advance(100)
+        assert (await peer.register(FIRST, body)).code in {1, BUSY}
+    assert (await peer.call(105, {"topic": "T1"})).code == 0
 
-        # the same address under another name is another broker
-        for _ in range(2):
-            assert (await peer.register(FIRST._replace(name="broker-z"), body)).code in {1, BUSY}
-            await server.clock.advance(100)
-        assert (await (await server.connect()).call(105, {"topic": "T1"})).code == 17
+    # the same address under another name is another broker
+    for _ in range(2):
+        assert (await peer.register(FIRST._replace(name="broker-z"), body)).code in {1, BUSY}
+        await server.clock.advance(100)
+    assert (await (await server.connect()).call(105, {"topic": "T1"})).code == 17
 
 
 @pytest.mark.settings(quotas="enforce", quota_topics=2)

@@ -287,26 +287,25 @@ async def test_event_loop_lag(server: InProcess) -> None:
     assert metrics("nameserver_eventloop_lag_seconds_sum") >= 0.3
 
 
-async def test_age_and_size_of_the_snapshot(tmp_path: Path) -> None:
+async def test_age_and_size_of_the_snapshot(server: InProcess, tmp_path: Path) -> None:
     """The age of the snapshot's contents stays below 5 s unless the file cannot be written."""
-    async with namesrv_in_process(tmp_path) as server:
-        await server.clock.advance(5.0)
-        assert _snapshot(await scrape(server)) == (0, 0)
-        peer = await server.connect()
-        await peer.register(A)
-        await server.clock.advance(1.0)
-        await until(lambda: server.namesrv.counters.snapshot_bytes)
-        size = (tmp_path / "snapshot.json").stat().st_size
-        assert _snapshot(await scrape(server)) == (0.0, size)
-        await server.clock.advance(4.0)
-        assert _snapshot(await scrape(server)) == (4.0, size)
+    await server.clock.advance(5.0)
+    assert _snapshot(await scrape(server)) == (0, 0)
+    peer = await server.connect()
+    await peer.register(A)
+    await server.clock.advance(1.0)
+    await until(lambda: server.namesrv.counters.snapshot_bytes)
+    size = (tmp_path / "snapshot.json").stat().st_size
+    assert _snapshot(await scrape(server)) == (0.0, size)
+    await server.clock.advance(4.0)
+    assert _snapshot(await scrape(server)) == (4.0, size)
 
-        # permissions do not stop root from writing, but a directory in place of the file does
-        (tmp_path / "snapshot.json").unlink()
-        (tmp_path / "snapshot.json").mkdir()
-        await peer.register(B)
-        await server.clock.advance(20.0)
-        assert _snapshot(await scrape(server))[0] == 24.0
+    # permissions do not stop root from writing, but a directory in place of the file does
+    (tmp_path / "snapshot.json").unlink()
+    (tmp_path / "snapshot.json").mkdir()
+    await peer.register(B)
+    await server.clock.advance(20.0)
+    assert _snapshot(await scrape(server))[0] == 24.0
 
 
 async def test_metrics_of_the_heartbeat_log(tmp_path: Path) -> None:

@@ -33,25 +33,25 @@ async def test_change_beyond_a_limit_names_the_field(tmp_path: Path) -> None:
         assert (await peer.call(PUT, entry(key="", value="v"))).outcome == (1, "field key is empty")
 
 
-async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_change_that_cannot_be_written_is_undone(
+    server: InProcess, peer: NamesrvPeer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A failed write gives code 1, keeps the old value, and a later change succeeds; the log has the first failure."""
     path = tmp_path / "kvConfig.json"
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.call(PUT, entry(value="old"))
-        path.unlink()
-        # a directory in place of the file cannot be replaced, not even by root
-        path.mkdir()
+    await peer.call(PUT, entry(value="old"))
+    path.unlink()
+    # a directory in place of the file cannot be replaced, not even by root
+    path.mkdir()
 
-        remark = "key-value configuration not written: Is a directory"
-        assert (await peer.call(PUT, entry(value="new"))).outcome == (1, remark)
-        assert (await peer.call(DELETE, entry())).outcome == (1, remark)
-        assert (await peer.call(GET, entry())).fields == {"value": "old"}
-        assert [event["path"] for event in logged(caplog, "kv_write_failed")] == [path]
+    remark = "key-value configuration not written: Is a directory"
+    assert (await peer.call(PUT, entry(value="new"))).outcome == (1, remark)
+    assert (await peer.call(DELETE, entry())).outcome == (1, remark)
+    assert (await peer.call(GET, entry())).fields == {"value": "old"}
+    assert [event["path"] for event in logged(caplog, "kv_write_failed")] == [path]
 
-        path.rmdir()
-        assert (await peer.call(PUT, entry(value="new"))).outcome == (0, None)
-        assert (await peer.call(GET, entry())).fields == {"value": "new"}
+    path.rmdir()
+    assert (await peer.call(PUT, entry(value="new"))).outcome == (0, None)
+    assert (await peer.call(GET, entry())).fields == {"value": "new"}
 
 
 @pytest.mark.settings(order_message_enable=True)

@@ -4,13 +4,12 @@ import asyncio
 import gc
 import tracemalloc
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.fake_clock import settle, until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
     OTHER,
@@ -259,25 +258,24 @@ async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess,
     counting.cancel()
 
 
-async def test_watched_topics_are_limited(tmp_path: Path) -> None:
+@pytest.mark.settings(max_memory_bytes=64 << 20)
+async def test_watched_topics_are_limited(server: InProcess, peer: NamesrvPeer) -> None:
     """A watch and its topics are charged, and refused with code 2 beyond the budget; their end frees the memory."""
-    async with namesrv_in_process(tmp_path, max_memory_bytes=64 << 20) as server:
-        peer = await server.connect()
-        before = server.namesrv.slots.budget.used_bytes
-        opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
-        known = {"boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
-        request = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
-        refused = (2, "no memory for a watch (topics: 40000)")
-        assert (await peer.call(PULL, None, request, spelling="native")).outcome == refused
-        await server.clock.advance(61)
-        assert list((await peer.response_to(opaque)).value["routes"]) == []
+    before = server.namesrv.slots.budget.used_bytes
+    opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
+    known = {"boot_id": server.namesrv.boot.id, "since": 0, "wait_ms": 60_000}
+    request = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
+    refused = (2, "no memory for a watch (topics: 40000)")
+    assert (await peer.call(PULL, None, request, spelling="native")).outcome == refused
+    await server.clock.advance(61)
+    assert list((await peer.response_to(opaque)).value["routes"]) == []
 
-        await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
-        await server.hang_up(peer)
-        await until(lambda: not len(server.namesrv.routes.watchers))
-        other = await server.connect()
-        await watch(server, other, "T", "U", "V", "W", wait_ms=60_000)
-        assert server.namesrv.slots.budget.used_bytes == before + 2048 + 4 * 512
+    await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
+    await server.hang_up(peer)
+    await until(lambda: not len(server.namesrv.routes.watchers))
+    other = await server.connect()
+    await watch(server, other, "T", "U", "V", "W", wait_ms=60_000)
+    assert server.namesrv.slots.budget.used_bytes == before + 2048 + 4 * 512
 
 
 async def test_watches_are_freed_with_their_connection(server: InProcess, peer: NamesrvPeer) -> None:

@@ -10,9 +10,9 @@ from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
 from tests.support.fake_clock import settle, until
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker
+from tests.support.namesrv_peer import Broker, NamesrvPeer
 
 BROKER = Broker()
 
@@ -29,39 +29,38 @@ def test_start_fails_with_an_unreadable_kv_file(tmp_path: Path, caplog: pytest.L
     assert {record.exc_info for record in caplog.records} == {None}
 
 
-async def test_stopping_server_finishes_requests_in_flight(tmp_path: Path) -> None:
+async def test_stopping_server_finishes_requests_in_flight(
+    server: InProcess, peer: NamesrvPeer, tmp_path: Path
+) -> None:
     """Received requests are answered, and their changes are on disk."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        connection = server.connection_of(peer)
-        opaques = [
-            peer.send_request(100, {"namespace": "N", "key": f"k{number}", "value": "v"}) for number in range(20)
-        ]
-        await until(lambda: connection.peer.requests == 20)
+    connection = server.connection_of(peer)
+    opaques = [peer.send_request(100, {"namespace": "N", "key": f"k{number}", "value": "v"}) for number in range(20)]
+    await until(lambda: connection.peer.requests == 20)
 
-        server.controller.ask_to_stop()
-        await until(lambda: connection.in_flight == 0)
-        await server.stop()
+    server.controller.ask_to_stop()
+    await until(lambda: connection.in_flight == 0)
+    await server.stop()
 
-        responses = [await peer.response_to(opaque) for opaque in opaques]
-        assert {response.outcome for response in responses} == {(0, None)}
-        assert await peer.at_end()
+    responses = [await peer.response_to(opaque) for opaque in opaques]
+    assert {response.outcome for response in responses} == {(0, None)}
+    assert await peer.at_end()
+
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
     assert len(table) == 20
 
 
-async def test_stopping_server_leaves_slow_readers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_stopping_server_leaves_slow_readers(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """A peer that does not read its responses within two seconds is disconnected."""
-    async with namesrv_in_process(tmp_path) as server:
-        broker = await server.connect()
-        for number in range(300):
-            await broker.register(Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}"))
-        slow = await server.connect()
-        while not server.connection_of(slow).unsent_bytes:
-            slow.send_request(105, {"topic": "T"})
-            await settle()
+    broker = await server.connect()
+    for number in range(300):
+        await broker.register(Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}"))
+    slow = await server.connect()
+    while not server.connection_of(slow).unsent_bytes:
+        slow.send_request(105, {"topic": "T"})
+        await settle()
 
-        await server.stop()
+    await server.stop()
+
     assert logged(caplog, "drain_unfinished") == [{"seconds": 2.0}]
 
 

@@ -160,41 +160,42 @@ async def test_missing_brokers_stay_expected_until_the_server_is_ready(
         assert loaded(tmp_path).brokers == (moved,)
 
 
-async def test_disconnected_broker_stays_expected_until_it_had_time_to_return(tmp_path: Path, log: Log) -> None:
+async def test_disconnected_broker_stays_expected_until_it_had_time_to_return(
+    server: InProcess, tmp_path: Path, log: Log
+) -> None:
     """The snapshot keeps a broker for 35 s after its connection closed, unless the broker unregisters.
 
     Otherwise a server killed right after a network failure would answer at its next boot before its brokers are back.
     """
-    async with namesrv_in_process(tmp_path) as server:
-        peers = [await server.connect() for _ in range(2)]
-        for peer, broker in zip(peers, (A, B), strict=True):
-            await peer.register(broker)
-        await tick(server, log)
+    peers = [await server.connect() for _ in range(2)]
+    for peer, broker in zip(peers, (A, B), strict=True):
+        await peer.register(broker)
+    await tick(server, log)
 
-        peers[0].close()
-        await until(lambda: len(server.namesrv.manager.tables.broker_live_table) == 1)
-        await peers[1].call(104, B.ext)
-        await tick(server, log)
+    peers[0].close()
+    await until(lambda: len(server.namesrv.manager.tables.broker_live_table) == 1)
+    await peers[1].call(104, B.ext)
+    await tick(server, log)
+    assert loaded(tmp_path).brokers == (EXPECTED_A,)
+
+    count = len(log())
+    for _ in range(5):
+        await server.clock.advance(5)
         assert loaded(tmp_path).brokers == (EXPECTED_A,)
+    assert len(log()) == count
+    # The next snapshot after the 35 s is written up to five seconds later.
+    await tick(server, log, 10)
+    assert loaded(tmp_path).brokers == ()
 
-        count = len(log())
-        for _ in range(5):
-            await server.clock.advance(5)
-            assert loaded(tmp_path).brokers == (EXPECTED_A,)
-        assert len(log()) == count
-        # The next snapshot after the 35 s is written up to five seconds later.
-        await tick(server, log, 10)
-        assert loaded(tmp_path).brokers == ()
-
-        returned = await server.connect()
-        await returned.register(A)
-        returned.close()
-        await until(lambda: not server.namesrv.manager.tables.broker_live_table)
-        again = await server.connect()
-        await again.register(A)
-        await again.call(104, A.ext)
-        await tick(server, log)
-        assert loaded(tmp_path).brokers == ()
+    returned = await server.connect()
+    await returned.register(A)
+    returned.close()
+    await until(lambda: not server.namesrv.manager.tables.broker_live_table)
+    again = await server.connect()
+    await again.register(A)
+    await again.call(104, A.ext)
+    await tick(server, log)
+    assert loaded(tmp_path).brokers == ()
 
 
 async def test_failed_snapshot_is_retried(tmp_path: Path, log: Log) -> None:
