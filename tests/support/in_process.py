@@ -150,8 +150,9 @@ class InProcess:
     async def stop(self) -> None:
         """Ask the server to stop, and return when it has; draining follows the fake clock, the rest takes real time."""
         self.controller.ask_to_stop()
+        step_seconds = max(0.02, self.namesrv.settings.current.drain_seconds / 100)
         while not self.serving.done():
-            await self.clock.advance(0.02)
+            await self.clock.advance(step_seconds)
             # A loop that never waits would keep the interpreter's lock from the threads that close the log files.
             await asyncio.wait([self.serving], timeout=0.001)
 
