@@ -1,16 +1,52 @@
 """Splitting a stream into frames, and refusing an invalid one as early as possible."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_remoting.errors import LocalProtocolError
-from namesrv_remoting.frames import Frame, FrameReader, encode_frame
-from tests.support.commands import Fed, feed
+from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, FrameReader, encode_frame
 
 JSON_FRAME = b'\x00\x00\x00\x12\x00\x00\x00\x0c{"code":106}ab'
+# Bytes that may follow a frame: a whole frame (JSON header `{}`, body `t`), and an incomplete one.
+TAIL = b"\x00\x00\x00\x07\x00\x00\x00\x02{}t"
+TAIL_FRAME = Frame(0, b"{}", b"t")
+BEGUN = TAIL[:9]
+
+
+class Fed(NamedTuple):
+    """Frames decoded from a stream, and the error that ended it, if any."""
+
+    frames: list[Frame]
+    error: str | None
+
+
+def feed(stream: bytes, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> Fed:
+    """Decode a stream at once, byte by byte and with bytes after it, and check that the results agree.
+
+    After whole frames the following frame is decoded as well; after a broken one nothing is.
+    """
+
+    def reader() -> FrameReader:
+        return FrameReader(max_frame_bytes, max_header_bytes)
+
+    at_once = _fed(reader(), stream)
+    assert at_once == _fed(reader(), *(stream[at : at + 1] for at in range(len(stream))))
+    tail = [] if at_once.error else [TAIL_FRAME]
+    behind = Fed(at_once.frames + tail, at_once.error)
+    assert behind == _fed(reader(), stream + TAIL)
+    assert behind == _fed(reader(), stream, TAIL)
+    assert at_once == _fed(reader(), stream + BEGUN)
+    assert behind == _fed(reader(), stream + BEGUN, TAIL[len(BEGUN) :])
+    return at_once
+
+
+def _fed(reader: FrameReader, *pieces: bytes) -> Fed:
+    frames = [frame for piece in pieces for frame in reader.receive_data(piece)]
+    return Fed(frames, None if reader.error is None else str(reader.error))
 
 
 @pytest.mark.parametrize(

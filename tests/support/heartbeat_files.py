@@ -24,29 +24,6 @@ def of(lines: list[Line], *events: str) -> list[Line]:
     return [line for line in lines if line["event"] in events]
 
 
-def by_topic(lines: list[Line], event: str) -> list[Line]:
-    """One dict per topic for the lines of an event; for routes with all `brokers`, sorted by name."""
-    found: list[Line] = []
-    routes: dict[str, dict[str, Line]] = {}
-    for line in of(lines, event):
-        if event == "route":
-            for change in line["changes"]:
-                for topic in change["topics"]:
-                    route = routes.setdefault(topic, {})
-                    if change.get("whole"):
-                        route.clear()
-                    for name in change.get("unset", []):
-                        del route[name]
-                    route.update((broker["name"], broker) for broker in change.get("set", []))
-                    brokers = [route[name] for name in sorted(route)]
-                    found.append({"topic": topic, "revision": line["revision"], "brokers": brokers})
-        else:
-            lists = [line[name] for name in ("topics", "revisions", "counts") if name in line]
-            names = ("topic", "revision", "count")
-            found += [line | dict(zip(names, each, strict=False)) for each in zip(*lists, strict=True)]
-    return found
-
-
 def only(line: Line, *names: str) -> list[Any]:
     """Some fields of a line."""
     return [line[name] for name in names]

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 import msgpack
 
 from tests.support.raw_peer import RawPeer
-from tests.support.spelling import NATIVE, Ext, Response, binary_frame, json_frame, native_frame
+from tests.support.spelling import Ext, Response, binary_frame, json_frame, native_frame
 
 Spelling = Literal["json", "binary", "native"]
 SPELLINGS: tuple[Spelling, ...] = ("json", "binary", "native")
@@ -88,14 +88,6 @@ def request_frame(code: int, ext: Ext = None, body: bytes = b"", *, opaque: int 
     """The frame of a request in one of the encodings."""
     spell = {"json": json_frame, "binary": binary_frame, "native": native_frame}[how.get("spelling", "json")]
     return spell(code, opaque, ext, body, version=how.get("version", VERSION), flag=how.get("flag", 0))
-
-
-def meaning(frame: bytes) -> Any:
-    """A response for comparison: JSON as bytes, native parsed (an opaque may take more bytes than it needs)."""
-    if frame and frame[4] == NATIVE:
-        body_at = 8 + int.from_bytes(frame[5:8])
-        return msgpack.unpackb(frame[8:body_at]), frame[body_at:]
-    return frame
 
 
 def native(members: object) -> bytes:

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from tests.support.fake_clock import until
-from tests.support.heartbeat_files import Line, by_topic, of, only, read_log
+from tests.support.heartbeat_files import Line, of, only, read_log
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import SLAVE, TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
 
@@ -34,6 +34,29 @@ async def log_of(server: InProcess) -> list[Line]:
     """The lines of the server, which is stopped for them."""
     await server.stop()
     return read_log(server.data_dir / "heartbeats")
+
+
+def by_topic(lines: list[Line], event: str) -> list[Line]:
+    """One dict per topic for the lines of an event; for routes with all `brokers`, sorted by name."""
+    found: list[Line] = []
+    routes: dict[str, dict[str, Line]] = {}
+    for line in of(lines, event):
+        if event == "route":
+            for change in line["changes"]:
+                for topic in change["topics"]:
+                    route = routes.setdefault(topic, {})
+                    if change.get("whole"):
+                        route.clear()
+                    for name in change.get("unset", []):
+                        del route[name]
+                    route.update((broker["name"], broker) for broker in change.get("set", []))
+                    brokers = [route[name] for name in sorted(route)]
+                    found.append({"topic": topic, "revision": line["revision"], "brokers": brokers})
+        else:
+            lists = [line[name] for name in ("topics", "revisions", "counts") if name in line]
+            names = ("topic", "revision", "count")
+            found += [line | dict(zip(names, each, strict=False)) for each in zip(*lists, strict=True)]
+    return found
 
 
 @pytest.mark.settings(nameserver_name="ns-7", broker_expiry_seconds=60.0)

@@ -24,7 +24,7 @@ from namesrv_remoting.bodies.register import (
 )
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError
-from tests.support.commands import NAMES, REGISTRATIONS
+from tests.support.commands import INT32, MAPPINGS, NAMES, VERSIONS
 from tests.support.steps import finished
 
 MEBIBYTE = 1 << 20
@@ -404,6 +404,16 @@ def test_memory_is_estimated_before_decoding(body_bytes: int, compressed: bool, 
 
 
 # -- round trips ------------------------------------------------------------------------------------------------------
+
+REGISTRATIONS = st.builds(
+    RegisterBrokerBody,
+    topic_configs=st.lists(
+        st.builds(TopicConfig, NAMES, INT32, INT32, INT32, INT32), max_size=5, unique_by=lambda topic: topic.topic_name
+    ).map(tuple),
+    data_version=VERSIONS,
+    mappings=st.dictionaries(NAMES, MAPPINGS, max_size=3),
+    filter_servers=st.lists(NAMES, max_size=3).map(tuple),
+)
 
 
 @given(REGISTRATIONS, st.lists(NAMES, max_size=3).map(tuple))

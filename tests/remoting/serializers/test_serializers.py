@@ -9,7 +9,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
 from namesrv_remoting.serializers.ranges import check_sendable, int32
-from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode_header
+from tests.support.commands import INT32, decode_header
 
 # code 9999, JAVA, version 479, opaque 9, flag 0
 BINARY = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
@@ -47,6 +47,10 @@ def test_numbers_fit_javas_int(value: int, error: str | None) -> None:
         int32("opaque", value)
 
 
+# all of Unicode but lone surrogates, which UTF-8 cannot encode
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
+EXT_FIELDS = st.dictionaries(TEXT, TEXT, max_size=8)
 NOT_EMPTY = TEXT.filter(bool)
 
 
