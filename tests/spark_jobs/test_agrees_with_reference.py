@@ -23,8 +23,8 @@ from namesrv_spark_jobs.engines.spark import SparkEngine
 from namesrv_spark_jobs.options import Options, WhatIf
 from namesrv_spark_jobs.transforms.output_rows import INTERVAL_COLUMNS
 from tests.spark_jobs import reference
+from tests.spark_jobs.heartbeat_log_cases import Files, log
 from tests.spark_jobs.reference.analysis import comparable
-from tests.support.heartbeat_log_cases import Files, log
 from tests.support.spark_logs import damaged_files
 
 BOOTS = 24

@@ -18,7 +18,7 @@ import pytest
 
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.submit import build
-from tests.support.spark_cluster import SPARK_HOME, SparkCluster
+from tests.spark_jobs.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.spark_logs import BAD_LINE, SMALL_GRID, write_log, write_plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]

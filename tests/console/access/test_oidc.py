@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from joserfc.jwk import RSAKey
 
+from tests.console.access.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider
 from tests.support.console_access import browser, csrf, small_console
 from tests.support.fake_clock import FakeClock
-from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider
 
 URL = "https://console.example.com"
 
