@@ -153,16 +153,6 @@ async def test_requests_of_one_read_are_answered_in_their_order(
     assert server.namesrv.fast_path.pulls == 7
 
 
-async def test_too_short_frame_behind_repeated_requests_is_refused(peer: NamesrvPeer) -> None:
-    """Requests of a read are answered when its next frame is too short to have a header, and the peer is refused."""
-    await populate(peer)
-    await peer.call(PULL, {"topic": "T"})
-    peer.send(request_frame(PULL, {"topic": "T"}, opaque=7) * 2 + bytes(12))
-
-    assert [(await peer.receive()).opaque for _ in range(2)] == [7, 7]
-    assert await peer.at_end()
-
-
 @pytest.mark.parametrize(
     "header", [AS_JAVA, AS_GO, HEARTBEAT_JSON % (904, 0), HEARTBEAT_JSON % (904, 2), HEARTBEAT_JSON % (322, 0)]
 )
