@@ -1,6 +1,5 @@
-/* load: the load generator of the benchmarks. It sends ready-made requests to a server on 127.0.0.1 and prints one line
- * of JSON: responses a second, percentiles of their latencies in microseconds, the number of failed responses, and the
- * age of the oldest request that has no response yet.
+/* load: the load generator of the benchmarks. It sends ready-made requests to a server on 127.0.0.1 and prints one JSON
+ * object, whose members `Load` of benchmarks/harness/loads.py explains.
  *
  * By default each of --connections keeps --depth requests in flight and sends the next one when a response has come.
  * With --rate the connections take turns with so many requests a second, each sent when it is due, however late earlier
@@ -113,9 +112,8 @@ static Peer puller;  /* and the one that sends requests meanwhile */
 static int epoll;
 static bool is_unary;            /* HTTP2: each request opens a stream and ends it */
 static uint32_t greeting_stream; /* HTTP2: the stream that the greeting opens; 0: none */
-static long sent_count, ready_count, done_count;
+static long sent_count, ready_count, done_count, failed_count;
 static uint64_t changed_ns;
-static uint64_t failed_count;
 
 __attribute__((noreturn, format(printf, 2, 3))) static void quit(int status, const char *format, ...) {
     va_list arguments;
@@ -176,13 +174,13 @@ static void add_latency(Latencies *to, uint64_t ns) {
     if (ns > to->largest_ns) to->largest_ns = ns;
 }
 
-/* The upper edge of the percentile's bucket, in microseconds: rounding never makes the figure better. */
-static double percentile_us(const Latencies *of, double share) {
+/* The upper edge of the percentile's bucket, in milliseconds: rounding never makes the figure better. */
+static double percentile_ms(const Latencies *of, double share) {
     uint64_t seen = 0, enough = (uint64_t)((double)of->count * share);
     size_t bucket = 0;
     while (bucket < BUCKETS - 1 && (seen += of->buckets[bucket]) <= enough && seen < of->count) bucket++;
     uint64_t ns = largest_in(bucket);
-    return (double)(ns < of->largest_ns ? ns : of->largest_ns) / 1e3;
+    return (double)(ns < of->largest_ns ? ns : of->largest_ns) / 1e6;
 }
 
 /* --------------------------------------------------------------------------------------------------------- sending */
@@ -403,22 +401,24 @@ static void begin(void) {
 
 /* --------------------------------------------------------------------------------------------------------- results */
 
-static double oldest_in_flight_us(uint64_t now) {
+static double oldest_in_flight_ms(uint64_t now) {
     uint64_t oldest = now;
     for (long i = 0; i < options.connections; i++) {
         const Peer *peer = &peers[i];
         if (peer->in_flight && peer->sent_ns[peer->oldest] < oldest) oldest = peer->sent_ns[peer->oldest];
     }
-    return (double)(now - oldest) / 1e3;
+    return (double)(now - oldest) / 1e6;
 }
 
-static void print_result(double took, double oldest_us) {
+static void print_result(double took, double oldest_ms) {
     if (!latencies.count) quit(1, "no response in %.1f s", took);
-    printf("{\"responses\":%llu,\"responses_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,"
-           "\"max_us\":%.1f,\"oldest_in_flight_us\":%.1f,\"failed\":%llu,\"beside_p99_us\":%.1f}\n",
-           (unsigned long long)latencies.count, (double)latencies.count / took, percentile_us(&latencies, .5),
-           percentile_us(&latencies, .99), percentile_us(&latencies, .999), (double)latencies.largest_ns / 1e3, oldest_us,
-           (unsigned long long)failed_count, percentile_us(&beside_latencies, .99));
+    if (failed_count) quit(1, "%ld of %ld responses are failures", failed_count, (long)latencies.count);
+    double slowest_ms = (double)latencies.largest_ns / 1e6;
+    printf("{\"responses\":%ld,\"per_second\":%.0f,\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,"
+           "\"longest_ms\":%.4f,\"beside_p99_ms\":%.4f}\n",
+           (long)latencies.count, (double)latencies.count / took, percentile_ms(&latencies, .5),
+           percentile_ms(&latencies, .99), percentile_ms(&latencies, .999),
+           slowest_ms > oldest_ms ? slowest_ms : oldest_ms, percentile_ms(&beside_latencies, .99));
 }
 
 static void measure_load(void) {
@@ -429,7 +429,7 @@ static void measure_load(void) {
     failed_count = 0;
     uint64_t from = now_ns();
     uint64_t now = run_until(began, from + (uint64_t)options.seconds * 1000000000u);
-    print_result((double)(now - from) / 1e9, oldest_in_flight_us(now));
+    print_result((double)(now - from) / 1e9, oldest_in_flight_ms(now));
 }
 
 /* Sends the request of the puller if it is due: the latency counts from then, however late the earlier response is. */

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -26,7 +26,6 @@ from benchmarks.harness.figures import (
     percentile,
     ratios,
 )
-from benchmarks.harness.loads import Load, read_load
 from benchmarks.harness.probe import busy_seconds
 from benchmarks.harness.rounds import Bench, Effort, Repeating
 from benchmarks.harness.servers import daemon_ports, status_bytes
@@ -41,10 +40,6 @@ from tests.support.steps import finished
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs need epoll, the harness /proc")
 
-LINE = (
-    '{"responses":200000,"responses_per_second":100000,"p50_us":900.0,"p99_us":2100.0,"p999_us":3000.0,'
-    '"max_us":4000.0,"oldest_in_flight_us":12.0,"failed":3,"beside_p99_us":500.0}\n'
-)
 LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"http":["127.0.0.1:80"],"ready":true}\n'
 
 
@@ -141,25 +136,6 @@ def test_busy_time_without_ours_is_that_of_others() -> None:
     assert others_share(Conditions(5.0, 100.0, 1.0, 0.0), Conditions(15.0, 112.0, 9.0, 0.0), processors=2) == 0.2
     # Ticks are coarse, and read at slightly different times.
     assert others_share(Conditions(0.0, 0.0, 0.0, 0.0), Conditions(1.0, 0.99, 1.0, 0.0), processors=2) == 0
-
-
-def test_line_of_load_is_read() -> None:
-    """The server's processor time is shared among the responses; a request without one may have waited longest."""
-    found: dict[str, Any] = {
-        "responses": 200_000,
-        "per_second": 100_000,
-        "p50_ms": 0.9,
-        "p99_ms": 2.1,
-        "p999_ms": 3,
-        "beside_p99_ms": 0.5,
-    }
-    waiting = LINE.replace('"oldest_in_flight_us":12.0', '"oldest_in_flight_us":90000.0')
-
-    assert read_load(LINE, cpu_seconds=1.8) == Load(**found, longest_ms=4, failed=3, cpu_us=9.0)
-    assert read_load(waiting, 1.0).longest_ms == 90
-    for line in ("", "load: done\n", "[]", '{"responses":1}', LINE.replace(":200000,", ":0,")):
-        with pytest.raises(BenchError, match="load printed"):
-            read_load(line, 1.0)
 
 
 _TERMINATED: Final = """if True:
