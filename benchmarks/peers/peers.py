@@ -28,8 +28,6 @@ class Peer:
     is_name_server: bool = True
     # True: the peer is only measured with many topics.
     is_for_memory: bool = False
-    # True for a JVM, which compiles frequently executed code while it runs.
-    warms_up: bool = False
 
 
 # 10,000 watchers come from one address, and a tenth of the connections is reserved for brokers.
@@ -55,7 +53,7 @@ def available(bench: Bench, wanted: Collection[str]) -> Iterator[Peer]:
 def _apache(version: str, heap: str, bench: Bench, *, is_for_memory: bool = False) -> Peer:
     start = partial(rocketmq.apache, lib=jars(bench, "apache", version), heap=heap)
     key = f"apache-{version}-{heap.replace(' ', '').lower()}"
-    return Peer(key, f"Apache's {version}, {heap}", start, is_for_memory=is_for_memory, warms_up=True)
+    return Peer(key, f"Apache's {version}, {heap}", start, is_for_memory=is_for_memory)
 
 
 def _rust(bench: Bench) -> Peer:
@@ -69,7 +67,7 @@ def rust_program(bench: Bench) -> Path:
 
 def _zookeeper(bench: Bench) -> Peer:
     start = partial(zookeeper.zookeeper, lib=jars(bench, "zookeeper", zookeeper.VERSION))
-    return Peer("zookeeper", f"ZooKeeper {zookeeper.VERSION}", start, is_name_server=False, warms_up=True)
+    return Peer("zookeeper", f"ZooKeeper {zookeeper.VERSION}", start, is_name_server=False)
 
 
 def _etcd(bench: Bench) -> Peer:
@@ -91,16 +89,11 @@ REGISTRIES: Final[Mapping[str, Sequence[Callable[[Bench], Peer]]]] = {
 
 
 def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, Registry]:
-    """Start peers until the stack is closed; one that does not start is left out, unless it is ours."""
+    """Start ours and these peers until the stack is closed. Raises BenchError."""
     running: dict[str, Registry] = {}
-    for peer in peers:
+    for peer in (OURS, *peers):
         bench.progress(f"starting {peer.label}")
-        try:
-            running[peer.key] = stack.enter_context(peer.start(bench))
-        except (BenchError, OSError) as why:
-            if peer is OURS:
-                raise
-            bench.progress(f"left out: {why}")
+        running[peer.key] = stack.enter_context(peer.start(bench))
     return running
 
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -121,26 +120,26 @@ def _brokers(wire: Wire) -> int:
     return len(msgspec.json.decode(response.body)["brokerDatas"])
 
 
+# end of a figure's name -> description and unit; in the order of the table
+_FIGURES: Final[Mapping[str, tuple[str, Unit]]] = {
+    "registered.seconds": ("all brokers registered", "seconds"),
+    "registered.p99": ("p99 of pulls meanwhile", "milliseconds"),
+    "registered.longest": ("longest stall meanwhile", "milliseconds"),
+    "again.seconds": ("all registered again, unchanged", "seconds"),
+    "again.p99": ("p99 of pulls then", "milliseconds"),
+    "again.longest": ("longest stall then", "milliseconds"),
+    "death1.seconds": ("a dead broker is gone", "seconds"),
+    "death100.seconds": ("a hundred dead brokers are gone", "seconds"),
+    "death100.longest": ("longest stall then (a hundred deaths)", "milliseconds"),
+    "restart.seconds": ("from SIGTERM until all brokers are back", "seconds"),
+    "memory": ("largest resident memory", "megabytes"),
+}
+
+
 def figures_of(results: Mapping[str, Mapping[str, float]], others: Sequence[Peer]) -> list[Figure]:
     """The figures of all servers, as ratios; `results` has those of each, by its key."""
-    figure = partial(_figure, results, others)
-    return [
-        *figure("registered.seconds", "all brokers registered", "seconds"),
-        *figure("registered.p99", "p99 of pulls meanwhile", "milliseconds"),
-        *figure("registered.longest", "longest stall meanwhile", "milliseconds"),
-        *figure("again.seconds", "all registered again, unchanged", "seconds"),
-        *figure("again.p99", "p99 of pulls then", "milliseconds"),
-        *figure("again.longest", "longest stall then", "milliseconds"),
-        *figure("death1.seconds", "a dead broker is gone", "seconds"),
-        *figure("death100.seconds", "a hundred dead brokers are gone", "seconds"),
-        *figure("death100.longest", "longest stall then (a hundred deaths)", "milliseconds"),
-        *figure("restart.seconds", "from SIGTERM until all brokers are back", "seconds"),
-        *figure("memory", "largest resident memory", "megabytes"),
-    ]
-
-
-def _figure(
-    results: Mapping[str, Mapping[str, float]], others: Sequence[Peer], key: str, what: str, unit: Unit
-) -> list[Figure]:
-    samples = {peer: [figures[key]] for peer, figures in results.items()}
-    return against(f"scale.{key}", what, unit, samples, others)
+    figures: list[Figure] = []
+    for key, (what, unit) in _FIGURES.items():
+        samples = {peer: [found[key]] for peer, found in results.items()}
+        figures += against(f"scale.{key}", what, unit, samples, others)
+    return figures

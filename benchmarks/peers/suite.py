@@ -15,16 +15,16 @@ from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
 from benchmarks.harness.rounds import FULL, QUICK, Bench
 from benchmarks.harness.servers import WAITING, temporary_directory
-from benchmarks.harness.wire import Wire
+from benchmarks.harness.wire import Wire, register
 from benchmarks.peers import scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
 from benchmarks.peers.registry import Registry
 from benchmarks.peers.rocketmq import PULL
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
-from benchmarks.speed.registration import Cost, a_broker, changes, cost
+from benchmarks.speed.registration import a_broker, changes, cost
 
-# A peer is warmed up with pulls of so many seconds; a JVM until three runs in a row are less than a twentieth faster
-# than the best run before. On one core the JVM's compilers compete with the measured code, and the rate rises in steps.
+# Servers are warmed up with pulls of so many seconds, until three runs in a row are less than a twentieth faster than
+# the best run before. On one core a JVM's compilers compete with the measured code, and the rate rises in steps.
 _WARM_UP_SECONDS: Final = 2
 _MOST_WARM_UPS: Final = 30
 _STILL_RISING: Final = 1.05
@@ -52,7 +52,9 @@ def main(arguments: Sequence[str]) -> int:
         command.parser.error("--write needs the figures of all peers: leave out --against")
     with Bench.pinned(QUICK if options.quick else FULL) as bench:
         peers = list(available(bench, options.against or REGISTRIES))
-        subjects = {name: partial(measure, peers) for name, measure in SUBJECTS.items()}
+        others = [peer for peer in peers if not peer.is_for_memory]
+        subjects = {name: partial(measure, others) for name, measure in SUBJECTS.items()}
+        subjects["memory"] = partial(measure_memory, peers)
         _, is_complete = measure_and_report(bench, subjects, options, partial(by_title, SUBJECTS))
     return int(not is_complete)
 
@@ -60,16 +62,13 @@ def main(arguments: Sequence[str]) -> int:
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-def measure_work(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+def measure_work(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     """A NameServer's work on one core: pulls, heartbeats, memory."""
-    others = [peer for peer in peers if not peer.is_for_memory]
     with ExitStack() as stack:
-        running = started(bench, stack, [OURS, *others])
-        _warm_up(bench, running, [OURS, *others])
+        running = started(bench, stack, others)
+        _warm_up(bench, running)
         pulled = _in_turn(bench, "pulls", running, lambda each: run(bench, each.server, each.pulls))
-        name_servers = {
-            peer.key: running[peer.key] for peer in (OURS, *others) if peer.is_name_server and peer.key in running
-        }
+        name_servers = {peer.key: running[peer.key] for peer in (OURS, *others) if peer.is_name_server}
         pipelined = _in_turn(
             bench,
             "pipelined pulls",
@@ -96,17 +95,15 @@ def _work_figures(name: str, what: str, by_peer: LoadsByPeer, others: Sequence[P
     ]
 
 
-def _warm_up(bench: Bench, running: Mapping[str, Registry], peers: Sequence[Peer]) -> None:
+def _warm_up(bench: Bench, running: dict[str, Registry]) -> None:
     """Seed the registries, and pull from each until its rate does not rise any more."""
     # Apache's is last, because it closes connections of brokers that are silent for two minutes.
-    for peer in reversed([each for each in peers if each.key in running]):
-        bench.progress(f"seeding {peer.label}")
-        registry = running[peer.key]
+    for key, registry in reversed(running.items()):
+        bench.progress(f"warming up {key}")
         registry.seed()
-        pull = partial(run, bench, registry.server, registry.pulls, seconds=_WARM_UP_SECONDS)
-        best, not_rising = pull().per_second, 0
-        for _ in range(_MOST_WARM_UPS - 1 if peer.warms_up else 0):
-            rate = pull().per_second
+        best, not_rising = 0.0, 0
+        for _ in range(_MOST_WARM_UPS):
+            rate = run(bench, registry.server, registry.pulls, seconds=_WARM_UP_SECONDS).per_second
             not_rising = 0 if rate > best * _STILL_RISING else not_rising + 1
             best = max(best, rate)
             if not_rising == _NOT_RISING_IN_A_ROW:
@@ -120,11 +117,11 @@ def _in_turn(bench: Bench, what: str, running: Mapping[str, Registry], case: Cal
     return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
 
 
-def measure_watches(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+def measure_watches(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     """A change notified to 1,000 and to 10,000 watchers on one core, and pulls from ours meanwhile."""
     figures: list[Figure] = []
     with ExitStack() as stack:
-        running = started(bench, stack, [OURS, *peers])
+        running = started(bench, stack, others)
         for count in _WATCHERS:
             watching = dict(_watching(bench, running, count))
             what = f"of {count:,} watchers know"
@@ -136,8 +133,8 @@ def measure_watches(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
                 partial(_notified, bench, count, beside=PULL),
             )
             figures += [
-                *against(f"watch.{count}.p50", f"half {what}", "milliseconds", _each("p50_ms", notified), peers),
-                *against(f"watch.{count}", f"all {what}", "milliseconds", _each("longest_ms", notified), peers),
+                *against(f"watch.{count}.p50", f"half {what}", "milliseconds", _each("p50_ms", notified), others),
+                *against(f"watch.{count}", f"all {what}", "milliseconds", _each("longest_ms", notified), others),
                 Figure(
                     f"watch.{count}.pulls",
                     f"p99 of pulls until all {what}",
@@ -183,15 +180,14 @@ def _megabytes(registry: Registry) -> float:
     return registry.server.status_bytes() / 1e6
 
 
-def measure_two_cores(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+def measure_two_cores(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Pulls on two cores, which the load shares."""
     if bench.cores.load is None:
         raise BenchError("two cores are needed, this process may use one")
     # All registries run at the same time, of which one is busy. Ours uses one core, and leaves the other to the load.
-    others = [peer for peer in peers if not peer.is_for_memory]
     with bench.on_both_cores() as bench_on_both, ExitStack() as stack:
-        running = started(bench_on_both, stack, [OURS, *others])
-        _warm_up(bench, running, [OURS, *others])
+        running = started(bench_on_both, stack, others)
+        _warm_up(bench, running)
         pulled = _in_turn(bench, "pulls on two cores", running, lambda each: run(bench, each.server, each.pulls))
     return _work_figures("two_cores", "pulls on 200 connections", pulled, others)
 
@@ -199,14 +195,13 @@ def measure_two_cores(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
 # -- other subjects ---------------------------------------------------------------------------------------------------
 
 
-def measure_startup(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+def measure_startup(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Time until the port responds, and memory then."""
 
     def start(peer: Peer) -> tuple[float, float]:
         with peer.start(bench) as registry:
             return registry.server.listening_after_seconds, _megabytes(registry)
 
-    others = [peer for peer in peers if not peer.is_for_memory]
     starts = bench.in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
     seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in starts.items()} for which in (0, 1))
     return [
@@ -215,40 +210,32 @@ def measure_startup(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     ]
 
 
-def measure_registration(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+def measure_registration(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     """A registration of 10,000 topics, as its broker waits for it and as the server pays for it."""
-    others = [peer for peer in peers if peer.is_name_server and not peer.is_for_memory]
+    name_servers = [peer for peer in others if peer.is_name_server]
     broker = a_broker()
     kinds = {
-        "unchanged": ("unchanged", [broker.json_frame()]),
-        "fields": ("every topic changed", changes(broker)),
+        "registration.unchanged": ("unchanged", [broker.json_frame()]),
+        "registration.fields": ("every topic changed", changes(broker)),
     }
     with ExitStack() as stack:
-        running = started(bench, stack, [OURS, *others])
+        running = started(bench, stack, name_servers)
         wires = {key: stack.enter_context(Wire(registry.server)) for key, registry in running.items()}
         first = {key: [_round_trip(wire, broker.json_frame())] for key, wire in wires.items()}
         what = "the first of a fresh server: round trip"
-        figures = against("registration.first", what, "milliseconds", first, others)
+        figures = against("registration.first", what, "milliseconds", first, name_servers)
         for name, (what, frames) in kinds.items():
             cases = {key: cost(registry.server, wires[key], frames) for key, registry in running.items()}
             bench.progress(f"registrations, {what}, until they are compiled")
             for case in cases.values():
                 for _ in range(_REGISTRATION_WARM_UPS):
                     case()
-            costs_by_peer = bench.in_turn(f"registrations, {what}", cases)
-            figures += _registration_figures(f"registration.{name}", what, costs_by_peer, others)
+            costs = bench.in_turn(f"registrations, {what}", cases)
+            waited = {key: [each.round_trip for each in rounds] for key, rounds in costs.items()}
+            computed = {key: [each.server for each in rounds] for key, rounds in costs.items()}
+            figures += against(name, f"{what}: round trip", "milliseconds", waited, name_servers)
+            figures += against(f"{name}.computing", f"{what}: processor time", "milliseconds", computed, name_servers)
     return figures
-
-
-def _registration_figures(
-    name: str, what: str, costs_by_peer: Mapping[str, Sequence[Cost]], others: Sequence[Peer]
-) -> list[Figure]:
-    waited = {key: [each.round_trip for each in costs] for key, costs in costs_by_peer.items()}
-    computed = {key: [each.server for each in costs] for key, costs in costs_by_peer.items()}
-    return [
-        *against(name, f"{what}: round trip", "milliseconds", waited, others),
-        *against(f"{name}.computing", f"{what}: processor time", "milliseconds", computed, others),
-    ]
 
 
 def _round_trip(broker: Wire, frame: bytes) -> float:
@@ -264,14 +251,12 @@ def measure_memory(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     registered: dict[str, list[float]] = {}
     pulled: dict[str, list[float]] = {}
     for peer in (OURS, *others):
-        with ExitStack() as stack:
-            for key, registry in started(bench, stack, [peer]).items():
-                brokers = stack.enter_context(Wire(registry.server))
-                for number in range(CLUSTERS * BROKERS):
-                    brokers.success(clustered_broker(number, is_shared=True).json_frame())
-                registered[key] = [_megabytes(registry)]
-                run(bench, registry.server, script, *PIPELINED, seconds=_PULLING_SECONDS)
-                pulled[key] = [_megabytes(registry)]
+        bench.progress(f"memory of {peer.label}")
+        with peer.start(bench) as registry, Wire(registry.server) as brokers:
+            register(brokers, [clustered_broker(number, is_shared=True) for number in range(CLUSTERS * BROKERS)])
+            registered[peer.key] = [_megabytes(registry)]
+            run(bench, registry.server, script, *PIPELINED, seconds=_PULLING_SECONDS)
+            pulled[peer.key] = [_megabytes(registry)]
     what = f"{TOPICS * CLUSTERS:,} topics"
     after = f"{what}: and pulled for {_PULLING_SECONDS} s"
     return [
@@ -280,18 +265,18 @@ def measure_memory(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
     ]
 
 
-def measure_scale(peers: Sequence[Peer], bench: Bench) -> list[Figure]:
+def measure_scale(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     """Three million queue entries: 300 brokers with the same 10,000 topics each."""
-    others = [peer for peer in peers if peer.is_name_server and not peer.is_for_memory]
+    name_servers = [peer for peer in others if peer.is_name_server]
     with temporary_directory("scale") as data_dir:
         first, restarted = scale.ours_at_scale(data_dir), scale.ours_at_scale(data_dir, *WAITING)
         results = {OURS.key: scale.measured(first, restarted, bench)}
-    for peer in others:
+    for peer in name_servers:
         try:
             results[peer.key] = scale.measured(peer, peer, bench)
         except BenchError as why:
             bench.progress(f"{peer.label} did not survive: {why}")
-    return scale.figures_of(results, others)
+    return scale.figures_of(results, name_servers)
 
 
 # in the order of the report
