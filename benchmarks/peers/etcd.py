@@ -14,7 +14,7 @@ from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
-from benchmarks.peers.fetching import go_program
+from benchmarks.peers.fetching import INTO, fetched
 from benchmarks.peers.registry import ROUTE, Registry, responding
 from tests.support.ports import free_port
 
@@ -96,8 +96,11 @@ def field(number: int, value: bytes | int) -> bytes:
 
 
 def program(bench: Bench) -> Path:
-    """The server's program. Raises AbsentError."""
-    return go_program(bench, "etcd", _PACKAGE, VERSION)
+    """The server's program, with the dependencies that its own go.mod names. Raises BenchError."""
+    # `go install PACKAGE@VERSION` refuses modules that replace dependencies, as etcd's does.
+    module = f"cd {INTO} && go mod init etcd && go get {_PACKAGE}@v{VERSION}"
+    command = ["sh", "-c", f"{module} && go build -o etcd {_PACKAGE}"]
+    return fetched(bench, f"etcd-{VERSION}", ["go"], command) / "etcd"
 
 
 @contextmanager

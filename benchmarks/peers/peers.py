@@ -4,14 +4,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, medians, ratios
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG
 from benchmarks.peers import etcd, rocketmq, zookeeper
-from benchmarks.peers.fetching import AbsentError, crate_program, jars
+from benchmarks.peers.fetching import jars
 from benchmarks.peers.registry import Registry
 from benchmarks.speed.pulls import STAYING
 
@@ -44,7 +43,7 @@ def available(bench: Bench, wanted: Collection[str]) -> Iterator[Peer]:
             bench.progress(f"trying {peer.label}")
             with peer.start(bench) as registry:
                 registry.seed()
-        except (AbsentError, BenchError, OSError) as why:
+        except (BenchError, OSError) as why:
             bench.progress(f"left out: {why}")
         else:
             yield peer
@@ -57,12 +56,8 @@ def _apache(version: str, heap: str, bench: Bench, *, is_for_memory: bool = Fals
 
 
 def _rust(bench: Bench) -> Peer:
-    return Peer("rust", f"rocketmq-rust {rocketmq.RUST_VERSION}", partial(rocketmq.rust, program=rust_program(bench)))
-
-
-def rust_program(bench: Bench) -> Path:
-    """rocketmq-rust's NameServer. Raises AbsentError."""
-    return crate_program(bench, "rocketmq-namesrv", rocketmq.RUST_VERSION, "rocketmq-namesrv-rust")
+    start = partial(rocketmq.rust, program=rocketmq.rust_program(bench))
+    return Peer("rust", f"rocketmq-rust {rocketmq.RUST_VERSION}", start)
 
 
 def _zookeeper(bench: Bench) -> Peer:

@@ -22,6 +22,7 @@ from benchmarks.harness.wire import (
     route_request,
     topics,
 )
+from benchmarks.peers.fetching import INTO, fetched
 from benchmarks.peers.registry import Registry, responding
 from benchmarks.speed.pulls import BROKERS, HEARTBEATS
 
@@ -103,6 +104,13 @@ def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list
     # Logs and KV configuration are written below user.home.
     properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
     return [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
+
+
+def rust_program(bench: Bench) -> Path:
+    """rocketmq-rust's program, from its crate. Raises BenchError."""
+    crate = "rocketmq-namesrv"
+    command = ["cargo", "install", "--locked", "--quiet", "--root", INTO, "--version", RUST_VERSION, crate]
+    return fetched(bench, f"{crate}-{RUST_VERSION}", ["cargo", "cc"], command) / "bin" / "rocketmq-namesrv-rust"
 
 
 def rust(bench: Bench, program: Path) -> AbstractContextManager[Registry]:

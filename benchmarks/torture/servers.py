@@ -10,7 +10,6 @@ from typing import Final
 from benchmarks.harness.rounds import Bench
 from benchmarks.peers import etcd, rocketmq, zookeeper
 from benchmarks.peers.fetching import jars
-from benchmarks.peers.peers import rust_program
 from benchmarks.torture.coordination import EtcdBroker, ZooKeeperBroker
 from benchmarks.torture.load import EXPIRY_SECONDS, Broker
 from benchmarks.torture.name_servers import RegisteredBroker
@@ -30,7 +29,7 @@ class Peer:
     """A registry that is tortured."""
 
     label: str
-    # Fetches the program. Raises AbsentError.
+    # Fetches the program. Raises BenchError.
     fetch: Callable[[Bench], Path]
     # program, home directory and address of a server -> the command that starts the server
     command: Callable[[Path, Path, str], list[str]]
@@ -85,7 +84,7 @@ PEERS: Final[Mapping[str, Peer]] = {
         _apache,
         RegisteredBroker,
     ),
-    "rust": Peer(f"rocketmq-rust {rocketmq.RUST_VERSION}", rust_program, _rust, RegisteredBroker),
+    "rust": Peer(f"rocketmq-rust {rocketmq.RUST_VERSION}", rocketmq.rust_program, _rust, RegisteredBroker),
     "zookeeper": Peer(
         f"ZooKeeper {zookeeper.VERSION}, 3 servers",
         partial(jars, name="zookeeper", version=zookeeper.VERSION),

@@ -12,7 +12,6 @@ from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.table import Row, markdown, with_block
-from benchmarks.peers.fetching import AbsentError
 from benchmarks.torture.faults import FAULTS, Fault
 from benchmarks.torture.load import EXPIRY_SECONDS
 from benchmarks.torture.servers import PEERS, Peer
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         peer = PEERS[name]
         try:
             program = peer.fetch(bench)
-        except AbsentError as why:
+        except BenchError as why:
             bench.progress(f"left out: {why}")
             continue
         for fault in (each for each in options.only or FAULTS if name not in FAULTS[each].spared):
