@@ -43,11 +43,6 @@ class Durations:
     expiry_seconds: float
     scan_seconds: float
 
-    @property
-    def most_dead_seconds(self) -> float:
-        """How long routes may contain a dead broker."""
-        return self.expiry_seconds + self.scan_seconds + _LATE_SECONDS
-
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -133,7 +128,8 @@ class Costs:
 
     def overdue(self, seconds: float) -> Figure:
         """How long after its last request routes contained the dead broker."""
-        target = at_most(self.durations.most_dead_seconds) if self._few else None
+        most = self.durations.expiry_seconds + self.durations.scan_seconds + _LATE_SECONDS
+        target = at_most(most) if self._few else None
         return self.figure("overdue", "dead broker", "seconds", seconds, target=target)
 
 

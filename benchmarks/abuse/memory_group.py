@@ -46,12 +46,10 @@ class MemoryGroup:
     def __enter__(self) -> Self:
         try:
             self._path.mkdir()
-        except OSError as error:
-            raise NoMemoryGroupError(f"no memory cgroup: {error}") from error
-        try:
             self._file(self._files.limit).write_text(str(self._limit_bytes), encoding="ascii")
         except OSError as error:
-            self._path.rmdir()
+            with contextlib.suppress(OSError):
+                self._path.rmdir()
             raise NoMemoryGroupError(f"no memory cgroup: {error}") from error
         return self
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.harness.crowd import child
 from benchmarks.harness.figures import BenchError
@@ -256,18 +256,18 @@ def well_behaved_peers(server: Server, heartbeat_seconds: float, expiry_seconds:
     """
     with child(_observe, server, heartbeat_seconds, expiry_seconds) as pipe:
 
-        def seen() -> Seen:
-            pipe.send("end")
+        def received() -> Any:
             if not pipe.poll(2 * PATIENCE_SECONDS):
-                raise BenchError("the well-behaved peers do not end")
+                raise BenchError("the well-behaved peers are not done")
             try:
-                observed: Seen = pipe.recv()
+                return pipe.recv()
             except EOFError:
                 raise BenchError("the well-behaved peers have failed") from None
+
+        def seen() -> Seen:
+            pipe.send("end")
+            observed: Seen = received()
             return observed
 
-        try:
-            pipe.recv()
-        except EOFError:
-            raise BenchError("brokers cannot be registered") from None
+        received()
         yield seen

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Program, Server, started, temporary_directory
@@ -14,6 +15,10 @@ from tests.support.ports import free_port
 
 # route in registries that only store bytes, as large as a route of ours
 ROUTE: Final = b"r" * PULLED_BODY_BYTES
+
+
+def _none() -> Script:
+    raise BenchError("its clients poll")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +30,8 @@ class Registry:
     seed: Callable[[], object]
     pulls: Script
     heartbeats: Script
-    # Returns watches and a change that notifies them; None for a registry whose clients poll.
-    watch: Callable[[], Script] | None = None
+    # Returns watches and a change that notifies them. Raises BenchError if clients poll.
+    watch: Callable[[], Script] = _none
 
 
 @contextmanager

@@ -150,8 +150,6 @@ def measure_watches(others: Sequence[Peer], bench: Bench) -> list[Figure]:
 def _watching(bench: Bench, running: Mapping[str, Registry], watchers: int) -> Iterator[tuple[str, Registry]]:
     """The registries that notify so many watchers, by key; ours has to. The first notification does not count."""
     for key, registry in running.items():
-        if registry.watch is None:
-            continue
         registry.seed()
         try:
             _notified(bench, watchers, registry)
@@ -165,8 +163,6 @@ def _watching(bench: Bench, running: Mapping[str, Registry], watchers: int) -> I
 
 def _notified(bench: Bench, watchers: int, registry: Registry, *, beside: bytes = b"") -> Load:
     """Notify watchers of a change, from which latencies count, and send a request beside it if there is one."""
-    if registry.watch is None:
-        raise BenchError("a registry without watches")
     script = replace(registry.watch(), beside=beside)
     rate = _BESIDE_RATE if beside else 0
     return run(bench, registry.server, script, "--watch", "--connections", str(watchers), "--rate", str(rate))
