@@ -1,24 +1,13 @@
-"""Hosts that are network namespaces: sockets of a host, and packets that their switch drops."""
+"""Programs that change hosts, which are network namespaces; `nft` drops packets of their switch."""
 
 import shutil
-import socket
 import subprocess
 from typing import Final
 
 from benchmarks.harness.figures import BenchError
-from tests.netns.network import Host, Network, inside
+from tests.netns.network import Network
 
 _COMMAND_SECONDS: Final = 60
-
-
-def new_socket(host: Host, source: str) -> socket.socket:
-    """A non-blocking TCP socket on a host, bound to one of its addresses."""
-    with inside(host):
-        made = socket.socket()
-    made.setblocking(False)  # noqa: FBT003 - positional only
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.bind((source, 0))
-    return made
 
 
 def drop(network: Network, *rules: str) -> None:

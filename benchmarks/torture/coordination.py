@@ -148,12 +148,15 @@ class ZooKeeper(Dialect[bytes]):
         """The brokers in a list of nodes; None for an error."""
         if _code(response):
             return None
-        names, position = [], zookeeper.REPLY_HEAD + 4
+        view: dict[str, int] = {}
+        position = zookeeper.REPLY_HEAD + 4
         while position < len(response):
             end = position + 4 + int.from_bytes(response[position : position + 4])
-            names.append(response[position + 4 : end].decode())
+            name, _, queues = response[position + 4 : end].decode().rpartition(":")
+            # A broker whose queues change right now has two nodes.
+            view[name] = max(view.get(name, 0), int(queues))
             position = end
-        return _queues(names)
+        return view
 
 
 class ZooKeeperBroker(EnteredBroker[bytes]):
@@ -223,7 +226,7 @@ _RANGE: Final = {"key": _text(_KEYS), "range_end": _text(_AFTER_KEYS)}
 
 
 class Etcd(Dialect[dict[str, Any]]):
-    """etcd's JSON gateway: entries are keys /brokers/NAME:QUEUES that belong to a lease."""
+    """etcd's JSON gateway: entries are keys /brokers/NAME that belong to a lease; their values are the queues."""
 
     # as etcd's clients do by default: a read that the ensemble has agreed on
     pull = _post("/v3/kv/range", _RANGE)
@@ -250,8 +253,10 @@ class Etcd(Dialect[dict[str, Any]]):
         """The brokers in a range of keys; None for an error."""
         if "header" not in response:
             return None
-        keys = [base64.b64decode(kv["key"]).decode() for kv in response.get("kvs", ())]
-        return _queues([key.removeprefix(_KEYS) for key in keys])
+        return {
+            base64.b64decode(kv["key"]).decode().removeprefix(_KEYS): int(base64.b64decode(kv["value"]))
+            for kv in response.get("kvs", ())
+        }
 
 
 class EtcdBroker(EnteredBroker[dict[str, Any]]):
@@ -264,14 +269,7 @@ class EtcdBroker(EnteredBroker[dict[str, Any]]):
     async def enter(self) -> bool:
         """Get a lease, and put the key that belongs to it."""
         self._lease = (await self.ask(_post("/v3/lease/grant", {"TTL": round(EXPIRY_SECONDS)}))).get("ID", "")
-        return bool(self._lease) and await self._put()
-
-    async def _put(self) -> bool:
-        put = {"key": _text(self._key(self.queues)), "value": "", "lease": self._lease}
-        return "header" in await self.ask(_post("/v3/kv/put", put))
-
-    def _key(self, queues: int) -> str:
-        return f"{_KEYS}{self.name}:{queues}"
+        return bool(self._lease) and await self.replace()
 
     async def renew(self) -> bool:
         """Keep the lease alive; False if it has expired."""
@@ -279,15 +277,6 @@ class EtcdBroker(EnteredBroker[dict[str, Any]]):
         return "TTL" in response.get("result", {})
 
     async def replace(self) -> bool:
-        """Put the key with the present queues, and then remove the one before."""
-        old = {"key": _text(self._key(self.queues - 1))}
-        return await self._put() and "header" in await self.ask(_post("/v3/kv/deleterange", old))
-
-
-def _queues(names: Sequence[str]) -> View:
-    """The queues in entries NAME:QUEUES; of two entries of a broker, whose queues change right now, the larger."""
-    view: dict[str, int] = {}
-    for entry in names:
-        name, _, queues = entry.rpartition(":")
-        view[name] = max(view.get(name, 0), int(queues))
-    return view
+        """Put the key with the present queues."""
+        put = {"key": _text(f"{_KEYS}{self.name}"), "value": _text(str(self.queues)), "lease": self._lease}
+        return "header" in await self.ask(_post("/v3/kv/put", put))

@@ -10,10 +10,10 @@ from typing import Final
 
 from benchmarks.harness import wire
 from benchmarks.harness.figures import BenchError
-from benchmarks.harness.hosts import drop, new_socket
+from benchmarks.harness.hosts import drop
 from benchmarks.torture.load import EXPIRY_SECONDS, REGISTRATION_SECONDS, Client
 from benchmarks.torture.name_servers import ROUTE, TOPIC, RegisteredBroker
-from benchmarks.torture.sessions import LOST, PORT
+from benchmarks.torture.sessions import LOST, PORT, new_socket
 from benchmarks.torture.world import World
 
 # The server that has the fault.
@@ -168,7 +168,7 @@ async def _sent(world: World, data: bytes) -> None:
     """Send data from the hostile host to the sick server without reading, on a connection that is open for 10 s."""
     server = world.fleet.host(_SICK)
     source, ends_at = world.network.hosts["hostile"], asyncio.get_running_loop().time() + _SECONDS
-    with new_socket(source, source.address) as peer, contextlib.suppress(*LOST):
+    with new_socket((source, source.address)) as peer, contextlib.suppress(*LOST):
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         async with asyncio.timeout_at(ends_at):
             await asyncio.get_running_loop().sock_connect(peer, (server.address, PORT))

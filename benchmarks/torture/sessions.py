@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
-from benchmarks.harness.hosts import new_socket
-from tests.netns.network import Host
+from tests.netns.network import Host, inside
 
 # port of all servers, each of which has a host of its own
 PORT: Final = 9876
@@ -64,7 +63,7 @@ class Session(Generic[R]):
             try:
                 async with asyncio.timeout(self._patience):
                     if self._socket is None:
-                        self._socket = new_socket(*self._place)
+                        self._socket = new_socket(self._place)
                         await asyncio.get_running_loop().sock_connect(self._socket, (self.target, PORT))
                         if self.greeting:
                             self.welcome = await self._response_to(self._socket, self.greeting)
@@ -100,3 +99,14 @@ class Session(Generic[R]):
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def new_socket(place: Place) -> socket.socket:
+    """A non-blocking TCP socket on a host, bound to one of its addresses."""
+    host, source = place
+    with inside(host):
+        made = socket.socket()
+    made.setblocking(False)  # noqa: FBT003 - positional only
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.bind((source, 0))
+    return made

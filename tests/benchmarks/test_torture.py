@@ -91,8 +91,11 @@ def test_nodes_of_zookeeper_are_brokers() -> None:
 def test_keys_of_etcd_are_brokers(*, is_chunked: bool) -> None:
     """A range of keys arrives in parts, with its length or in chunks; an error has no brokers."""
     dialect = Etcd()
-    keys = [base64.b64encode(key).decode() for key in (b"/brokers/broker-0:8", b"/brokers/broker-1:9")]
-    body = json.dumps({"header": {}, "kvs": [{"key": key} for key in keys]}).encode()
+    kvs = [
+        {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
+        for key, value in ((b"/brokers/broker-0", b"8"), (b"/brokers/broker-1", b"9"))
+    ]
+    body = json.dumps({"header": {}, "kvs": kvs}).encode()
     if is_chunked:
         chunks = (body[:10], body[10:])
         body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
