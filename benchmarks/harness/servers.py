@@ -27,8 +27,6 @@ from benchmarks.harness.rounds import Bench
 _PATIENCE_SECONDS: Final = 60.0
 # HTTP is served during every attack, if slowly.
 _PAGE_SECONDS: Final = 120.0
-# Longer than any measurement; a limit server that a killed benchmark has left behind exits then.
-_LIMIT_LIFETIME_SECONDS: Final = 900
 _LOOK_SECONDS: Final = 0.005
 # The server does not wait when it starts or stops, and no broker expires during a measurement.
 _FLAGS: Final = (
@@ -202,7 +200,7 @@ def daemon(
 @contextmanager
 def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     """The limit server, whose responses have bodies of that size, until the block ends."""
-    command = [str(built("limit")), str(body_bytes), str(_LIMIT_LIFETIME_SECONDS)]
+    command = [str(built("limit")), str(body_bytes)]
     with (
         temporary_directory("limit") as directory,
         started(bench, Program("limit", command, daemon_ports, directory)) as server,
