@@ -1,6 +1,5 @@
 """NameServers with RocketMQ's protocol: ours, Apache's and rocketmq-rust's."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -103,7 +102,7 @@ def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="ascii")
     # Logs and KV configuration are written below user.home.
     properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
-    return [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
+    return ["java", *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
 
 
 def rust_program(bench: Bench) -> Path:
@@ -135,14 +134,6 @@ def _running(bench: Bench, name: str, command: Callable[[Path, int], list[str]])
     with responding(bench, name, command, _is_responding) as server, Wire(server) as brokers:
         # RocketMQ's clients poll.
         yield Registry(server, partial(_seed, brokers), PULLS, HEARTBEATS)
-
-
-def java() -> str:
-    """The path of Java. Raises BenchError."""
-    path = shutil.which("java")
-    if path is None:
-        raise BenchError("no java on PATH")
-    return path
 
 
 def _is_responding(port: int) -> bool:

@@ -12,7 +12,6 @@ from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.registry import ROUTE, Registry, responding
-from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -90,7 +89,7 @@ def command(lib: Path, home: Path, address: str, port: int, settings: str, *flag
         f"maxClientCnxns=0\nadmin.enableServer=false\n{settings}",
         encoding="utf-8",
     )
-    return [java(), "-server", *(flags or (_HEAP,)), "-cp", f"{lib}/*", _MAIN, str(path)]
+    return ["java", "-server", *(flags or (_HEAP,)), "-cp", f"{lib}/*", _MAIN, str(path)]
 
 
 def _opens_sessions(port: int) -> bool:
