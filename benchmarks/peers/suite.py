@@ -33,8 +33,6 @@ _NOT_RISING_IN_A_ROW: Final = 3
 _REGISTRATION_WARM_UPS: Final = 2
 _PULLING_SECONDS: Final = 4
 _WATCHERS: Final = (1_000, 10_000)
-# Requests a second beside notifications, on one connection: a response may take 5 ms before the next one is due.
-_BESIDE_RATE: Final = 200
 
 LoadsByPeer = Mapping[str, Sequence[Load]]
 
@@ -164,8 +162,7 @@ def _watching(bench: Bench, running: Mapping[str, Registry], watchers: int) -> I
 def _notified(bench: Bench, watchers: int, registry: Registry, *, beside: bytes = b"") -> Load:
     """Notify watchers of a change, from which latencies count, and send a request beside it if there is one."""
     script = replace(registry.watch(), beside=beside)
-    rate = _BESIDE_RATE if beside else 0
-    return run(bench, registry.server, script, "--watch", "--connections", str(watchers), "--rate", str(rate))
+    return run(bench, registry.server, script, "--watch", "--connections", str(watchers))
 
 
 def _each(name: Field, by_peer: LoadsByPeer) -> dict[str, list[float]]:

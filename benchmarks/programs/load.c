@@ -5,8 +5,9 @@
  * With --rate the connections take turns with so many requests a second, each sent when it is due, however late earlier
  * responses are; the latency of a request counts from when it was due.
  * With --watch each connection sends one request whose response the server holds back; then one more connection changes
- * something, and the latencies are those until each watcher has been notified. With --rate, one connection meanwhile sends
- * the request `beside` so many times a second, and the latencies of its responses are printed as well.
+ * something, and the latencies are those until each watcher has been notified. If there is a request to be sent beside the
+ * notifications, one connection meanwhile sends it BESIDE_RATE times a second, and the latencies of its responses are
+ * printed as well.
  *
  * Standard input has the bytes to send, each item behind its length (u32, big-endian): a greeting that begins each
  * connection, the change that watchers wait for, a farewell that ends each connection, a request that is sent beside the
@@ -44,6 +45,7 @@ enum {
     GRACE_SECONDS = 60,  /* for connecting and watching, in addition to the time of the measurement */
     SETTLE_MS = 300,     /* until the watchers' requests have arrived, which have no response yet; */
     SETTLE_EACH_MS = 1,  /* and for each watcher so much longer */
+    BESIDE_RATE = 200,   /* requests a second: a response may take 5 ms before the next one is due */
     /* RocketMQ */
     FIRST_OPAQUE = 1000000000, /* in all requests of standard input; each connection counts on from it */
     OPAQUE_DIGITS = 10,
@@ -435,7 +437,7 @@ static void measure_load(void) {
 /* Sends the request of the puller if it is due: the latency counts from then, however late the earlier response is. */
 static void pull_if_due(uint64_t began) {
     static uint64_t count;
-    uint64_t due = began + (uint64_t)((double)count * 1e9 / (double)options.rate);
+    uint64_t due = began + count * (1000000000u / BESIDE_RATE);
     if (puller.in_flight || due > now_ns()) return;
     send_item(&puller, &beside);
     puller.in_flight = 1;
@@ -444,20 +446,17 @@ static void pull_if_due(uint64_t began) {
 }
 
 static void measure_watches(void) {
-    long rate = options.rate;
-    options.rate = 0; /* watchers send one request each */
     begin();
     connect_peer(&changer);
-    if (rate) connect_peer(&puller);
+    if (beside.size) connect_peer(&puller);
     uint64_t now = now_ns();
     run_until(now, now + (uint64_t)(SETTLE_MS + SETTLE_EACH_MS * options.connections) * 1000000u);
     if (done_count) quit(1, "%ld were notified before anything changed", done_count);
     changed_ns = now_ns();
     send_item(&changer, &change);
-    options.rate = rate;
     while (done_count < options.connections) {
-        if (rate) pull_if_due(changed_ns);
-        receive_ready(rate ? 0 : -1);
+        if (beside.size) pull_if_due(changed_ns);
+        receive_ready(beside.size ? 0 : -1);
     }
     print_result((double)(now_ns() - changed_ns) / 1e9, 0);
     send_item(&changer, &farewell);
