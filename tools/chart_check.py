@@ -127,8 +127,8 @@ def _strict(schema: Any) -> Any:
 
 def plain_manifests(helm: Path) -> dict[Path, str]:
     """The files of deploy/kubernetes/: the chart's output, for installations without Helm."""
-    head = "# Made from deploy/helm/namesrv by `make chart-check ARGS=--write`, for those who do without Helm: {}.\n"
-    texts = {"plain": "the defaults", "secured": "with TLS, client certificates and an access file"}
+    head = "# For installations without Helm; `make chart-check ARGS=--write` renders the chart {}.\n"
+    texts = {"plain": "with its defaults", "secured": "with TLS, client certificates and an access file"}
     return {
         _PLAIN / f"namesrv-{name}.yaml": head.format(text) + rendered(helm, VARIANTS[name])
         for name, text in texts.items()

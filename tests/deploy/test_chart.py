@@ -51,11 +51,11 @@ def test_all_checks(tmp_path: Path) -> None:
     [
         ("replica=3", "replica"),
         ("tls.mode=on", "tls.mode"),
-        ("tls.mode=enforcing", "tls.secret: name the secret"),
-        ("tls.mode=enforcing,tls.secret=t,tls.crl.secret=c", "tls.crl.secret: a revocation list is for client"),
-        ("settings.tls_crl_file=/tmp/crl", "settings.tls_crl_file: this chart sets it itself"),
-        ("settings.listen_port=1", "settings.listen_port: this chart sets it itself"),
-        ("settings.http_tls=true", "settings.http_tls: the probes"),
+        ("tls.mode=enforcing", "tls.secret is required"),
+        ("tls.mode=enforcing,tls.secret=t,tls.crl.secret=c", "tls.crl.secret has a revocation list of client"),
+        ("settings.tls_crl_file=/tmp/crl", "settings.tls_crl_file is set by the chart"),
+        ("settings.listen_port=1", "settings.listen_port is set by the chart"),
+        ("settings.http_tls=true", "settings.http_tls is not supported"),
         ("console.enabled=true", "console.usersSecret"),
         ("console.enabled=true,console.usersSecret=u", "console.publicUrl"),
         (

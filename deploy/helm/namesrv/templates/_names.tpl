@@ -14,7 +14,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
-{{- /* dict "image" .Values.image "chart" .Chart */ -}}
+{{- /* The reference of an image. Takes dict "image" .Values.image "chart" .Chart */ -}}
 {{- define "namesrv.image" -}}
 {{- if .image.digest -}}{{ .image.repository }}@{{ .image.digest }}{{- else -}}{{ .image.repository }}:{{ .image.tag | default .chart.AppVersion }}{{- end -}}
 {{- end -}}
