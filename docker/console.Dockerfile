@@ -1,13 +1,13 @@
-# The web console, with the report's reader of logs for the pages about the past.
-# From the top of the repository: docker build --file docker/console.Dockerfile --tag namesrv-console .
-# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` writes the digest of today.
+# The web console, with the staleness report for the pages about the past.
+# Build from the top of the repository: docker build --file docker/console.Dockerfile --tag namesrv-console .
+# The base image must be like Debian, with python3 3.11 or newer and its venv module; `make pin-bases` updates the digest.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e578941b84abc79e4ab38a0305cd12803a5c4247979ac7655f4d641
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src
 RUN python3 -m venv /build
 COPY locks/run.txt locks/report.txt locks/
-# everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
+# Later steps install from /wheels only, so every package has the hash in the lock.
 RUN /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/run.txt --wheel-dir /wheels \
     && /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/report.txt --wheel-dir /wheels
 COPY . .
@@ -27,8 +27,8 @@ LABEL org.opencontainers.image.title="namesrv-console" \
     namesrv.sbom="/opt/namesrv/sbom.cdx.json"
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/sbom.py /opt/namesrv/
-# Without pip, which only an intruder would use. The base has no bytecode of the standard library, and on a read-only
-# root each start would compile it anew. The folder of the state belongs to the container's user.
+# Remove pip, which only an intruder would use. Compile the standard library, of which the base image has no bytecode: on
+# a read-only root each start would compile it. Give the directory of the state to the container's user.
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \
@@ -43,7 +43,8 @@ USER 10001:10001
 VOLUME ["/var/lib/namesrv"]
 EXPOSE 9878
 STOPSIGNAL SIGTERM
-# its pages are for the host that --public-url names, which is not known here
+# The check only connects: the console serves its pages to the host name of --public-url only, which the image does not
+# know.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
     CMD ["/opt/namesrv/bin/python", "-I", "-c", "import socket; socket.create_connection(('localhost', 9878), 3)"]
 ENTRYPOINT ["/opt/namesrv/bin/namesrv-console"]

@@ -1,12 +1,13 @@
-# The daemon. From the top of the repository: docker build --file docker/namesrv.Dockerfile --tag namesrv .
-# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` writes the digest of today.
+# The NameServer daemon, with namesrvctl.
+# Build from the top of the repository: docker build --file docker/namesrv.Dockerfile --tag namesrv .
+# The base image must be like Debian, with python3 3.11 or newer and its venv module; `make pin-bases` updates the digest.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e578941b84abc79e4ab38a0305cd12803a5c4247979ac7655f4d641
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src
 RUN python3 -m venv /build
 COPY locks/run.txt locks/
-# everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
+# Later steps install from /wheels only, so every package has the hash in the lock.
 RUN /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/run.txt --wheel-dir /wheels
 COPY . .
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
@@ -25,8 +26,8 @@ LABEL org.opencontainers.image.title="namesrv" \
     namesrv.sbom="/opt/namesrv/sbom.cdx.json"
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/healthcheck.py docker/sbom.py /opt/namesrv/
-# Without pip, which only an intruder would use. The base has no bytecode of the standard library, and on a read-only
-# root each start would compile it anew. The folder of the state belongs to the container's user.
+# Remove pip, which only an intruder would use. Compile the standard library, of which the base image has no bytecode: on
+# a read-only root each start would compile it. Give the directory of the state to the container's user.
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \

@@ -1,17 +1,18 @@
-# The staleness report, and the Spark master and workers it can run on.
-# From the top of the repository: docker build --file docker/spark.Dockerfile --tag namesrv-staleness .
-# The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); `make pin-bases` writes the digest of today.
+# The staleness report with Spark, also for the master and the workers of a Spark cluster.
+# Build from the top of the repository: docker build --file docker/spark.Dockerfile --tag namesrv-staleness .
+# The base image must be Debian 12, which has Java 17, with python3 3.11 to 3.13 and its venv module; `make pin-bases`
+# updates the digest.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e578941b84abc79e4ab38a0305cd12803a5c4247979ac7655f4d641
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src
 RUN python3 -m venv /build
 COPY locks/spark.txt locks/
-# everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
-# PySpark comes as sources: Debian's pip would build them without what they ask for
+# Later steps install from /wheels only, so every package has the hash in the lock.
+# PySpark is published as source only. Without PEP 517, Debian's pip builds the source without its build requirements.
 RUN PIP_USE_PEP517=1 /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/spark.txt --wheel-dir /wheels
 COPY . .
-# the link is for SPARK_HOME, which must not depend on Python's version
+# SPARK_HOME needs a path without Python's version, hence the symbolic link.
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
     && /build/bin/python -m tools.dist /wheels namesrv-report \
     && python3 -m venv --without-pip /opt/namesrv \
@@ -27,15 +28,15 @@ LABEL org.opencontainers.image.title="namesrv-staleness" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \
     namesrv.sbom="/opt/namesrv/sbom.cdx.json"
-# Debian's mirrors drop a version when the next one comes, so that a pinned one stops building
+# Debian's mirrors delete a version when the next one is released, so a build with pinned versions would soon fail.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/sbom.py /opt/namesrv/
-# Without pip, which only an intruder would use. The base has no bytecode of the standard library, and on a read-only
-# root each start would compile it anew. The folder of the report belongs to the container's user.
+# Remove pip, which only an intruder would use. Compile the standard library, of which the base image has no bytecode: on
+# a read-only root each start would compile it. Give the directory of the report to the container's user.
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \
@@ -49,12 +50,12 @@ ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
     SPARK_HOME=/opt/namesrv/spark \
     PYSPARK_PYTHON=/opt/namesrv/bin/python \
     SPARK_NO_DAEMONIZE=1
-# Spark writes beside where it runs: give it a tmpfs when the root is read-only
+# Spark writes to its working directory, which needs a tmpfs if the root is read-only.
 WORKDIR /tmp
 USER 10001:10001
 VOLUME ["/report"]
 STOPSIGNAL SIGTERM
-# a batch job is well as long as it runs; the master and the workers in compose.yml have checks of their own
+# A batch job has no health to check; compose.yml has the checks of the master and the workers.
 HEALTHCHECK NONE
 ENTRYPOINT ["/opt/namesrv/bin/namesrv-staleness"]
 CMD ["--help"]
