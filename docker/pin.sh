@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes today's digest of its tag behind each image of a registry that docker/ names. The digests come from
-# `docker buildx imagetools`, which has your credentials and mirrors.
+# Pins the images in the Dockerfiles and compose files to the current digest of their tag. `docker buildx imagetools`
+# looks the digest up, with your credentials and mirrors.
 set -eu
 cd "$(dirname "$0")"
 
@@ -8,7 +8,7 @@ images=$(sed -n -E 's/^ARG BASE_IMAGE=([^@]+)(@.*)?$/\1/p; s/.*_IMAGE:-([^@}]+).
 for image in $images; do
     digest=$(docker buildx imagetools inspect "$image" --format '{{.Manifest.Digest}}')
     expr "$digest" : 'sha256:[0-9a-f]\{64\}$' >/dev/null || {
-        echo "pin.sh: not a digest of $image: $digest" >&2
+        echo "pin.sh: invalid digest of $image: $digest" >&2
         exit 1
     }
     sed -i -E "s|$image(@sha256:[0-9a-f]+)?|$image@$digest|" ./*.Dockerfile compose*.yml

@@ -1,7 +1,7 @@
-"""Write what an image is made of, as a CycloneDX bill of materials: `python sbom.py FILE`, when the image is built.
+"""Writes the bill of materials of an image in CycloneDX format; each image build runs `python sbom.py FILE`.
 
-It lists what is installed and not what a lock would install: this environment's Python packages, its Python, and the
-packages of the Debian below. cyclonedx-py 7.5 lists Python packages only, and would be 30 packages more to install.
+The components are the installed Python packages, Python itself, and the Debian packages of the base image. cyclonedx-py
+7.5 lists Python packages only, and would add 30 packages to the image.
 """
 
 import json
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 
 def components() -> Iterator[dict[str, object]]:
-    """One for each package, by name."""
+    """One component for each installed package, by name."""
     for found in sorted(metadata.distributions(), key=lambda one: one.name.lower()):
         licences = found.metadata.get_all("License-Expression") or []
         yield _component(found.name, found.version, f"pypi/{found.name.lower().replace('_', '-')}") | (
@@ -26,7 +26,7 @@ def components() -> Iterator[dict[str, object]]:
     try:
         command = ("dpkg-query", "--show", f"--showformat={fields}")
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  # a fixed command
-    except FileNotFoundError:  # a base of another kind
+    except FileNotFoundError:  # The base image is not like Debian.
         return
     for name, version, architecture in (line.split("\t") for line in listed.splitlines()):
         yield _component(name, version, f"deb/debian/{name}", f"?arch={architecture}")
@@ -38,7 +38,7 @@ def _component(name: str, version: str, package: str, qualifiers: str = "") -> d
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write the file."""
+    """Write the bill of materials to the file."""
     (path,) = sys.argv[1:] if argv is None else argv
     bill = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": list(components())}
     Path(path).write_text(json.dumps(bill, indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# buildah with its storage below $work, so that nothing of this machine's own is touched. To be sourced.
+# Functions to source: buildah with its storage in $work, apart from the storage of this machine.
 : "${work:?}"
-# unpacked images are large, and there may be little room elsewhere
+# Unpacked images are large, and /tmp may be small.
 export TMPDIR="$work"
 
 buildah_() {

@@ -1,9 +1,9 @@
-"""How does an OCI runtime start an image as compose.yml does: read-only, without capabilities, as the image's user?
+"""Writes the config.json with which an OCI runtime starts an image as compose.yml does: read-only, no capabilities.
 
     python docker/check/bundle.py INSPECTED ROOTFS BUNDLE --netns PATH --hostname NAME --data DIR [--mount FROM:TO]
 
-INSPECTED is what `buildah inspect --type image` printed. BUNDLE/config.json is written; what HEALTHCHECK runs is
-printed, one argument a line.
+INSPECTED is a file with the output of `buildah inspect --type image`. The script writes BUNDLE/config.json, and prints
+the command of the image's HEALTHCHECK, one argument per line.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def image_config(inspected: dict[str, Any]) -> dict[str, Any]:
 
 
 def process(config: dict[str, Any], args: Sequence[str]) -> dict[str, Any]:
-    """The first process: the image's command and user, and not one right more."""
+    """The container's first process: the command and the user of the image, without capabilities."""
     uid, gid = (int(number) for number in config["User"].split(":"))
     return {
         "user": {"uid": uid, "gid": gid},
@@ -37,7 +37,7 @@ def process(config: dict[str, Any], args: Sequence[str]) -> dict[str, Any]:
 
 
 def mounts(writable: str, data: Path, more: Sequence[str]) -> list[dict[str, Any]]:
-    """What may be written: the volume and a small /tmp."""
+    """The mounts of the container; only the volume and a small /tmp are writable."""
     return [
         {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755", "size=64k"]},
@@ -68,7 +68,7 @@ def bundle(options: argparse.Namespace, config: dict[str, Any]) -> dict[str, Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Write config.json; returns the exit code."""
     parser = argparse.ArgumentParser(description="Writes the config.json of an OCI runtime for an image.")
     parser.add_argument("inspected", type=Path)
     parser.add_argument("rootfs", type=Path)

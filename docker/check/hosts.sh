@@ -1,12 +1,13 @@
 #!/bin/sh
-# Do the images run as four hosts? Usage: hosts.sh WORK_DIR, after images.sh with the same.
-# Three network namespaces on a bridge have a NameServer each, a fourth a broker's side-car: each image with a read-only
-# root, its own user and no capability. All are healthy, all three know the broker, and SIGTERM ends each with 0.
+# Runs the images as four hosts. Usage: hosts.sh WORK_DIR, after images.sh with the same directory.
+# Each host is a network namespace on one bridge: three run a NameServer, the fourth runs the broker agent. Containers
+# have a read-only root, their own user and no capabilities. The script checks that all four are healthy, that the three
+# NameServers know the broker, and that every container exits with 0 after SIGTERM.
 set -eu
 work=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 python=$root/.venv/bin/python
-# names of this run's own: two runs do not meet
+# Prefix of all names, so that two runs at once do not collide.
 mark=nd$$
 net=10.213.47
 hosts="1 2 3 4"
@@ -14,8 +15,8 @@ hosts="1 2 3 4"
 # shellcheck source=docker/check/buildah.sh
 . "$root/docker/check/buildah.sh"
 
-# No cgroup is made for what lives a minute; the runtime looks at them all the same, and refuses machines that have both
-# kinds. So it is shown none.
+# The containers need no cgroups. crun inspects /sys/fs/cgroup nevertheless, and refuses to run where both versions of
+# cgroups are mounted, so an empty tmpfs hides the directory from crun.
 cat >"$work/runtime" <<EOF
 #!/bin/sh
 exec unshare --mount sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup && exec "\$@"' sh \\
@@ -49,15 +50,15 @@ fail() {
     exit 1
 }
 
-# Return once a command succeeds; fail when it has not within a minute.
-until_ok() { # what, command...
-    what=$1
+# Retries a command until it succeeds, for at most a minute.
+wait_until() { # event, command...
+    event=$1
     shift
     end=$(($(date +%s) + 60))
     until "$@" >"$work/until.log" 2>&1; do
         [ "$(date +%s)" -lt "$end" ] || {
             cat "$work/until.log" >&2
-            fail "$what: not within a minute"
+            fail "not within a minute: $event"
         }
         sleep 0.2
     done
@@ -89,7 +90,7 @@ start() { # host, image, further options of bundle.py
     chown 10001:10001 "$work/data-$host"
     "$python" "$root/docker/check/bundle.py" "$work/$image.json" "$(cat "$work/$image.rootfs")" "$work/bundle-$host" \
         --netns "/run/netns/$mark-$host" --hostname "host-$host" --data "$work/data-$host" "$@" >"$work/health-$host"
-    # its exit code ends up in a file
+    # The exit code goes to a file, since the subshell runs in the background.
     (
         timeout 600 "$work/runtime" run --bundle "$work/bundle-$host" "$mark-$host" >"$work/host-$host.log" 2>&1 &&
             code=0 || code=$?
@@ -97,7 +98,7 @@ start() { # host, image, further options of bundle.py
     ) &
 }
 
-# HEALTHCHECK's own command, inside the container
+# Runs the command of the image's HEALTHCHECK in the container.
 is_healthy() { # host
     xargs -d '\n' timeout 20 "$work/runtime" exec "$mark-$1" <"$work/health-$1"
 }
@@ -107,7 +108,7 @@ knows_broker() { # host
         grep -q '"broker-x"'
 }
 
-# Two checks of the same fact: inside the container, and by the kernel status of the process.
+# True if the process has uid 10001, no capabilities and a read-only root, as /proc of this machine shows.
 is_confined() { # host
     pid=$(crun_ state "$mark-$1" | "$python" -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
     grep -q '^Uid:	10001	10001	10001	10001$' "/proc/$pid/status" &&
@@ -128,8 +129,8 @@ for host in 1 2 3; do
     start "$host" namesrv
 done
 for host in 1 2 3; do
-    until_ok "host $host is healthy" is_healthy "$host"
-    is_confined "$host" || fail "host $host: not read-only, not its own user, or with rights it does not need"
+    wait_until "host $host is healthy" is_healthy "$host"
+    is_confined "$host" || fail "host $host has a writable root, another user than 10001, or capabilities"
     echo "host $host: healthy, read-only, uid 10001, no capabilities"
 done
 
@@ -145,19 +146,19 @@ EOF
 chmod 644 "$work/agent.toml"
 start 4 broker-agent --mount "$work/agent.toml:/etc/namesrv/agent.toml"
 for host in 1 2 3; do
-    until_ok "host $host knows the broker" knows_broker "$host"
+    wait_until "host $host knows the broker" knows_broker "$host"
     echo "host $host: knows the broker of host 4"
 done
-until_ok "the side-car is healthy" is_healthy 4
-is_confined 4 || fail "host 4: not read-only, not its own user, or with rights it does not need"
+wait_until "the side-car is healthy" is_healthy 4
+is_confined 4 || fail "host 4 has a writable root, another user than 10001, or capabilities"
 
-# the broker first, so that it can unregister
+# Stop the agent first, while the NameServers still run, so that it can unregister the broker.
 for host in 4 1 2 3; do
     crun_ kill "$mark-$host" TERM
-    until_ok "host $host ends" has_ended "$host"
+    wait_until "host $host ends" has_ended "$host"
     code=$(cat "$work/code-$host")
-    [ "$code" = 0 ] || fail "host $host: SIGTERM ended it with $code"
-    echo "host $host: SIGTERM ended it with 0"
+    [ "$code" = 0 ] || fail "host $host: exit code $code after SIGTERM"
+    echo "host $host: exit code 0 after SIGTERM"
 done
-grep -q '"unregistered"' "$work/host-1.log" || fail "host 1 received no unregister request of the broker"
-[ -n "$(find "$work/data-1" -name '*.jsonl*')" ] || fail "host 1 left no heartbeat log in its volume"
+grep -q '"unregistered"' "$work/host-1.log" || fail "host 1 did not receive the broker's unregistration"
+[ -n "$(find "$work/data-1" -name '*.jsonl*')" ] || fail "host 1 has no heartbeat log in its volume"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the images of docker/ for real, without an engine: buildah in a chroot, on a base that debootstrap makes.
-# Usage: images.sh WORK_DIR. Leaves localhost/namesrv:check and the others in WORK_DIR/storage.
+# Builds the images of docker/ with buildah in a chroot, on a base image that debootstrap makes, and checks them.
+# Usage: images.sh WORK_DIR. The images stay in WORK_DIR/storage, as localhost/namesrv:check and so on.
 set -eu
 work=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -12,15 +12,15 @@ with_spark=${DOCKER_CHECK_SPARK-}
 # shellcheck source=docker/check/debian.sh
 . "$root/docker/check/debian.sh"
 
-# Without what Debian's own image for this purpose (bookworm-slim) lacks, too: sizes are to mean something.
+# A base image without the files that Debian's bookworm-slim lacks, so that the measured sizes are realistic.
 make_base() {
     base_dir=${DOCKER_CHECK_BASE-}
     if [ -z "$base_dir" ]; then
         base_dir=$work/base
-        debian "$base_dir" python3,python3-venv
+        make_debian "$base_dir" python3,python3-venv
         rm -rf "$base_dir"/var/cache/apt/* "$base_dir"/var/lib/apt/lists/* "$base_dir"/usr/share/doc/* \
             "$base_dir"/usr/share/man/* "$base_dir"/usr/share/locale/* "$base_dir"/usr/share/info/*
-        # nor has the image that the Dockerfiles name any bytecode
+        # Remove the bytecode, which the base image of the Dockerfiles lacks, too.
         find "$base_dir/usr/lib" -name __pycache__ -prune -exec rm -rf {} +
     fi
     from=$(buildah_ from scratch)
@@ -29,15 +29,15 @@ make_base() {
     rm -rf --one-file-system "$work/base"
 }
 
-# The build is without a network of its own trust: wheels are fetched here, with this machine's settings, and the
-# build checks their hashes again.
+# Downloads the wheels with this machine's settings of pip (index, proxy, CA), which a build lacks. The build checks the
+# hashes again.
 fetch_wheels() {
     for lock in run report; do
         timeout 300 "$root/.venv/bin/python" -m pip --quiet download --no-deps --require-hashes --only-binary :all: \
             --python-version 3.11 --requirement "$root/locks/$lock.txt" --dest "$work/wheelhouse"
     done
     if [ "$with_spark" = 1 ]; then
-        # 400 MB; PySpark comes as sources, which setuptools builds
+        # 400 MB. PySpark is published as source, which setuptools builds.
         timeout 600 "$root/.venv/bin/python" -m pip --quiet download --require-hashes --no-deps --only-binary :all: \
             --no-binary pyspark --python-version 3.11 --requirement "$root/locks/spark.txt" --dest "$work/wheelhouse"
         timeout 60 "$root/.venv/bin/python" -m pip --quiet download --no-deps setuptools wheel --dest "$work/wheelhouse"
@@ -61,8 +61,9 @@ megabytes() { # file or directory
     du --summarize --block-size 1 --apparent-size "$1" | awk '{ printf "%d", ($1 + 999999) / 1000000 }'
 }
 
-# As a registry holds it and as a node unpacks it; the base, made here, stands for the one that the Dockerfile names.
-is_small() { # image, most megabytes compressed
+# Prints the size of an image, compressed as in a registry and unpacked, and fails above a limit. The sizes include the
+# base image made above, which is about as large as the one that the Dockerfiles name.
+check_size() { # image, limit in megabytes, compressed
     buildah_ push --quiet "localhost/$1:check" "oci:$work/pushed-$1" >/dev/null
     container=$(buildah_ from --pull-never "localhost/$1:check")
     compressed=$(megabytes "$work/pushed-$1")
@@ -70,13 +71,13 @@ is_small() { # image, most megabytes compressed
     buildah_ rm "$container" >/dev/null
     rm -rf "$work/pushed-$1"
     [ "$compressed" -lt "$2" ] || {
-        echo "images.sh: $1 has $compressed MB, and $2 are too many" >&2
+        echo "images.sh: $1 has $compressed MB compressed, limit $2" >&2
         return 1
     }
 }
 
-# The programs of the image start, and its bill of materials is complete.
-works() { # image, command...
+# Checks that the programs of the image start, and that its bill of materials has all kinds of components.
+check_content() { # image, command...
     image=$1
     shift
     container=$(buildah_ from --pull-never "localhost/$image:check")
@@ -104,17 +105,17 @@ fetch_wheels
 for image in namesrv broker-agent console report; do
     build "$image"
 done
-is_small namesrv 80
-is_small broker-agent 80
-# DuckDB, and what draws the charts: 56 MB
-is_small console 135
-is_small report 115
-works namesrv namesrv namesrvctl
-works broker-agent namesrv-broker-agent "python /opt/namesrv/examples/memory_broker.py"
-# compose.secured.yml makes its certificates with it
-works console namesrv-console namesrv-staleness "python -c 'import cryptography.x509'"
-works report namesrv-staleness
+check_size namesrv 80
+check_size broker-agent 80
+# 56 MB are DuckDB and the program that draws charts.
+check_size console 135
+check_size report 115
+check_content namesrv namesrv namesrvctl
+check_content broker-agent namesrv-broker-agent "python /opt/namesrv/examples/memory_broker.py"
+# compose.secured.yml makes its certificates with the library cryptography of this image.
+check_content console namesrv-console namesrv-staleness "python -c 'import cryptography.x509'"
+check_content report namesrv-staleness
 if [ "$with_spark" = 1 ]; then
     build spark
-    works spark namesrv-staleness java
+    check_content spark namesrv-staleness java
 fi

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Does compose.reach.yml start, and does a client on the host reach the brokers? Usage: reach.sh WORK_DIR, after
-# images.sh with the same, and with Docker Compose in WORK_DIR/compose.
-# The Docker engine is Debian's, unpacked into WORK_DIR. Its host is a network namespace, so that it changes no firewall
-# of this machine and takes none of its ports.
+# Starts compose.reach.yml, and checks that clients on the host can send to all brokers. Usage: reach.sh WORK_DIR, after
+# images.sh with the same directory, and with Docker Compose in WORK_DIR/compose.
+# The Docker engine comes from Debian's packages, unpacked into WORK_DIR. It runs in a network namespace: this machine's
+# firewall and ports do not change.
 set -eu
 work=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
-# a name of this run's own: two runs do not meet
+# Name of the network namespace; its number lets two runs at once not collide.
 host=nr$$
 engine=$work/engine
-# one order of addresses everywhere
+# The order of sort must not depend on this machine's language.
 export LC_ALL=C DOCKER_HOST="unix://$engine/socket" PATH="$PATH:$engine/usr/bin"
 
 # shellcheck source=docker/check/buildah.sh
@@ -30,7 +30,7 @@ clean_up() {
     compose down --volumes >/dev/null 2>&1 || true
     if [ -s "$engine/pid" ]; then kill "$(cat "$engine/pid")" && wait; fi
     ip netns delete "$host"
-    # the engine leaves its groups, empty
+    # The engine leaves its empty cgroups.
     find /sys/fs/cgroup -maxdepth 2 -name "$host" -exec rmdir {} +
     exit "$code"
 }
@@ -49,16 +49,17 @@ start_engine() {
     timeout 60 sh -c 'until docker version >/dev/null 2>&1; do sleep 0.2; done'
 }
 
-load() { # image of images.sh, its name in compose.yml
+load() { # name of the image in images.sh, name in compose.yml
     buildah_ push --quiet "localhost/$1:check" "docker-archive:$work/$1.tar:$2:local"
     docker load --quiet --input "$work/$1.tar" >/dev/null
     rm "$work/$1.tar"
 }
 
-has_brokers() { # what, addresses of brokers in standard input, with blanks between
+# Compares the broker addresses in standard input with the expected ones.
+expect_brokers() { # subject, addresses separated by blanks
     found=$(grep -o '[a-z0-9.-]*:109[0-9]*' | sort -u | paste -s -d ' ')
     [ "$found" = "$2" ] || {
-        echo "reach.sh: $1: brokers $found, not $2" >&2
+        echo "reach.sh: $1 has brokers $found, expected $2" >&2
         exit 1
     }
 }
@@ -73,11 +74,11 @@ load broker-agent namesrv-broker-agent
 compose up --no-build --wait broker-a broker-a-slave broker-b broker-b-slave >"$work/compose.log" 2>&1
 for port in 19876 19886 19896; do
     on_host "$root/.venv/bin/namesrvctl" --server "127.0.0.1:$port" route orders |
-        has_brokers "route at port $port" "127.0.0.1:10911 127.0.0.1:10912 127.0.0.1:10921 127.0.0.1:10922"
-    # a message for each queue
+        expect_brokers "route at port $port" "127.0.0.1:10911 127.0.0.1:10912 127.0.0.1:10921 127.0.0.1:10922"
+    # Eight messages: one for each queue.
     on_host "$root/.venv/bin/python" "$root/demo/memory_broker.py" produce --name-servers "127.0.0.1:$port" \
-        --topic orders 1 2 3 4 5 6 7 8 | has_brokers "messages by port $port" "127.0.0.1:10911 127.0.0.1:10921"
+        --topic orders 1 2 3 4 5 6 7 8 | expect_brokers "send result at port $port" "127.0.0.1:10911 127.0.0.1:10921"
 done
 compose exec -T namesrv-1 namesrvctl route orders |
-    has_brokers "route in a container" "broker-a-slave:10911 broker-a:10911 broker-b-slave:10911 broker-b:10911"
-echo "compose.reach.yml: messages from the host reach both brokers, and containers get each other's addresses"
+    expect_brokers "route in a container" "broker-a-slave:10911 broker-a:10911 broker-b-slave:10911 broker-b:10911"
+echo "compose.reach.yml: clients on the host send to both brokers, and containers get the brokers' own addresses"

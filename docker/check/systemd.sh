@@ -1,6 +1,6 @@
 #!/bin/sh
-# Are the systemd units valid, and as closed as they mean to be? Usage: systemd.sh WORK_DIR
-# The programs and users that they name need not be on this machine: they are checked in a root of their own.
+# Verifies the systemd units, and the limits of their exposure. Usage: systemd.sh WORK_DIR
+# systemd-analyze works on a root directory in WORK_DIR, so this machine need not have the units' programs and users.
 set -eu
 work=$1
 units=$(cd "$(dirname "$0")/../systemd" && pwd)
@@ -10,7 +10,7 @@ mkdir -p "$top/etc/systemd/system" "$top/opt/namesrv/bin" "$top/bin" "$top/usr/l
 cp "$units"/*.service "$units"/*.timer "$top/etc/systemd/system/"
 cp "$units/namesrv.sysusers" "$top/usr/lib/sysusers.d/namesrv.conf"
 cp "$units/namesrv.tmpfiles" "$top/usr/lib/tmpfiles.d/namesrv.conf"
-# targets that the units refer to, as systemd itself ships them
+# The units refer to targets of systemd itself.
 cp -r /usr/lib/systemd/system "$top/usr/lib/systemd/"
 for program in opt/namesrv/bin/namesrv opt/namesrv/bin/namesrv-broker-agent opt/namesrv/bin/namesrv-console opt/namesrv/bin/namesrv-staleness bin/kill; do
     printf '#!/bin/sh\n' >"$top/$program"
@@ -19,33 +19,33 @@ done
 
 for unit in "$units"/*.service "$units"/*.timer; do
     name=$(basename "$unit")
-    # without messages about other units
+    # --recursive-errors=no omits messages about other units.
     output=$(timeout 60 systemd-analyze --root="$top" --man=no --recursive-errors=no verify "$top/etc/systemd/system/$name" 2>&1) || {
         echo "$output" >&2
-        echo "systemd.sh: $name is not valid" >&2
+        echo "systemd.sh: $name is invalid" >&2
         exit 1
     }
     [ -z "$output" ] || {
         echo "$output" >&2
-        echo "systemd.sh: systemd has something to say about $name" >&2
+        echo "systemd.sh: warnings about $name" >&2
         exit 1
     }
     echo "valid: $name"
 done
 
-is_closed() { # unit, most exposure in tenths
+check_exposure() { # unit, limit of `systemd-analyze security` in tenths
     timeout 60 systemd-analyze --root="$top" --offline=yes --no-pager --threshold="$2" security "$1" >"$work/security-$1.txt" 2>&1 || {
         cat "$work/security-$1.txt" >&2
-        echo "systemd.sh: $1 is more exposed than $2 tenths" >&2
+        echo "systemd.sh: the exposure of $1 exceeds the limit of $2 tenths" >&2
         exit 1
     }
     tail -n 1 "$work/security-$1.txt"
 }
 
-is_closed namesrv.service 15
-is_closed namesrv-broker-agent.service 15
-is_closed namesrv-console.service 20
-is_closed namesrv-staleness.service 20
+check_exposure namesrv.service 15
+check_exposure namesrv-broker-agent.service 15
+check_exposure namesrv-console.service 20
+check_exposure namesrv-staleness.service 20
 
 timeout 60 systemd-sysusers --root="$top" "$top/usr/lib/sysusers.d/namesrv.conf" >"$work/sysusers.log" 2>&1 || {
     cat "$work/sysusers.log" >&2
@@ -54,4 +54,4 @@ timeout 60 systemd-sysusers --root="$top" "$top/usr/lib/sysusers.d/namesrv.conf"
 grep -q '^namesrv:' "$top/etc/passwd"
 timeout 60 systemd-tmpfiles --root="$top" --create "$top/usr/lib/tmpfiles.d/namesrv.conf"
 [ -d "$top/etc/namesrv" ]
-echo "sysusers.d and tmpfiles.d do what they say"
+echo "sysusers.d makes the user namesrv, and tmpfiles.d the directory /etc/namesrv"

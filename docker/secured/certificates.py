@@ -1,7 +1,7 @@
 """Makes the certificates of the secured demonstration: `python certificates.py DIRECTORY`.
 
-The script makes a CA, whose key is not saved, a certificate of the servers and one for each account of access.toml.
-They are valid for a year; existing ones that are valid for another week are kept.
+The script makes a CA, whose key is not saved, a certificate for the servers and one for each account of access.toml.
+Certificates are valid for a year; the script keeps existing certificates that are valid for another week.
 """
 
 import os
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# file name -> the names it is good for
+# File name without suffix -> the names in the certificate.
 _HOLDERS: Final[Mapping[str, Sequence[str]]] = {
     "server": ("namesrv-1", "namesrv-2", "namesrv-3", "localhost", "127.0.0.1"),
     "brokers": ("brokers.demo",),
@@ -29,7 +29,7 @@ _LEFT_ALONE: Final = timedelta(days=7)
 
 
 def make(directory: Path, now: datetime) -> None:
-    """Make all certificates anew. The CA's is written last: its file shows that all are there."""
+    """Make all certificates. The CA's certificate is written last, so `is_good` is false if the script is interrupted."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _name("namesrv demonstration")
     ca = (
@@ -58,7 +58,7 @@ def make(directory: Path, now: datetime) -> None:
 
 
 def is_good(directory: Path, now: datetime) -> bool:
-    """True if the certificates are valid for another week."""
+    """True if the certificates exist and are valid for another week."""
     try:
         ca = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
     except (FileNotFoundError, ValueError):
@@ -110,7 +110,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make the certificates unless valid ones are there."""
+    """Make the certificates unless the directory has valid ones."""
     directory = Path((sys.argv[1:] if argv is None else argv)[0])
     now = datetime.now(UTC)
     if not is_good(directory, now):
