@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs the Debian packages on a Debian 12 of its own, which systemd-nspawn boots: it serves, it is upgraded with
-# settings of the administrator, and it is removed and purged. Needs root; what Debian has is installed if it is missing.
-# Usage: check.sh [NAMESRV-PACKAGE STALENESS-PACKAGE]; without them they are made first.
-# DEB_CHECK_BASE names a Debian 12 with python3, procps and systemd that is there already, and is copied.
+# Boots a fresh Debian 12 with systemd-nspawn, installs the Debian packages there, and checks that they serve, report,
+# upgrade with changed settings, and leave nothing behind when removed and purged.
+# Usage: check.sh [NAMESRV-PACKAGE STALENESS-PACKAGE]; without arguments the script builds the packages first.
+# Needs root, and installs missing tools with apt-get. DEB_CHECK_BASE=DIR copies a Debian 12 with python3, procps and
+# systemd from DIR instead of making one with debootstrap.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/namesrv-deb-check.XXXXXX")
@@ -31,8 +32,8 @@ fail() {
     exit 1
 }
 
-require() {
-    [ "$(id -u)" = 0 ] || fail "needs root, to boot a container"
+require_tools() {
+    [ "$(id -u)" = 0 ] || fail "must run as root, to boot a container"
     for command in debootstrap systemd-nspawn lintian man; do
         command -v "$command" >/dev/null || set -- "$@" "$command"
     done
@@ -41,23 +42,23 @@ require() {
 }
 
 make_root() {
-    if [ -n "${DEB_CHECK_BASE-}" ]; then cp -a "$DEB_CHECK_BASE" "$top"; else debian "$top" python3,procps,systemd-sysv; fi
+    if [ -n "${DEB_CHECK_BASE-}" ]; then cp -a "$DEB_CHECK_BASE" "$top"; else make_debian "$top" python3,procps,systemd-sysv; fi
 }
 
-look_over() { # package
-    # the maintainer is the maker of the package
+check_files() { # package
+    # The maintainer may have a local address, since each user builds the packages.
     lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,root-in-contact "$1" ||
-        fail "lintian has something against $1"
+        fail "lintian reports problems of $1"
     dpkg-deb --fsys-tarfile "$1" | tar --extract --directory "$work" ./usr/share/man
     for page in "$work"/usr/share/man/man*/*; do
         warnings=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings --encoding UTF-8 --local-file "$page" 2>&1 >/dev/null)
         [ -z "$warnings" ] || fail "$page: $warnings"
     done
-    echo "lintian and man have nothing against $(basename "$1")"
+    echo "lintian and man: no problems in $(basename "$1")"
 }
 
-# The package as its next version, which has another settings file.
-next_version() { # package, version
+# Builds a copy of the package with a higher version and a changed settings file.
+make_next_version() { # package, version
     rm -rf "$work/next"
     dpkg-deb --raw-extract "$1" "$work/next"
     sed -i "s/^Version: .*/Version: $2/" "$work/next/DEBIAN/control"
@@ -77,22 +78,24 @@ boot() {
     done
 }
 
+# Runs a command in the container.
 inside() { # command...
     timeout 120 nsenter --target "${leader% }" --mount --uts --ipc --net --pid --cgroup \
         env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
 
-until_ok() { # what, command...
-    what=$1
+# Retries a command until it succeeds, for at most a minute.
+wait_until() { # event, command...
+    event=$1
     shift
     end=$(($(date +%s) + 60))
     until "$@" >"$work/until.log" 2>&1; do
-        [ "$(date +%s)" -lt "$end" ] || fail "$what: not within a minute: $(cat "$work/until.log")"
+        [ "$(date +%s)" -lt "$end" ] || fail "not within a minute: $event: $(cat "$work/until.log")"
         sleep 0.2
     done
 }
 
-pid() {
+server_pid() {
     inside systemctl show --property MainPID --value namesrv.service
 }
 
@@ -100,141 +103,141 @@ has_route() {
     inside namesrvctl route orders --output json | grep -q '10.0.0.5:10911'
 }
 
-# The output of dpkg is shown only when it fails.
+# Runs dpkg, and prints its output only if dpkg fails.
 dpkg_() {
     inside dpkg "$@" >"$work/dpkg.log" 2>&1 </dev/null || fail "dpkg $*: $(cat "$work/dpkg.log")"
 }
 
-installs() {
+check_installation() {
     dpkg_ --install "/deb/$(basename "$package")"
     inside systemctl --quiet is-enabled namesrv.service || fail "the server is not enabled"
     inside systemctl --quiet is-active namesrv.service || fail "the server does not run"
     for unit in namesrv-broker-agent.service namesrv-console.service; do
-        [ "$(inside systemctl is-enabled $unit)" = disabled ] || fail "$unit is not switched off"
+        [ "$(inside systemctl is-enabled $unit)" = disabled ] || fail "$unit is enabled, expected disabled"
     done
-    user=$(inside stat --format %U "/proc/$(pid)")
-    [ "$user" = namesrv ] || fail "the server runs as $user"
+    user=$(inside stat --format %U "/proc/$(server_pid)")
+    [ "$user" = namesrv ] || fail "the server runs as user $user, expected namesrv"
     inside namesrvctl status >/dev/null || fail "the server is not ready"
     inside namesrv --config /etc/namesrv/namesrv.toml --print-config | grep -q '^listen_host *= "127.0.0.1"' ||
         fail "the server listens beyond loopback by default"
     for program in namesrv namesrv-broker-agent namesrv-console namesrvctl; do
         inside "$program" --help >/dev/null || fail "$program --help fails"
     done
-    echo "installed: the server runs as user namesrv, ready, on loopback"
+    echo "installed: the server is ready, on loopback, as user namesrv"
 }
 
-serves() {
+check_agent() {
     sed '/^name_servers/s/=.*/= "127.0.0.1:9876"/' "$top/usr/share/doc/namesrv/examples/agent.toml" >"$top/etc/namesrv/agent.toml"
     inside systemctl enable --now namesrv-broker-agent.service 2>/dev/null || fail "the agent does not start"
-    until_ok "the route of the agent's broker" has_route
-    echo "the route of the agent's broker is served"
+    wait_until "the server has the route of the agent's broker" has_route
+    echo "agent: the server has the route of the agent's broker"
 }
 
-page() { # path
+console_page() { # path
     inside /usr/lib/namesrv/bin/python3 -c 'import sys, urllib.request
 print(urllib.request.urlopen(f"http://127.0.0.1:9878/{sys.argv[1]}").read().decode())' "$1"
 }
 
-shows() { # path, text
-    page "$1" | grep -q "$2"
+console_shows() { # path, text
+    console_page "$1" | grep -q "$2"
 }
 
-# As the unit has it, with the past of the server beside it, which its own process reads, and a report drawn of that.
-consoles() {
+# Checks the pages of the console about the present and, with the server's logs, about the past.
+check_console() {
     sed -i 's|^CONSOLE_OPTIONS=.*|CONSOLE_OPTIONS=--logs /var/lib/namesrv/heartbeats --audit /var/lib/namesrv|' "$top/etc/namesrv/console.env"
     inside systemctl enable --now namesrv-console.service 2>/dev/null || fail "the console does not start"
-    until_ok "the broker on the console's page" shows brokers broker-a
-    until_ok "the broker on the page of the past" shows timeline broker-a
-    until_ok "a report of the past" shows "what-if/report.html?wait=1" "<svg"
+    wait_until "the console shows the broker" console_shows brokers broker-a
+    wait_until "the timeline of the console shows the broker" console_shows timeline broker-a
+    wait_until "the console shows a report of the past" console_shows "what-if/report.html?wait=1" "<svg"
     inside systemctl stop namesrv-console.service
-    [ "$(inside systemctl show --property Result --value namesrv-console.service)" = success ] || fail "the console did not end well"
+    [ "$(inside systemctl show --property Result --value namesrv-console.service)" = success ] || fail "the console failed while it stopped"
     inside systemctl start namesrv-console.service
-    echo "the console shows the broker, also in the past"
+    echo "console: shows the broker, now and in the past"
 }
 
-# Before the upgrade: the two packages of a version belong together.
-reports() {
+# Runs before the upgrade, since the package of the report depends on the same version of the server.
+check_report() {
     dpkg_ --install "/deb/$(basename "$report")"
-    inside systemctl --quiet is-active namesrv-staleness.timer || fail "the timer of the report does not run"
+    inside systemctl --quiet is-active namesrv-staleness.timer || fail "the timer of the report is not active"
     inside namesrv-staleness /var/lib/namesrv/heartbeats --out /srv/report --engine embedded --quiet ||
-        fail "the report cannot be made"
+        fail "namesrv-staleness failed"
     [ -s "$top/srv/report/summary.json" ] || fail "the report is empty: $(ls "$top/srv/report")"
-    consoles
+    check_console
     dpkg_ --purge namesrv-staleness
     left=$(cd "$top" && find etc usr var/lib -path '*namesrv-staleness*' -o -path '*duckdb*')
-    [ -z "$left" ] || fail "left behind by purge: $left"
-    inside namesrvctl status >/dev/null || fail "the server is not ready without the report's package"
-    echo "the report is made; its package can be purged alone"
+    [ -z "$left" ] || fail "purge left files: $left"
+    inside namesrvctl status >/dev/null || fail "the server is not ready after the report's package was purged"
+    echo "report: written; the server runs on after the report's package was purged"
 }
 
-upgrades() {
-    next_version "$package" 99.1
+check_upgrades() {
+    make_next_version "$package" 99.1
     sed -i 's/^#drain_seconds = .*/drain_seconds = 2/' "$top/etc/namesrv/namesrv.toml"
     cp "$top/etc/namesrv/namesrv.toml" "$work/changed.toml"
-    # to a shell, the first line is a command, and the second one runs another
+    # A shell that reads this file would run commands: `b.example` in the first line, `touch` in the second.
     # shellcheck disable=SC2016
     printf 'NAMESRV_HTTP_HOSTS=a.example, b.example\nNAMESRV_TLS_KEY_PASSWORD="$(touch /srv/ran)"\n' >"$top/etc/namesrv/namesrv.env"
     inside systemctl reload namesrv.service
-    old=$(pid)
+    old=$(server_pid)
     dpkg_ --force-confdef --install /deb/next-99.1.deb
     cmp "$work/changed.toml" "$top/etc/namesrv/namesrv.toml" || fail "the upgrade changed the administrator's settings"
-    [ -f "$top/etc/namesrv/namesrv.toml.dpkg-dist" ] || fail "the new settings file is not beside the old one"
-    [ "$(pid)" != "$old" ] || fail "the upgrade did not restart the server: $(cat "$work/dpkg.log")"
+    [ -f "$top/etc/namesrv/namesrv.toml.dpkg-dist" ] || fail "the upgrade did not write the new settings file as namesrv.toml.dpkg-dist"
+    [ "$(server_pid)" != "$old" ] || fail "the upgrade did not restart the server: $(cat "$work/dpkg.log")"
     inside journalctl --output cat "_PID=$old" | grep -q '"event":"stopped"' || fail "the old server did not stop gracefully"
-    inside systemctl --quiet is-active namesrv-broker-agent.service || fail "the upgrade ended the agent"
-    [ ! -e "$top/srv/ran" ] || fail "the upgrade ran a line of the settings as a command"
-    until_ok "the route after the upgrade" has_route
-    echo "upgraded: settings kept, restarted gracefully, the route is there"
+    inside systemctl --quiet is-active namesrv-broker-agent.service || fail "the upgrade stopped the agent"
+    [ ! -e "$top/srv/ran" ] || fail "the upgrade ran a line of namesrv.env as a command"
+    wait_until "the server has the route after the upgrade" has_route
+    echo "upgraded: settings kept, server restarted gracefully, route kept"
 
-    next_version "$package" 99.2
-    # to a shell, the value would end before the comment
+    make_next_version "$package" 99.2
+    # systemd takes the comment as part of the value, which the server refuses; a shell would drop the comment.
     echo 'NAMESRV_BROKER_EXPIRY_SECONDS=60 # short' >>"$top/etc/namesrv/namesrv.env"
     sed -i '/^cluster_name/s/=.*/= 1/' "$top/etc/namesrv/agent.toml"
-    old=$(pid)
+    old=$(server_pid)
     dpkg_ --force-confdef --install /deb/next-99.2.deb
-    [ "$(pid)" = "$old" ] || fail "refused settings ended the running server"
+    [ "$(server_pid)" = "$old" ] || fail "an upgrade with invalid settings stopped the server"
     for reason in '^namesrv: this version refuses' '60 # short' '^namesrv-broker-agent: this version refuses'; do
         grep -q "$reason" "$work/dpkg.log" || fail "the upgrade does not report '$reason': $(cat "$work/dpkg.log")"
     done
-    has_route || fail "refused settings ended the agent"
+    has_route || fail "an upgrade with invalid settings stopped the agent"
     rm "$top/etc/namesrv/namesrv.env"
     inside systemctl restart namesrv.service || fail "the server does not start with corrected settings"
-    echo "upgraded with settings that are refused: the old server and the old agent went on running"
+    echo "upgraded with invalid settings: the old server and the old agent keep running"
 }
 
-leaves() {
+check_removal() {
     dpkg_ --remove namesrv
     for unit in namesrv.service namesrv-broker-agent.service namesrv-console.service; do
         ! inside systemctl --quiet is-active "$unit" || fail "$unit still runs"
     done
     for kept in etc/namesrv/namesrv.toml var/lib/namesrv; do
-        [ -e "$top/$kept" ] || fail "remove took /$kept"
+        [ -e "$top/$kept" ] || fail "remove deleted /$kept"
     done
-    [ ! -e "$top/usr/lib/namesrv" ] || fail "left behind: $(find "$top/usr/lib/namesrv" | head -n 5)"
+    [ ! -e "$top/usr/lib/namesrv" ] || fail "remove left files: $(find "$top/usr/lib/namesrv" | head -n 5)"
     dpkg_ --force-confdef --install "/deb/$(basename "$package")"
     inside systemctl --quiet is-active namesrv.service || fail "the server does not run after it was installed again"
     dpkg_ --purge namesrv
     left=$(cd "$top" && find etc usr var/lib var/cache -path '*namesrv*' ! -path etc/namesrv)
-    [ "$left" = etc/namesrv/agent.toml ] || fail "left behind by purge: $left"
+    [ "$left" = etc/namesrv/agent.toml ] || fail "purge left files: $left"
     inside id namesrv >/dev/null || fail "purge removed the user"
-    echo "removed: stopped, settings and data kept; purged: nothing left but what the administrator wrote, and the user"
+    echo "removed: services stopped, settings and data kept; purged: only the administrator's files and the user are left"
 }
 
-require
+require_tools
 if [ $# = 0 ]; then
     "$root/.venv/bin/python" -m tools.debian_package --out "$work/dist"
     set -- "$work"/dist/namesrv_*.deb "$work"/dist/namesrv-staleness_*.deb
 fi
 package=$1 report=$2
-look_over "$package"
-look_over "$report"
+check_files "$package"
+check_files "$report"
 make_root
 mkdir "$top/deb"
 cp "$package" "$report" "$top/deb/"
 boot
-installs
-serves
-reports
-upgrades
-leaves
-echo "deb-check: all well"
+check_installation
+check_agent
+check_report
+check_upgrades
+check_removal
+echo "deb-check: passed"
