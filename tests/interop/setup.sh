@@ -1,25 +1,25 @@
 #!/bin/sh
-# Fetches the real peers into .interop/<peer>/lib and compiles our Java and Go programs; quick when nothing changed.
+# Fetches the real peers into .interop/<peer>/lib, and compiles our Java and Go programs, unless both are up to date.
 #
-# A tool that this machine does not have is reported and written to .interop/absent, and the tests that need it are
-# skipped with that reason. Everything else that is missing is a failure.
+# The script writes the names of missing tools to .interop/absent; tests that need one of these tools are skipped. Any
+# other failure ends the script.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 root=$(cd "$here/../.." && pwd -P)
 into=$root/.interop
 
-# what is asked for, by content: a fresh clone or a touched file fetches nothing anew
-state_of() {
+# A checksum of the files' contents. Times of change would be wrong: a fresh clone would fetch everything again.
+checksum_of() {
     cat "$@" | cksum
 }
 
 is_current() { # stamp, files
     stamp=$1
     shift
-    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state_of "$@")" ]
+    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(checksum_of "$@")" ]
 }
 
-# two runs may be started at the same moment
+# The lock lets a second run wait for the first.
 mkdir -p "$into"
 if command -v flock >/dev/null 2>&1; then
     exec 9>"$into/lock"
@@ -30,7 +30,7 @@ fi
 for tool in java javac mvn go prometheus; do
     if ! command -v "$tool" >/dev/null 2>&1; then
         echo "$tool" >>"$into/absent.new"
-        echo "interop: $tool IS NOT INSTALLED ON THIS MACHINE, tests that need it are skipped" >&2
+        echo "interop: $tool is NOT INSTALLED; tests that need $tool will be skipped" >&2
     fi
 done
 mv "$into/absent.new" "$into/absent"
@@ -44,16 +44,16 @@ fetch() { # peer
     rm -rf "${into:?}/$1"
     mvn --batch-mode --quiet --file "$pom" dependency:copy-dependencies \
         -DincludeScope=runtime -DoutputDirectory="$into/$1/lib" >&2
-    # read back: a peer without its jar must not look as if it were there
+    # Fail before the stamp is written if Maven copied no jar.
     ls "$into/$1/lib/"*.jar >/dev/null
-    state_of "$pom" >"$into/$1/stamp"
+    checksum_of "$pom" >"$into/$1/stamp"
 }
 
 if ! grep -qx go "$into/absent" && ! is_current "$into/go/stamp" "$here"/go/*.go "$here"/go/go.*; then
     echo "interop: building tests/interop/go" >&2
     rm -rf "$into/go"
     (cd "$here/go" && go vet . && go build -buildvcs=false -mod=readonly -o "$into/go/driver" .) >&2
-    state_of "$here"/go/*.go "$here"/go/go.* >"$into/go/stamp"
+    checksum_of "$here"/go/*.go "$here"/go/go.* >"$into/go/stamp"
 fi
 
 if grep -qxE 'java|javac|mvn' "$into/absent"; then
@@ -64,7 +64,7 @@ for peer in "$here"/maven/*/; do
     fetch "$(basename "$peer")"
 done
 
-compile() { # client whose classes the programs use, files
+compile() { # client in the class path, files
     client=$1
     shift
     javac --release 11 -Xlint:all -Werror -proc:none -cp "$into/$client/lib/*" -d "$into/java/classes" "$@"
@@ -76,5 +76,5 @@ if ! is_current "$into/java/stamp" "$here"/java/*.java "$here"/java/grpc/*.java 
     mkdir -p "$into/java/classes"
     compile client-5 "$here"/java/*.java
     compile grpc-5 "$here"/java/grpc/*.java
-    state_of "$here"/java/*.java "$here"/java/grpc/*.java "$into"/client-5/stamp "$into"/grpc-5/stamp >"$into/java/stamp"
+    checksum_of "$here"/java/*.java "$here"/java/grpc/*.java "$into"/client-5/stamp "$into"/grpc-5/stamp >"$into/java/stamp"
 fi

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `systemctl` is to the hosts of these tests: it starts, stops and restarts the `namesrv` of the host it is called
-# on, whose files are in $SERVICES/<host>, and like a Type=notify unit it returns when the server listens.
+# Replaces `systemctl` on the hosts of these tests: starts, stops or restarts the server of the host $HOST, whose files
+# are in $SERVICES/$HOST. Like a start of a Type=notify unit, the script returns when the server listens.
 set -eu
 name=$2
 [ "$name" = namesrv ]
@@ -9,7 +9,7 @@ cd "$here"
 
 start() {
     : >log.now
-    # as docker/systemd/namesrv.service does
+    # Command and environment as in docker/systemd/namesrv.service.
     (
         set -a
         . "$here/namesrv.env"
@@ -18,7 +18,7 @@ start() {
         exec "$here/namesrv/bin/namesrv" --log-format json ${ARGUMENTS-} </dev/null >/dev/null 2>log.now
     ) &
     echo $! >pid
-    # ends at once when the process does
+    # The wait fails at once if the process ends.
     timeout 300 sh -c 'until grep -q "\"listening\"" log.now; do kill -0 "$(cat pid)" && sleep 0.05 || exit 1; done'
 }
 

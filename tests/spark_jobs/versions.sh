@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs what both engines must agree on with other versions of PySpark than the locked one, and a report by the locked one
-# as a client of Spark Connect: versions.sh PYTHON VERSION ...
+# Compares both engines on each of these versions of PySpark, and on the locked version as a client of Spark Connect.
+# Usage: versions.sh PYTHON VERSION ...
 set -eu
 
 python=$1
 shift
 for version in "$@"; do
-    # in front of the locked one; kept for the next time
+    # PYTHONPATH puts this version before the locked one; the directory is kept for the next run.
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/namesrv/pyspark-$version
     if ! [ -d "$folder" ]; then
         "$python" -m pip install --quiet --target "$folder.new" "pyspark==$version"
@@ -16,7 +16,7 @@ for version in "$@"; do
     PYTHONPATH=$folder "$python" -m pytest --numprocesses 0 tests/spark_jobs/test_agrees_with_reference.py
 done
 
-# the locked version with the packages that a client of Spark Connect needs
+# The locked version, with the packages that a client of Spark Connect needs.
 locked=$("$python" -c 'import pyspark; print(pyspark.__version__)')
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/namesrv/pyspark-connect-$locked
 if ! [ -d "$folder" ]; then
@@ -33,4 +33,4 @@ PYTHONPATH=$folder SPARK_REMOTE=local[2] "$python" -m namesrv_spark_jobs "$work/
     exit 1
 }
 cmp "$work/embedded/summary.json" "$work/connect/summary.json"
-echo "the same summary as the embedded engine's"
+echo "the summary equals the embedded engine's"
