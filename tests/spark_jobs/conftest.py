@@ -19,7 +19,7 @@ from namesrv_spark_jobs.errors import UsageError
 
 _CONF = {
     **SESSION_CONF,
-    # plans of a few lines are not made better while they run
+    # Adaptive execution does not pay for a few lines.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
@@ -28,10 +28,10 @@ _CONF = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # a quarter of the time went into generating code for a few lines; the comparison with the reference runs it
+    # Generating code took a quarter of the time; the comparison with the reference tests generated code.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # compiling them well would take longer than running them; 48 MB, the room there is then, are filled soon
+    # C2 would compile for longer than the code runs. Without C2 the code cache has only 48 MB, which is too small.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 
@@ -70,7 +70,7 @@ _COLLECTED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisabl
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's client collects rows through a socket that it leaves to the garbage collector."""
+    """Ignore warnings of unclosed sockets: Spark's client leaves the sockets of its rows to the garbage collector."""
     for item in items:
         if isinstance(item, pytest.Function) and ("spark" in item.fixturenames or "spark" in _params(item)):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", _COLLECTED))

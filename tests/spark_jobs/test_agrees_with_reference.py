@@ -1,7 +1,7 @@
-"""The embedded engine finds event for event what the reference finds, on logs that are made up at random.
+"""The embedded engine and the reference have equal results, event by event, for random logs.
 
-The reference is the oracle: what it says of each case is written down by hand in its own tests. Spark is compared with
-the embedded engine.
+The reference is the oracle; its own tests have expected values written by hand. Spark is compared with the embedded
+engine.
 """
 
 import json
@@ -43,7 +43,7 @@ A_PART = Options(
     topics=("t",),
     clusters=("c1", "other"),
 )
-# other tasks, and slices of files, than usual, and generated code as in production
+# More tasks and smaller slices of files than usual, and generated code as in production.
 DIVIDED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "7",
@@ -54,13 +54,13 @@ DIVIDED = {
 
 
 def check(ours: Analysis, theirs: reference.Analysis) -> None:
-    """Every interval and number of the summary; and what is made of them."""
+    """Compare every interval and every number of the summary."""
     found_rows = [row.asDict() for row in ours.intervals.select(*INTERVAL_COLUMNS).collect()]
     assert in_order(theirs.interval_rows()) == in_order(found_rows)
     expected, found = theirs.summary, comparable(ours.summary)
     for part, value in expected.items():
         assert (part, value) == (part, found[part])
-    # what is over its bound comes first, then the longest
+    # Intervals over their bound come first, then the longest ones.
     stalest = sorted((row["over_bound"], row["upper_ms"]) for row in theirs.interval_rows() if row["upper_ms"])[:-21:-1]
     worst = [(row["over_bound"], row["upper_ms"]) for row in ours.summary["worst"]]
     assert [(is_over, math.floor(ms + 0.5)) for is_over, ms in stalest] == worst
@@ -73,12 +73,12 @@ def check(ours: Analysis, theirs: reference.Analysis) -> None:
 
 
 def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sorted by all they have."""
+    """The rows, sorted by all columns."""
     return sorted(found, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 def written(files: Files, folder: Path) -> list[Path]:
-    """The files of a log."""
+    """Write the files of a log."""
     folder.mkdir()
     for name, lines in files.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -86,10 +86,10 @@ def written(files: Files, folder: Path) -> list[Path]:
 
 
 def as_table(paths: list[Path], files: Files) -> tuple[list[Path], Files]:
-    """The same log with every fifth file, if no line of it is bad, in one table of Parquet."""
+    """The log with every fifth file without bad lines moved to one Parquet table."""
     bad = {name for name, count in reference.Analysis(files).files.items() if count["bad"]}
     chosen = [path for path in paths[::5] if path.name not in bad]
-    # the last one by name, as tables are sorted after text: of equal lines in two files the first counts
+    # The table has the last name, since tables come after text files: of equal lines the first counts.
     table = paths[0].with_name("z.parquet")
     duckdb.sql(f"COPY (FROM read_json({[str(path) for path in chosen]})) TO '{table}'")
     rest = [path for path in paths if path not in chosen]
@@ -99,13 +99,13 @@ def as_table(paths: list[Path], files: Files) -> tuple[list[Path], Files]:
 
 @contextmanager
 def divided(spark: SparkSession) -> Iterator[None]:
-    """Spark's work is divided in another way than usual."""
+    """Spark divides its work in another way than by default."""
     usual = {name: spark.conf.get(name) for name in DIVIDED}
     for name, value in DIVIDED.items():
         spark.conf.set(name, value)
     try:
         yield
-        # the engine kept the session's settings; otherwise neither this test nor --conf would change anything
+        # The engine kept the session's settings, which this test and --conf change.
         assert {name: spark.conf.get(name) for name in DIVIDED} == DIVIDED
     finally:
         for name, before in usual.items():
@@ -113,7 +113,7 @@ def divided(spark: SparkSession) -> Iterator[None]:
 
 
 def made_up(tmp_path: Path) -> tuple[list[Path], Files]:
-    """A log made up at random; its seed is shown when the test fails."""
+    """A random log; a failing test shows its seed."""
     seed = secrets.randbits(32)
     print(f"log({seed}, {BOOTS})")  # noqa: T201
     files = log(seed, BOOTS)
@@ -122,7 +122,7 @@ def made_up(tmp_path: Path) -> tuple[list[Path], Files]:
 
 @pytest.mark.parametrize("seed", [793000811, 1812976885])
 def test_dropped_line_may_have_the_time_of_a_delay(tmp_path: Path, seed: int) -> None:
-    """A part of a boot begins with a `dropped` line, from which scans are replayed, and not with the `late` line."""
+    """Of a `dropped` and a `late` line at the same time, the part of a boot after the gap begins with `dropped`."""
     files = log(seed, BOOTS)
     paths = written(files, tmp_path / "log")
     with EmbeddedEngine(tmp_path / "embedded") as engine:
@@ -130,7 +130,7 @@ def test_dropped_line_may_have_the_time_of_a_delay(tmp_path: Path, seed: int) ->
 
 
 def test_embedded_engine_and_reference_agree(tmp_path: Path) -> None:
-    """On everything; and on a part of it, partly from a table."""
+    """The results are equal for the whole log, and for a part of it, partly from a table."""
     paths, files = made_up(tmp_path)
     with EmbeddedEngine(tmp_path / "embedded") as engine:
         check(analyse(engine, [str(path) for path in paths], WHOLE, print), reference.Analysis(files, WHOLE))
@@ -141,7 +141,7 @@ def test_embedded_engine_and_reference_agree(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None:
-    """Equal results, in equal order, of a part of the lines; damaged files and a table are among the input."""
+    """Results and their order are equal for a part of the lines; the input has damaged files and a table."""
     paths, files = made_up(tmp_path)
     mixed, _ = as_table(paths, files)
     with EmbeddedEngine(tmp_path / "embedded") as embedded, divided(spark):
@@ -150,7 +150,7 @@ def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None
 
 
 def check_equal(one: Engine, other: Engine, paths: list[Path], options: Options) -> None:
-    """The two engines make the same of these files."""
+    """Check that both engines have equal results for these files."""
     expected, found = (analyse(engine, [str(path) for path in paths], options, print) for engine in (one, other))
     for part in ("summary", "metrics", "charts"):
         assert getattr(found, part) == getattr(expected, part)

@@ -1,4 +1,4 @@
-"""The rows that an analysis looks at grow with the log, and not with products of its parts."""
+"""The number of rows in an analysis grows linearly with the log."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ MINUTE = 60_000_000
 
 
 def rows_looked_at(engine: EmbeddedEngine, table: Table) -> int:
-    """The most rows that one step of a query hands to the next, when no filter moves into a join."""
+    """The largest number of rows between two steps of a query, with filters not pushed into joins."""
     engine.rows_of("SET disabled_optimizers = 'filter_pushdown'")
     (plan,) = (row["explain_value"] for row in engine.rows_of(f"EXPLAIN (ANALYZE, FORMAT json) {table.sql}"))
     rows = [int(number) for number in re.findall(r'"intermediate_rows": (\d+)', plan)]
@@ -22,7 +22,7 @@ def rows_looked_at(engine: EmbeddedEngine, table: Table) -> int:
 
 
 def test_a_flapping_broker_before_many_clients(tmp_path: Path) -> None:
-    """A broker dies each minute before all clients: the rows grow with deaths times clients, not deaths squared."""
+    """A broker dies each minute, seen by all clients: rows grow with deaths times clients, not with deaths squared."""
     deaths, listeners = 60, 10
     with EmbeddedEngine(tmp_path / "staging") as engine, written_in(engine):
 
@@ -34,7 +34,7 @@ def test_a_flapping_broker_before_many_clients(tmp_path: Path) -> None:
         died = "began + 30000000 AS removed, began AS last_ok, 86400000000 AS last, 5000000 AS scan_interval"
         broker = "1 AS boot, 'b' AS broker_name, 0 AS broker_id"
         dead = table(f"7 AS key, n AS evict_seq, true AS is_unannounced, {died}, {broker}", minutes)
-        # of each minute the first revision has the broker, the second has not
+        # The first revision of each minute has the broker; the second one lacks the broker.
         members = table(f"'t' AS topic, 2 * n AS revision, {broker}", minutes)
         routes = table("1 AS boot, 't' AS topic, range AS revision, true AS is_known", f"range({2 * deaths})")
         at = f"{MINUTE // 2}::BIGINT * t.range + 1000 + c.range AS mono, {listeners} * t.range + c.range AS seq"
@@ -52,7 +52,7 @@ def test_a_flapping_broker_before_many_clients(tmp_path: Path) -> None:
         assert {("seen", 30_001_000 + number) for number in range(listeners)} == {
             (row["outcome"], row["staleness"]) for row in exposed
         }
-        # an answer of the first half of a minute had it, and was given before it was gone
+        # A response in the first half of a minute had the broker, before its eviction.
         assert sum(row["pulls"] for row in pulls.collect()) == deaths * listeners
         most = max(rows_looked_at(engine, exposures), rows_looked_at(engine, pulls))
         assert most <= 2 * (2 * deaths * listeners)

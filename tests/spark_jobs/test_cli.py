@@ -1,4 +1,4 @@
-"""The command: its options, and the errors that it finds before Spark starts."""
+"""Options of the command, and errors that are found before Spark starts."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support.spark_logs import SMALL_GRID, write_log
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
 _REMEDY = "in a clone make setup brings it, elsewhere pip install -r namesrv-report.txt of make dist"
-# the command where a package is not installed
+# The command in an environment without a package.
 _WITHOUT = """
 import importlib.util as u, sys
 find = u.find_spec
@@ -31,7 +31,7 @@ sys.exit(main())
 
 
 def _run(*arguments: str, command: tuple[str, ...] = COMMAND, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command, with these changes to its environment."""
+    """Run the command with changes to its environment."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), **environ}
     return subprocess.run(
         [*command, *arguments], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env
@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> str:
 
 
 def code_of(argv: list[str]) -> int:
-    """The exit code of the command in this process; argparse raises it."""
+    """The exit code of the command in this process, also if argparse raises SystemExit."""
     try:
         return main(argv)
     except SystemExit as ended:
@@ -77,7 +77,7 @@ def code_of(argv: list[str]) -> int:
 def test_wrong_option_is_named(
     log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
-    """The exit code is 2, and no directory is made."""
+    """The error names the option, the exit code is 2, and no directory is made."""
     assert code_of([log, "--out", str(tmp_path / "report"), *options]) == 2
 
     assert message in capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_wrong_option_is_named(
             COMMAND,
             "Java 17 or newer is needed, but `java` was not found; `make setup-spark` installs it, or set JAVA_HOME",
         ),
-        # the base package does not bring half a gigabyte
+        # The base package does not depend on PySpark, which has half a gigabyte.
         (
             "{tmp}/a.jsonl --engine spark",
             (sys.executable, "-c", _WITHOUT.format(package="pyspark")),
@@ -114,7 +114,7 @@ def test_wrong_option_is_named(
 )
 @pytest.mark.usefixtures("log")
 def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tuple[str, ...], message: str) -> None:
-    """The message has a remedy; a missing path is found before Java starts."""
+    """The message has one line with a remedy; a missing path is found before Java starts."""
     out = str(tmp_path / "report")
     ended = _run(
         *given.format(tmp=tmp_path).split(), "--out", out, "--quiet", command=command, PATH="/nowhere", JAVA_HOME=""
@@ -138,10 +138,10 @@ def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tu
     ],
 )
 def test_failing_output_leaves_the_report(tmp_path: Path, redirection: str, gate: str, code: int, message: str) -> None:
-    """The failure is one line, and a failed gate still fails the command."""
+    """The error has one line, and a failed gate still fails the command."""
     logs, out = write_log(tmp_path / "logs"), tmp_path / "report"
     words = [*COMMAND, str(logs), "--out", str(out), "--engine", "embedded", "--what-if", SMALL_GRID, "--fail-if", gate]
-    # The code of the command, and not that of the pipe's reader.
+    # The exit code of the command, not of the reader of the pipe.
     script = f"set -o pipefail; {shlex.join(words)} {redirection}"
 
     ended = _run("-c", script, command=("bash",))
@@ -155,7 +155,7 @@ def test_failing_output_leaves_the_report(tmp_path: Path, redirection: str, gate
 
 
 def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
-    """Options for Spark stand before the entry point, the others after it in their order; the command only prints."""
+    """Options for Spark come before the entry point, other options after it in their order; nothing else happens."""
     odd = str(tmp_path / "re port")
     options = ["--conf", "spark.x=a b", "--cluster", "c1", "--master", "spark://h:7077", "--fail-if", "p99>45"]
 
@@ -167,14 +167,14 @@ def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
         *("--py-files", str(ROOT / "dist/namesrv_spark_jobs.zip"), str(ROOT / "spark_jobs/stale_routes.py")),
         *(log, "--out", odd, "--cluster", "c1", "--fail-if", "p99>45"),
     ] == shlex.split(shown.stdout)
-    # without a master it is local[*], as here; a cluster's mode is named
+    # The default master is local[*]; for a cluster the line names the mode.
     shown = _run(log, "--out", odd, "--deploy-mode", "cluster", "--print-submit")
     assert shlex.split(shown.stdout)[:5] == ["spark-submit", "--master", "local[*]", "--deploy-mode", "cluster"]
     assert not Path(odd).exists()
 
 
 def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None:
-    """The zip has the sources and the templates, and no bytecode."""
+    """The zip has sources and templates, but no bytecode."""
     first, second = tmp_path / "a.zip", tmp_path / "b.zip"
 
     assert build(first) == build(second)
@@ -186,7 +186,7 @@ def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None
 
 
 def test_failure_after_an_interruption_is_an_interruption() -> None:
-    """The clean-up of pyspark is a call to Java, which fails after an interrupted call."""
+    """After an interrupted call to Java, pyspark's clean-up, another call to Java, fails."""
 
     @_interruptible()
     def run() -> None:
@@ -200,7 +200,7 @@ def test_failure_after_an_interruption_is_an_interruption() -> None:
 
 
 def test_interrupted_import_has_our_exit_code(log: str, tmp_path: Path) -> None:
-    """Ctrl-C may arrive while a package defines a class from text, as dataclasses do."""
+    """Ctrl-C may arrive while an imported package compiles a class from text, as dataclasses do."""
     packages = tmp_path / "packages"
     packages.mkdir()
     (packages / "jinja2.py").write_text("exec('import signal; signal.raise_signal(signal.SIGINT)')")

@@ -1,4 +1,4 @@
-"""`namesrv-staleness compact`: smaller files, the same report."""
+"""`namesrv-staleness compact` writes smaller files that give the same report."""
 
 import json
 import os
@@ -37,14 +37,14 @@ HEARTBEATS = 40
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Closed files: one with bad lines, one with regular heartbeats, a torn one; and one that is being written."""
+    """Closed files with bad lines, with regular heartbeats, and truncated; and a file that is still written."""
     folder, first = tmp_path / "logs", first_server().lines
     write_closed(folder, "ns-1-00aa-1.jsonl.gz", first[:6])
     write_closed(folder, "ns-1-00aa-2.jsonl.gz", [*first[6:], BAD_LINE, HUGE_TIME])
     write_closed(folder, TORN, HeartbeatLines("boot-5", "ns-5").start().heartbeats(0, 30_000).lines, torn_by=1)
     regular = HeartbeatLines("boot-6", "ns-6").start()
     for number in range(HEARTBEATS):
-        # now and then more than the half of a minute
+        # Sometimes more than half a minute.
         regular.heartbeat(30_000 * number + 3 * (number % 5))
     write_closed(folder, REGULAR, regular.evict(30_000 * (HEARTBEATS + 4), scan=7).lines)
     write_plain(folder, "ns-2-00bb-1.jsonl.open", second_server().lines)
@@ -52,7 +52,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def summary(logs: Path, out: Path) -> dict[str, Any]:
-    """The summary of a report on them; files have their names without suffixes."""
+    """The summary of a report on the logs; file names lack their suffixes."""
     assert main([str(logs), "--out", str(out), "--engine", "embedded", "--quiet", "--what-if", SMALL_GRID]) == 0
     found: dict[str, Any] = json.loads((out / "summary.json").read_text())
     for file in found["input"]["per_file"]:
@@ -61,7 +61,7 @@ def summary(logs: Path, out: Path) -> dict[str, Any]:
 
 
 def test_compacted_lines_are_read_as_they_were(logs: Path, tmp_path: Path, engine: Engine) -> None:
-    """Either engine reads the same values from a compacted file as from its lines."""
+    """Both engines read the same values from a compacted file as from its lines."""
     assert main(["compact", str(logs), "--quiet"]) == 0
     file = next(logs.rglob("ns-6-*.jsonl.gz"))
 
@@ -78,7 +78,7 @@ def read(engine: Engine, file: Path, folder: Path) -> list[str]:
 
 
 def test_compacted_files_may_have_numbers_of_different_types(tmp_path: Path, engine: Engine) -> None:
-    """A number that is not a time changes the types of its file, which is read beside other files all the same."""
+    """A number that is too large for a time changes the column types of its file, which is read like other files."""
     usual, unusual = HeartbeatLines("boot-1").start().heartbeat(5.125), HeartbeatLines("boot-2").start().scan(1e300, 1)
     for boot in (usual, unusual):
         write_closed(tmp_path / "logs", f"{boot.boot}.jsonl.gz", boot.lines)
@@ -95,7 +95,7 @@ def test_compacted_files_may_have_numbers_of_different_types(tmp_path: Path, eng
 
 @pytest.mark.parametrize("size", [0, 1000, -1])
 def test_truncated_table_is_reported(tmp_path: Path, size: int, engine: Engine) -> None:
-    """A compacted file that was not copied to its end has no readable line, and does not end the report."""
+    """A truncated compacted file has no readable line; the report counts it and continues."""
     whole, cut = HeartbeatLines("boot-1").start().heartbeat(5), HeartbeatLines("boot-2").start().heartbeat(5)
     for boot in (whole, cut):
         write_closed(tmp_path / "logs", f"{boot.boot}.jsonl.gz", boot.lines)
@@ -109,7 +109,7 @@ def test_truncated_table_is_reported(tmp_path: Path, size: int, engine: Engine) 
 
 
 def test_a_row_is_a_line(logs: Path) -> None:
-    """Sorted by broker and time, compressed with zstd, and of types that Spark reads, too."""
+    """A compacted file is sorted by broker and time, compressed with zstd, and has types that Spark can read."""
     main(["compact", str(logs)])
     file = next(logs.rglob("ns-6-*.parquet"))
 
@@ -120,13 +120,13 @@ def test_a_row_is_a_line(logs: Path) -> None:
 
     assert events == ["start", *HEARTBEATS * ["heartbeat"], "evict"]
     assert codecs == {"ZSTD"}
-    # a column of floating point may be encoded in a way that Spark cannot read: it skips the file as if it were damaged
+    # DuckDB may encode floating point in a way that Spark cannot read; Spark would skip such a file as damaged.
     assert "DOUBLE" not in types
 
 
 @pytest.mark.slow
 def test_irregular_logs_say_the_same(tmp_path: Path) -> None:
-    """Servers stall, lines are repeated or late, brokers die often; a third of the files stays lines."""
+    """Servers stall, lines are repeated or late, brokers die often, and a third of the files stays text."""
     logs = tmp_path / "logs"
     stalls = Settings(duration=220 * MINUTE, brokers=20, lates=4, clock_steps=2, restarts=1, torn=True)
     generate(replace(stalls, duplicates=0.002, out_of_order=0.01, jitter=0.05, missed=0.01, deaths=20.0), logs)
@@ -148,7 +148,7 @@ def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_links_to_directories_are_followed(logs: Path, tmp_path: Path) -> None:
-    """Files that reports read through links are compacted, too; each once."""
+    """Linked files are compacted, too, each once, as reports read them."""
     gathered = tmp_path / "gathered"
     gathered.mkdir()
     for name in ("ns-1", "ns-1-again"):
@@ -160,13 +160,13 @@ def test_links_to_directories_are_followed(logs: Path, tmp_path: Path) -> None:
 
 
 def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is written twice; a Parquet file has the age of its lines, for retention."""
+    """Files are converted once; a Parquet file has the time of its source, for retention."""
     main(["compact", str(logs)])
     first = {path: path.stat().st_mtime_ns for path in logs.rglob("*.parquet")}
     lines = [path for path in logs.rglob("*.gz") if path.name != TORN]
     ages = {path.name.split(".")[0]: path.stat().st_mtime_ns for path in lines}
     assert ages == {path.stem: modified for path, modified in first.items()}
-    # as after an interruption
+    # As after an interrupted run.
     next(iter(first)).unlink()
     (logs / "dt=2026-03-01" / "hour=00" / ".ns-1-00aa-1.parquet.1.tmp").touch()
     capsys.readouterr()
@@ -174,7 +174,7 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
     assert main(["compact", str(logs), "--drop-lines"]) == 0
 
     assert set(logs.rglob("*.parquet")) == first.keys()
-    # a damaged file, and one that is still written
+    # A damaged file, and a file that is still written.
     assert {path.name for path in logs.rglob("*.jsonl*")} == {TORN, "ns-2-00bb-1.jsonl.open"}
     printed = capsys.readouterr().err
     assert "3 files: " in printed
@@ -182,17 +182,17 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
 
 
 def test_missing_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code is 2."""
+    """The exit code is 2, and the error names the directory."""
     assert main(["compact", str(tmp_path / "nowhere")]) == 2
     assert f"{tmp_path}/nowhere: no such file or directory" in capsys.readouterr().err
 
 
 def test_audit_trail_beside_the_log_stays(logs: Path, tmp_path: Path) -> None:
-    """In a server's data directory only the heartbeat log is converted: Parquet has no fields for accounts."""
+    """Only the heartbeat log of a data directory is converted: the Parquet schema lacks the fields of audit lines."""
     logs.rename(tmp_path / "heartbeats")
     trail = write_closed(tmp_path / "audit", "ns-1-00aa-1.jsonl.gz", ['{"v":1,"event":"change","account":"olga"}'])
 
-    # to open a named pipe would take for ever
+    # Opening a named pipe would block for ever.
     os.mkfifo(tmp_path / "heartbeats" / "pipe.jsonl.gz")
     for named in (tmp_path, tmp_path / "audit"):
         assert main(["compact", str(named), "--drop-lines", "--quiet"]) == 0
@@ -203,7 +203,7 @@ def test_audit_trail_beside_the_log_stays(logs: Path, tmp_path: Path) -> None:
 
 
 def test_audit_trail_elsewhere_stays(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An audit trail in a directory of its own has no line of a heartbeat log, and is not converted."""
+    """An audit trail in its own directory has no line of a heartbeat log, and is not converted."""
     trail = write_closed(logs / "trail", "ns-1-00aa-1.jsonl.gz", ['{"v":1,"seq":1,"event":"change","account":"olga"}'])
 
     assert main(["compact", str(logs), "--drop-lines"]) == 0
@@ -213,7 +213,7 @@ def test_audit_trail_elsewhere_stays(logs: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
-    """A file that the other run has converted and removed is done, as is one that a server's retention removed."""
+    """A file that another run has converted, or that retention has removed, is no error."""
     logs = tmp_path / "logs"
     for number in range(24):
         write_closed(logs, f"ns-1-{number}-1.jsonl.gz", HeartbeatLines(f"boot-{number}").start().heartbeat(1).lines)
@@ -227,8 +227,8 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("closed", "mode"), [("file", 0), ("folder", 0o555)])
 def test_missing_permission_is_named(closed: str, mode: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that may not be read, or converted in its folder, is neither damaged nor a bug."""
-    # Other users may not enter the directories of pytest.
+    """The error names a file without read permission, or a folder without write permission."""
+    # Only the user of the tests can enter the directories of pytest.
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         file = write_closed(Path(name), "ns-1-00aa-1.jsonl.gz", first_server().lines)
@@ -243,7 +243,7 @@ def test_missing_permission_is_named(closed: str, mode: int, capsys: pytest.Capt
 
 
 def test_name_that_is_not_utf8_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """DuckDB cannot open such a file."""
+    """DuckDB cannot open a file whose name is not UTF-8."""
     write_closed(tmp_path, os.fsdecode(b"ns-\xff.jsonl.gz"), first_server().lines)
 
     assert main(["compact", str(tmp_path)]) == 2
@@ -252,7 +252,7 @@ def test_name_that_is_not_utf8_is_wrong_usage(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_url_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """The compacted file is written beside the lines, which only a local directory allows."""
+    """The input must be a local directory, since a compacted file is written beside its source."""
     assert main(["compact", "s3a://bucket/logs"]) == 2
 
     assert capsys.readouterr().err == "namesrv-staleness: s3a://bucket/logs: only local files are compacted\n"

@@ -1,4 +1,4 @@
-"""Two reports compared: what is better or worse, and the command over summaries and over logs."""
+"""Comparisons of two reports: verdicts, and the command for summaries and logs."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.staleness_sample import empty_summary, sample_summary, stats
 
 @pytest.mark.parametrize("empty", ["a", "b"])
 def test_time_without_heartbeats_is_not_compared(empty: str) -> None:
-    """Retention may have removed the lines of one time: false evictions of the other one are no change."""
+    """A time without lines, perhaps removed by retention, is not compared: its false evictions are no change."""
     full, nothing = _summary(false=30, near_misses=50, over_bound=1), empty_summary()
     nothing["input"] |= {"events": {}, "from_ms": None, "until_ms": None}
 
@@ -27,7 +27,7 @@ def test_time_without_heartbeats_is_not_compared(empty: str) -> None:
 
 
 def _summary(*, removed: int = 100, p99: int = 128_000, days: float = 1, **counts: int) -> dict[str, Any]:
-    """A day with so many removals, and with these counts."""
+    """The summary of a day with this number of removals and these counts."""
     made = sample_summary()
     made["input"]["until_ms"] = made["input"]["from_ms"] + round(days * 86_400_000)
     made["registry"] |= {"all": stats(removed, 110_000, p99), "over_bound": counts.get("over_bound", 0)}
@@ -41,28 +41,28 @@ def _summary(*, removed: int = 100, p99: int = 128_000, days: float = 1, **count
     ("before", "after", "verdict", "judged"),
     [
         ({}, {}, "same", {}),
-        # a twentieth of 128 s is 6.4 s
+        # A twentieth of 128 s is 6.4 s.
         ({}, {"p99": 134_400}, "same", {}),
         ({}, {"p99": 134_401}, "worse", {"registry.p99": "worse"}),
         ({}, {"p99": 121_599}, "better", {"registry.p99": "better"}),
-        # less than a second is nothing, however small both are
+        # A difference of less than a second is no change, however small the values.
         ({"p99": 900}, {"p99": 1_800}, "same", {}),
-        # 9 and 10 are chance; none and 5 are not
+        # 9 and 10 differ by chance; 0 and 5 do not.
         ({"false": 9}, {"false": 10}, "same", {}),
         ({"false": 0}, {"false": 4}, "same", {}),
         ({"false": 0}, {"false": 5}, "worse", {"false": "worse"}),
-        # as many a day are the same
+        # Equal counts per day are no change.
         ({"near_misses": 100}, {"near_misses": 700, "days": 7}, "same", {}),
         ({"near_misses": 100}, {"near_misses": 100, "days": 7}, "better", {"near_misses": "better"}),
-        # what must never happen
+        # Counts that should be zero.
         ({}, {"over_bound": 1}, "worse", {"over_bound": "worse"}),
         ({"over_bound": 40}, {"over_bound": 41}, "worse", {"over_bound": "worse"}),
         ({"over_bound": 40}, {"over_bound": 80, "days": 2}, "same", {}),
-        # two days of logs never have the same length
+        # The lengths of two logs always differ.
         ({"over_bound": 40}, {"over_bound": 40, "days": 1.0001}, "same", {}),
         ({"over_bound": 40}, {"over_bound": 41, "days": 1.0001}, "worse", {"over_bound": "worse"}),
         ({"false": 20}, {"p99": 200_000}, "mixed", {"false": "better", "registry.p99": "worse"}),
-        # fifty removals have a p99, ten a median
+        # A p99 needs fifty removals, a median ten.
         ({}, {"removed": 49, "p99": 200_000}, "same", {"registry.p99": "few", "client.p99": "few"}),
         (
             {"removed": 9},
@@ -72,12 +72,12 @@ def _summary(*, removed: int = 100, p99: int = 128_000, days: float = 1, **count
         ),
     ],
 )
-def test_verdict_is_of_what_moved_further_than_chance(
+def test_verdict_is_of_changes_beyond_chance(
     before: dict[str, Any], after: dict[str, Any], verdict: str, judged: dict[str, str]
 ) -> None:
-    """Durations by a twentieth and a second, counts per day by twice their square root."""
+    """Durations must change by a twentieth and a second, counts per day by twice their square root."""
     for summary in (before, after):
-        # the sample's own answers and episodes are as many a day in both
+        # The sample's other counts are equal per day.
         summary.setdefault("days", 1)
     old, new = _summary(**before), _summary(**after)
     for summary, days in ((old, before["days"]), (new, after["days"])):
@@ -91,8 +91,8 @@ def test_verdict_is_of_what_moved_further_than_chance(
     } == judged
 
 
-def test_comparison_says_what_else_changed() -> None:
-    """Groups by how far they moved, settings, and findings of one report alone."""
+def test_comparison_has_groups_settings_and_findings() -> None:
+    """Groups are ordered by their change; settings, and findings of one report only, are listed."""
     before, after = _summary(), _summary()
     after["registry"]["by_broker"] = {"c1/new/0": stats(1, 1_000, 5_000), **after["registry"]["by_broker"]}
     after["registry"]["by_cluster"]["c1"] = stats(42, 100_000, 168_000)
@@ -118,7 +118,7 @@ def test_comparison_says_what_else_changed() -> None:
 
 @pytest.fixture
 def summaries(tmp_path: Path) -> list[str]:
-    """Two files: a calm day, and one with a longer p99."""
+    """The files of two summaries: a calm day, and a day with a longer p99."""
     made = []
     for name, summary in (("a", _summary()), ("b", _summary(p99=150_000))):
         file = tmp_path / f"{name}.json"
@@ -130,7 +130,7 @@ def summaries(tmp_path: Path) -> list[str]:
 def test_command_compares_two_summaries(
     summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Page and JSON; a gate that is met ends with 1."""
+    """The command writes page and JSON; a failed gate gives exit code 1."""
     out = tmp_path / "out"
     gates = ["--fail-if", "p99>+10%", "--fail-if", "p99>+30s", "--fail-if", "client.p99>60s", "--fail-if-worse"]
 
@@ -154,7 +154,7 @@ def test_command_compares_two_summaries(
         True,
         True,
     ]
-    # it is a report of ours, and may be replaced
+    # An existing comparison is replaced, like a report.
     assert (
         main(["compare", *summaries[::-1], "--out", str(out), "--quiet", "--fail-if", "p99>+0", "--fail-if-worse"]) == 0
     )
@@ -163,7 +163,7 @@ def test_command_compares_two_summaries(
 
 @pytest.mark.slow
 def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each has its report, which the page leads to; a report and a log can be compared, too."""
+    """The page links to a report of each time; a report and a log can be compared, too."""
     logs, out = write_log(tmp_path / "logs"), tmp_path / "out"
     times = ["--before", "2026-03-01T00:00/2026-03-01T00:03", "--after", "2026-03-01T00:00/2026-03-01T00:05"]
     options = ["--engine", "embedded", "--what-if", SMALL_GRID]
@@ -185,7 +185,7 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
 
 
 def _eight_hours() -> list[HeartbeatLines]:
-    """A server that ran from 00:00 to 03:00, and one from 00:00 to 08:00 that opens a file each hour."""
+    """A log of two servers, from 00:00 to 03:00 and from 00:00 to 08:00; the second one opens a file each hour."""
     hour, settings = 3_600_000, {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
     first = HeartbeatLines("boot-1", "ns-1").start(expiry_ms=60_000).heartbeats(*range(0, 3 * hour, 60_000))
     second = HeartbeatLines("boot-2", "ns-2").start()
@@ -197,7 +197,7 @@ def _eight_hours() -> list[HeartbeatLines]:
 
 
 def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A side shows the extent, the servers and the lines of its own time; silence after it is not replayed."""
+    """Each side shows extent, servers and lines of its own time; silences afterwards are not replayed."""
     logs, out = tmp_path / "logs", tmp_path / "out"
     for lines in _eight_hours():
         write_plain(logs, f"{lines.nameserver}-{lines.boot}-1.jsonl", lines.lines)
@@ -211,7 +211,7 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
     page = (out / "comparison.html").read_text()
     # 180 heartbeats and a start; 240 heartbeats, a start and three opened files
     assert "ns-1 and ns-2, 2026-03-01 00:00:00 to 2026-03-01 03:59:00 UTC, 425 lines" in page
-    # 240 heartbeats and four opened files; two starts and three opened files before tell the settings
+    # 240 heartbeats and four opened files; the settings come from two starts and three opened files before.
     assert "ns-2, 2026-03-01 04:00:00 to 2026-03-01 07:59:00 UTC, 249 lines" in page
     made = json.loads((out / "comparison.json").read_text())
     assert {"measure": "lines", "unit": "", "a": 425, "b": 249, "judged": "neutral"} in made["measures"]
@@ -240,10 +240,10 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
         (["{tmp}/old.json", "{b}"], "{tmp}/old.json: summary without p99.9; make its report again"),
     ],
 )
-def test_what_cannot_be_compared_is_named(
+def test_incomparable_input_is_named(
     summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    """With exit code 2; nothing is written."""
+    """The exit code is 2, and nothing is written."""
     old = empty_summary()
     old["registry"]["all"] = {name: value for name, value in old["registry"]["all"].items() if name != "p999"}
     new = {**empty_summary(), "schema": 2}
@@ -258,7 +258,7 @@ def test_what_cannot_be_compared_is_named(
 
 
 def test_time_without_its_end_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message is about the form of the option, and not about an empty time."""
+    """The error is about the form of the option, and not about a time without lines."""
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "logs", "--before", "2026-03-01", "--after", "2026-03-02", "--out", "changes"])
 

@@ -1,7 +1,7 @@
-"""The contract between writer and reader of the heartbeat log: docs/heartbeat-log.md.
+"""Writer and reader of the heartbeat log keep the contract of docs/heartbeat-log.md.
 
-Each declares it for itself. The lines are those of a real server and a real client that were made to write every
-kind there is.
+Writer and reader declare the fields separately. The lines come from a real server and a real client, which write every
+kind of line.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "heartbeat-log.md"
 A, B, C = Broker(), Broker("broker-b", addr="10.0.0.2:10911"), Broker("broker-c", addr="10.0.0.3:10911")
 PULL, UNREGISTER, HEARTBEAT = 105, 104, 904
 
-# what a type reads without loss
+# Types of JSON values that each column type reads without loss.
 _READ_AS: Final[dict[str, tuple[type, ...]]] = {
     "bigint": (int,),
     "double": (int, float),
     "string": (str, list, int),
 }
-# fields for people and for other readers, which the report does not read
+# Fields for people and for other readers; the report ignores them.
 _UNREAD: Final = {
     "data_version",
     "dropped",
@@ -42,7 +42,7 @@ _UNREAD: Final = {
 
 
 async def written_lines(root: Path) -> list[Line]:
-    """Lines of every kind."""
+    """Let a server and a client write lines of every kind."""
     async with namesrv_in_process(root / "server", notify_min_broker_id_changed=True) as server:
         clock, namesrv = server.clock, server.namesrv
         a, b, c = await server.connect(), await server.connect(), await server.connect()
@@ -57,14 +57,14 @@ async def written_lines(root: Path) -> list[Line]:
             client.report("broker-a", 0.1, failed=True)
         await clock.advance(50.0)
         await c.call(PULL, {"topic": "T"})
-        # a new hour, and with it a new file
+        # A new hour opens a new file.
         clock.step_wall(3600.0)
         clock.stall(5.0)
         await clock.advance(11.0)
         await a.call(UNREGISTER, A.ext)
         assert namesrv.heartbeat_log is not None
         log = namesrv.heartbeat_log
-        # two brokers are due, and the second sends a heartbeat while the first is evicted
+        # Two brokers are due; the second one sends a heartbeat while the first one is evicted.
         await a.register(C)
         clock.stall(130.0)
         scan = asyncio.create_task(namesrv.manager.evict_silent())
@@ -72,7 +72,7 @@ async def written_lines(root: Path) -> list[Line]:
         namesrv.manager.touch(BrokerAddrInfo(C.cluster, C.addr), server.connection_of(a).id)
         await scan
         await server.hang_up(c)
-        # a queue that is full for a moment
+        # A queue that is full for a moment.
         queue = log._queue
         queue._max_queued, limit = 0, queue._max_queued
         await a.call(HEARTBEAT, C.ext)
@@ -84,12 +84,12 @@ async def written_lines(root: Path) -> list[Line]:
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """The written lines, made once for all tests."""
-    # a loop of its own: fixtures of a module outlive those of tests
+    # A separate loop, since fixtures of a module outlive the loops of tests.
     return asyncio.run(written_lines(tmp_path_factory.mktemp("contract")))
 
 
 def test_every_kind_of_line_is_written_and_on_the_page(lines: list[Line]) -> None:
-    """The events in the first columns of the page's tables are those written, and those that the reader knows."""
+    """The events in the page's tables are the written ones, and the ones that the reader knows."""
     text = PAGE.read_text().partition("## Events")[2]
     named = {name for row in re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
 
@@ -97,7 +97,7 @@ def test_every_kind_of_line_is_written_and_on_the_page(lines: list[Line]) -> Non
 
 
 def test_every_field_is_read_or_known_to_be_unread(lines: list[Line]) -> None:
-    """A field that only one side knows is a misunderstanding; each is on the page, in backquotes, somewhere."""
+    """Every written field is read or listed as ignored, and is on the page in backquotes."""
     written = {name for line in lines for name in line}
 
     assert written == schemas.LINE.keys() | _UNREAD
@@ -105,11 +105,11 @@ def test_every_field_is_read_or_known_to_be_unread(lines: list[Line]) -> None:
 
 
 def test_every_value_is_of_the_type_that_is_read(lines: list[Line]) -> None:
-    """Fields have the types that the reader expects, absent values are null, and required fields are present."""
+    """Fields have the types that the reader expects; absent values are null; required fields are present."""
     for line in lines:
         assert {*schemas.REQUIRED, "nameserver"} <= line.keys()
         assert line["v"] == schemas.VERSION
-        # the reader counts in microseconds
+        # The reader has a resolution of a microsecond.
         assert round(line["mono_ms"], 3) == line["mono_ms"]
         for name, value in line.items():
             if name in schemas.LINE and value is not None:

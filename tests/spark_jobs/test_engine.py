@@ -28,7 +28,7 @@ from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
     ("options", "environ", "engine", "why"),
     [
         ((), {}, "embedded", "0 MB of log lines, 0 MB as they are stored, fit on this machine"),
-        # an unset variable of a script
+        # An unset variable of a script.
         ((), {"SPARK_REMOTE": ""}, "embedded", "0 MB of log lines, 0 MB as they are stored, fit on this machine"),
         (("--engine", "spark"), {}, "spark", "--engine spark"),
         (("--engine", "embedded"), {"SPARK_REMOTE": "sc://h"}, "embedded", "--engine embedded"),
@@ -42,7 +42,7 @@ from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
 def test_spark_is_taken_where_it_is_asked_for(
     tmp_path: Path, options: tuple[str, ...], environ: dict[str, str], engine: str, why: str
 ) -> None:
-    """A master, a URL or spark-submit asks for Spark; otherwise the report needs no Java."""
+    """A master, a URL or spark-submit selects Spark; otherwise the report needs no Java."""
     log = tmp_path / "a.jsonl"
     log.write_text("{}")
     settings = read_settings([str(log), *options, "--out", str(tmp_path / "report")])
@@ -59,10 +59,10 @@ def test_spark_is_taken_where_it_is_asked_for(
 def test_log_that_does_not_fit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share_of_the_disk: int, remedy: str
 ) -> None:
-    """Only the embedded engine is refused; its remedy is Spark while Spark's smaller tables fit."""
+    """The embedded engine refuses a log that does not fit, and suggests Spark if Spark's smaller tables fit."""
     log = tmp_path / "a.jsonl.gz"
     with log.open("wb") as file:
-        # a log without content; inflated fifteenfold, two fifths of it are a little more than the share
+        # A sparse file: two fifths of its size, inflated fifteenfold, are a little more than the share of the disk.
         file.truncate(share_of_the_disk * 3 * shutil.disk_usage(tmp_path).free // 15)
     words = [str(log), "--out", str(tmp_path / "report")]
 
@@ -75,7 +75,7 @@ def test_log_that_does_not_fit_is_refused(
 
 
 def test_full_disk_under_duckdb_is_an_error_of_the_system(tmp_path: Path) -> None:
-    """DuckDB has one class for all errors of files; a full disk is the user's to mend, and no failure of the engine."""
+    """A full disk is an error of the system, not of the engine; DuckDB has one class for all errors of files."""
     log = write_log(tmp_path / "logs")
     settings = read_settings([str(log), "--out", str(tmp_path / "report"), "--engine", "embedded"])
     choice = choose(settings, [str(log)], tmp_path / "report", {})
@@ -91,7 +91,7 @@ def test_full_disk_under_duckdb_is_an_error_of_the_system(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_embedded_report_imports_nothing_of_spark(tmp_path: Path) -> None:
-    """A whole report is made without importing PySpark."""
+    """A complete report does not import PySpark."""
     logs = write_log(tmp_path / "logs")
     words = [str(logs), "--out", str(tmp_path / "report"), "--what-if", SMALL_GRID, "--quiet"]
     script = """
@@ -110,7 +110,7 @@ sys.exit(code or ", ".join(sorted(found)) or 0)
 
 @pytest.mark.slow
 def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
-    """While DuckDB works: exit code 130, one line, and no half-written directory."""
+    """Ctrl-C during DuckDB's work gives exit code 130, one line, and no partial directory."""
     logs = tmp_path / "logs"
     make_log = (sys.executable, "-m", "tools.heartbeat_logs", "--lines", "300000", "--out", str(logs))
     subprocess.run(make_log, check=True, capture_output=True)
@@ -127,7 +127,7 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_spark_refuses_names_with_colons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spark would leave out such a file without an error. A directory may have a colon in its name."""
+    """Spark would skip a file with a colon in its name without an error; names of directories may have colons."""
     named = write_plain(tmp_path / "10.0.0.1:9876", "ns:1.jsonl", ["{}"])
 
     assert main([str(tmp_path), "--out", str(tmp_path / "report"), "--engine", "spark", "--quiet"]) == 2
@@ -139,19 +139,19 @@ def test_spark_refuses_names_with_colons(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("name", "out", "options"),
     [
-        # Java cannot open such a file
+        # Java cannot open a file with such a name.
         (b"\xff.jsonl", b"report", ("--engine", "spark")),
-        # DuckDB can open no such table, and no directory for its tables
+        # DuckDB can open neither a table with such a name, nor such a directory for its tables.
         (b"\xff.parquet", b"report", ()),
         (b"a.jsonl", b"\xff", ()),
-        # the names of read files are kept as JSON
+        # The names of read files are kept as JSON.
         (b"\xff.jsonl", b"report", ("--follow",)),
     ],
 )
 def test_names_that_are_not_utf8_are_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: bytes, out: bytes, options: tuple[str, ...]
 ) -> None:
-    """The error names the path, and what to do."""
+    """The error has the path and the remedy."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / os.fsdecode(name)).write_text("{}")
 
@@ -162,7 +162,7 @@ def test_names_that_are_not_utf8_are_wrong_usage(
 
 @pytest.mark.slow
 def test_paths_are_not_taken_for_patterns(tmp_path: Path) -> None:
-    """Paths with characters of patterns are taken literally: of lines, compressed lines, tables and directories."""
+    """Paths with `*`, `?` or brackets are literal, for text files, compressed files, tables and directories."""
     plain, odd = tmp_path / "plain", tmp_path / "a[b]?*"
     write_log(plain)
     assert main(["compact", str(plain), "--quiet"]) == 0
@@ -170,14 +170,14 @@ def test_paths_are_not_taken_for_patterns(tmp_path: Path) -> None:
     still_open.with_suffix(".gz").write_bytes(gzip.compress(still_open.read_bytes()))
     still_open.unlink()
     shutil.copytree(plain, odd)
-    # as the pattern would have it
+    # A file that the name would match as a pattern.
     shutil.copytree(plain, tmp_path / "ab!!", copy_function=lambda _, file: Path(file).touch())
     found = []
     for folder in (plain, odd):
         with EmbeddedEngine(folder / ".staging") as engine:
             files = log_files([str(folder)])
             found.append(analyse(engine, files, Options(), lambda _: None).summary)
-            # only the one with a torn line is gone through line by line
+            # Only the file with a truncated line is read line by line.
             assert len(list((folder / ".staging").rglob("*.clean.jsonl"))) == 1
 
     assert found[0] == found[1]

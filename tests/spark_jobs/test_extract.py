@@ -1,4 +1,4 @@
-"""Every line is counted, good or bad, and an input that cannot be read gives a message of one line."""
+"""Every line is counted as good or bad, and unreadable input gives an error of one line."""
 
 import codecs
 import gzip
@@ -20,7 +20,7 @@ from tests.support.spark_logs import SMALL_GRID, TORN_LINE, damaged_files, write
 
 
 def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
-    """Bad lines are listed with a reason; the known fields of newer versions and unknown events are read."""
+    """Bad lines are listed with a reason; known fields are read from newer versions and unknown events."""
     files = [str(file) for file in damaged_files(tmp_path)]
     with EmbeddedEngine(tmp_path / "staging") as engine:
         found = analyse(engine, files, Options(), lambda _step: None)
@@ -39,8 +39,8 @@ def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
     assert {"ts_ms is not a time", "mono_ms is not a time", "count is out of range"} <= set(bad.values())
 
 
-def test_line_of_another_program_is_listed_as_it_is(engine: Engine, tmp_path: Path) -> None:
-    """A JSON line of another program is shown with its known fields, here none, and a torn line as it is.
+def test_line_of_another_program_is_listed_verbatim(engine: Engine, tmp_path: Path) -> None:
+    """A JSON line of another program is listed with its known fields, here none; a truncated line verbatim.
 
     JSON has no single quotes.
     """
@@ -81,7 +81,7 @@ def test_field_that_a_line_has_twice(engine: Engine, tmp_path: Path, others: lis
 def test_input_without_readable_lines_makes_no_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], message: str
 ) -> None:
-    """The exit code is 2, and nothing is written."""
+    """Without a readable line the exit code is 2, and nothing is written."""
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 
     assert main([str(file), "--out", str(tmp_path / "report"), "--engine", "embedded", "--quiet"]) == 2
@@ -91,7 +91,7 @@ def test_input_without_readable_lines_makes_no_report(
 
 
 def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
-    """The closed file is found under its new name. With --redact, no address or client is in the report."""
+    """A file that is closed during the run is found under its new name. --redact removes addresses and clients."""
     lines = (
         HeartbeatLines("b").start().heartbeat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
     )
@@ -111,7 +111,7 @@ def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
 
     assert sources.files == [str(file.with_suffix(".gz"))]
     assert (found.summary["input"]["lines"], found.summary["client"]["seen"]) == (8, 1)
-    # addresses, agents and clients; bad lines are counted, and not shown
+    # Addresses, agents and clients; bad lines are counted, but not listed.
     everything = f"{found.summary} {found.metrics} {found.charts} {tables}"
     assert [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything] == []
 
@@ -129,7 +129,7 @@ def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
 def test_bytes_around_the_lines_are_no_damage(
     engine: Engine, tmp_path: Path, name: str, before: bytes, after: bytes
 ) -> None:
-    """Either engine reads every line after a byte order mark, and of a compressed file with bytes after its end."""
+    """Both engines read every line after a byte order mark, and of a gzip file with trailing bytes."""
     lines = before + "".join(f"{line}\n" for line in HeartbeatLines().start().heartbeats(0, 30_000).lines).encode()
     file = tmp_path / name
     file.write_bytes((gzip.compress(lines) if name.endswith(".gz") else lines) + after)
@@ -141,7 +141,7 @@ def test_bytes_around_the_lines_are_no_damage(
 
 @pytest.mark.parametrize("name", ["a\x1fb", "\x1f", "a\x00b"])
 def test_control_character_in_a_name_moves_no_field(engine: Engine, tmp_path: Path, name: str) -> None:
-    """A peer chooses its broker's name: it must not end the report, nor change the other fields of its lines."""
+    """A name, which a peer chooses, must neither end the report nor change other fields of its lines."""
     odd = broker(name, broker_addr="10.0.0.1:10911")
     lines = HeartbeatLines().start().heartbeats(0, 30_000, of=odd).evict(160_000, odd)
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
@@ -156,7 +156,7 @@ def test_control_character_in_a_name_moves_no_field(engine: Engine, tmp_path: Pa
 
 
 def test_missing_file_is_an_error_of_its_own(engine: Engine, tmp_path: Path) -> None:
-    """Either engine raises the error after which the run looks for the file's new name."""
+    """Both engines raise the error after which the run looks for the file's new name."""
     with pytest.raises(MissingFileError):
         analyse(engine, [str(tmp_path / "a.jsonl.open")], Options(), lambda _step: None)
 
@@ -164,7 +164,7 @@ def test_missing_file_is_an_error_of_its_own(engine: Engine, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_failure_of_spark_is_one_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only --debug shows the forty lines of Java's stack trace."""
+    """The error has one line; only --debug shows Java's stack trace."""
     words = ["har://bucket/a.jsonl", "--out", str(tmp_path / "report")]
 
     assert main(words) == 70

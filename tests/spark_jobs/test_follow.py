@@ -25,7 +25,7 @@ def _report(logs: Path, out: Path, *options: str) -> bytes:
 
 @pytest.mark.slow
 def test_following_gives_the_numbers_of_one_batch(tmp_path: Path) -> None:
-    """File after file, an open one only once it is closed, a damaged one up to its break, a gone one from memory."""
+    """Open files count once closed, damaged files up to the damage, and deleted files from the stored tables."""
     logs, out = tmp_path / "logs", tmp_path / "report"
     first, second = first_server().lines, second_server().lines
     early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first[:6])
@@ -53,7 +53,7 @@ def test_following_gives_the_numbers_of_one_batch(tmp_path: Path) -> None:
 
 
 def test_compacted_files_are_followed(tmp_path: Path) -> None:
-    """An hour that was compacted before it was read counts, and one that was compacted later does not count twice."""
+    """An hour counts once, whether it was compacted before or after it was read."""
     logs, out = tmp_path / "data", tmp_path / "report"
     heartbeats, audit = logs / "heartbeats", logs / "audit"
     write_closed(heartbeats, "ns-1-boot-1-1.jsonl.gz", first_server().lines)
@@ -71,7 +71,7 @@ def test_compacted_files_are_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_file_that_is_still_copied_is_read_again(tmp_path: Path, *, is_compacted: bool) -> None:
-    """A truncated file is read again once it has changed, and then counts once; one that is gone stays as it was."""
+    """A truncated file is read again after a change, and counts once; a deleted file keeps its lines."""
     logs, out = tmp_path / "logs", tmp_path / "report"
     lines = second_server().lines
     write_closed(logs, "ns-2-boot-2-1.jsonl.gz", lines[:4])
@@ -95,7 +95,7 @@ def test_file_that_is_still_copied_is_read_again(tmp_path: Path, *, is_compacted
 
 
 def test_file_that_grows_into_reserved_space_is_read_again(tmp_path: Path) -> None:
-    """A copy may reserve the whole size first: then only the time of the last change differs at its end."""
+    """A copy may reserve its whole size first, so that at its end only the time of the last change differs."""
     logs, out = tmp_path / "logs", tmp_path / "report"
     copied = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first_server().lines)
     whole = copied.read_bytes()
@@ -110,8 +110,8 @@ def test_file_that_grows_into_reserved_space_is_read_again(tmp_path: Path) -> No
     assert (read["truncated_files"], read["lines"]) == (0, len(first_server().lines))
 
 
-def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
-    """Files that are named one by one do not grow in number; lines of two logs would be mixed without a word."""
+def test_report_refuses_to_follow_other_input(tmp_path: Path) -> None:
+    """A list of files cannot grow; and another input would silently mix the lines of two logs."""
     assert tmp_path == followed_directory([str(tmp_path)])
     for given, message in (
         ([str(tmp_path)] * 2, "takes one INPUT, a directory; 2 given"),
@@ -132,7 +132,7 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
 
 
 def test_kept_lines_are_not_replaced_by_another_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Retention may have removed their files since."""
+    """A report without --follow does not replace a followed one, whose files retention may have removed."""
     logs, out = tmp_path / "logs", tmp_path / "report"
     write_closed(logs, "ns-1-00aa-1.jsonl.gz", first_server().lines)
     _report(logs, out, "--follow")
@@ -149,7 +149,7 @@ def test_kept_lines_are_not_replaced_by_another_report(tmp_path: Path, capsys: p
     "state", ['{"source": "LOGS", "files": {}}', '{"source": "LOGS", "files": [], "truncated": {}}', "{"]
 )
 def test_state_of_another_version_is_refused(tmp_path: Path, state: str) -> None:
-    """Without the list of files that were read, some lines would count twice or never; so nothing is read."""
+    """State of another version is refused: without the list of read files, lines would count twice or never."""
     out, aside, logs = tmp_path / "report", tmp_path / "aside", tmp_path / "logs"
     (out / ".follow").mkdir(parents=True)
     (out / ".follow" / "source.json").write_text(state.replace("LOGS", str(logs)))
@@ -160,7 +160,7 @@ def test_state_of_another_version_is_refused(tmp_path: Path, state: str) -> None
 
 
 def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: Path, engine: Engine) -> None:
-    """All that will be read counts: files that are new, and the tables that either engine made of earlier ones."""
+    """The size includes new files and the tables that either engine made of earlier files."""
     logs, aside = tmp_path / "logs", tmp_path / "aside"
     lines = first_server().lines
     early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", lines)

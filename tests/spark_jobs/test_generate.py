@@ -1,4 +1,4 @@
-"""The generator of logs: it keeps the contract, repeats itself for a seed, and knows the truth."""
+"""The generator of logs keeps the contract, is deterministic for a seed, and reports the truth about its log."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ from tools.heartbeat_logs.cli import main
 from tools.heartbeat_logs.settings import BEGIN, MINUTE
 
 QUIET = Settings(duration=100 * MINUTE, brokers=20, clients=10, deaths=20.0)
-# everything that may go wrong, at once
+# All faults at once.
 ROUGH = replace(QUIET, seed=7, brokers=24, clients=30, deaths=40.0, skew=0.3, jitter=0.1, missed=0.15)
 ROUGH = replace(
     ROUGH, session=20 * MINUTE, restarts=2, clock_steps=3, lates=12, torn=True, duplicates=0.01, out_of_order=0.05
@@ -26,29 +26,29 @@ ROUGH = replace(
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every log file below it, unpacked, by its path."""
+    """The unpacked content of every log file below a directory, by path."""
     found = {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*.jsonl*"))}
     del found["_truth.jsonl"]
     return {name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in found.items()}
 
 
 def events(directory: Path) -> list[dict[str, Any]]:
-    """Every line of a log without torn ones."""
+    """Every complete line of a log."""
     return [json.loads(line) for data in contents(directory).values() for line in data.splitlines()]
 
 
 def truth(directory: Path) -> list[dict[str, Any]]:
-    """The cause of death of each broker."""
+    """The generator's list of deaths, with their causes."""
     return [json.loads(line) for line in (directory / "_truth.jsonl").read_bytes().splitlines()]
 
 
 def analysed(directory: Path) -> Analysis:
-    """The analysis of the reference."""
+    """The reference's analysis of the log."""
     return Analysis({name: data.split(b"\n") for name, data in contents(directory).items()})
 
 
-def test_files_lie_where_the_contract_says(tmp_path: Path) -> None:
-    """One for each server and hour; the first begins with `start`, the second with `opened`, numbers go on."""
+def test_files_have_the_paths_of_the_contract(tmp_path: Path) -> None:
+    """Each server and hour has a file; the first begins with `start`, the second with `opened`; numbers continue."""
     lines = generate(QUIET, tmp_path)
 
     files = contents(tmp_path)
@@ -67,7 +67,7 @@ def test_files_lie_where_the_contract_says(tmp_path: Path) -> None:
 
 
 def test_lines_have_the_fields_of_the_contract(tmp_path: Path) -> None:
-    """Every kind of event that a server without faults can write is there."""
+    """The log has every kind of event that a server without faults can write."""
     generate(QUIET, tmp_path)
 
     head = "v seq ts_ms mono_ms nameserver boot_id event"
@@ -92,7 +92,7 @@ def test_lines_have_the_fields_of_the_contract(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_reference_finds_the_truth_in_it(tmp_path: Path) -> None:
-    """Every removal and what every client saw of it, to the microsecond; and the replay is exact."""
+    """Every removal, and the staleness at every client, is exact to the microsecond, as is the replay."""
     generate(ROUGH, tmp_path)
 
     analysis = analysed(tmp_path)
@@ -125,10 +125,10 @@ def _between(begin_ms: float, end_ms: float) -> int:
 
 
 def _check_that_what_goes_wrong_is_there(analysis: Analysis, directory: Path) -> None:
-    """Crashes tear lines, clocks step, lines come twice and late, connections end, a false silence heals."""
+    """Check the faults: truncated lines, clock steps, repeated and late lines, closed connections, false silences."""
     count: Counter[str] = sum(analysis.files.values(), Counter())
     assert len(analysis.boots) == 6
-    # the last line of every boot, two of them in files that stayed open
+    # The last line of every boot, two of these in files that stayed open.
     assert count["bad"] == 6
     assert sum(path.endswith(".jsonl.open") for path in contents(directory)) == 2
     assert 0 < count["duplicates"] < 0.02 * count["lines"]
@@ -144,13 +144,13 @@ def _check_that_what_goes_wrong_is_there(analysis: Analysis, directory: Path) ->
 
 @pytest.mark.slow
 def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path) -> None:
-    """The process lives on, and sends the next heartbeat itself."""
+    """After a false silence the same process sends the next heartbeat."""
     generate(Settings(duration=100 * MINUTE, brokers=40, deaths=40.0, native=1.0, false_silence=9.0), tmp_path)
 
     noticed = {
         (removal["boot_id"], removal["broker_addr"], _between(removal["last_ok_ms"], removal["removed_ms"]))
         for death in truth(tmp_path)
-        # back before the log ends
+        # The broker is back before the log ends.
         if death["kind"] == "false_silence" and death["back_ms"] < (BEGIN + 99 * MINUTE) / 1000
         for removal in death["removals"]
     }
@@ -159,7 +159,7 @@ def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Another seed gives other lines."""
+    """The same seed gives the same bytes; another seed gives other lines."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         generate(Settings(seed=seed, duration=140 * MINUTE, brokers=4, restarts=1, torn=True), tmp_path / name)
 
@@ -171,8 +171,8 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first != third
 
 
-def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, and nothing is overwritten."""
+def test_invalid_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error has one line, and nothing is overwritten."""
     with pytest.raises(ValueError, match=r"^skew must be a share from 0 to less than 1: 1\.5$"):
         Settings(skew=1.5)
     (tmp_path / "mine").touch()

@@ -31,10 +31,10 @@ from tests.support.staleness_sample import (
     sample_summary,
 )
 
-# one worker gets all of them: a browser costs seconds
+# One worker runs all tests, since a browser takes seconds to start.
 pytestmark = pytest.mark.xdist_group("browser")
-# what a name in a log may be made of: a script, the end of one, the end of an attribute, a change of the direction of
-# writing, and sequences that a terminal obeys
+# Hostile parts of a name in a log: a script, the end of a script, the end of an attribute, a change of the direction of
+# writing, and escape sequences of terminals.
 HOSTILE = (
     "<script>document.title='taken'</script>",
     "</script></style></title></svg><img src=x onerror=document.title='taken'>",
@@ -44,7 +44,7 @@ HOSTILE = (
 )
 FIGURES = ("staleness-picture", "timeline-picture", "what-if-picture", "intervals-picture")
 CODE = re.compile(r"<script[^>]*>.*?</script>", re.DOTALL)
-# of everything that is written in pictures, the pairs that stand over each other
+# The pairs of texts in charts that overlap.
 OVERPRINTS = """
     const seen = [...document.querySelectorAll("figure svg text:not([opacity='0'])")]
         .map(x => [x.textContent, x.getBoundingClientRect()])
@@ -56,7 +56,7 @@ OVERPRINTS = """
                 && box.top < other.bottom - 2 && other.top < box.bottom - 2) found.push([words, others]);
     return found;
 """
-# ground and letters of each scheme
+# Background and text colour of each scheme.
 COLOURS = {"light": ["rgb(245, 246, 244)", "rgb(89, 99, 107)"], "dark": ["rgb(18, 21, 23)", "rgb(155, 165, 172)"]}
 
 
@@ -85,9 +85,9 @@ def _page(folder: Path, text: str) -> Path:
 def test_page_shows_its_pictures(
     opened: webdriver.Chrome, tmp_path: Path, sample: str, size: tuple[int, int], scheme: str
 ) -> None:
-    """On a screen and on a phone, by day and by night; nothing is complained about, nothing asked for.
+    """Charts are shown on screen and phone, in light and dark; there are no errors in the log and no requests.
 
-    Nothing has to be pushed sideways but wide tables, in their own frames; letters can be read.
+    Only wide tables scroll sideways, in their own frames; text has enough contrast.
     """
     shown = _page(tmp_path, sample)
 
@@ -119,7 +119,7 @@ def test_page_shows_its_pictures(
 
 
 def _await(opened: webdriver.Chrome, script: str, *arguments: Any) -> Any:
-    """The result of a script, once it is not empty."""
+    """The result of a script, as soon as it is not empty."""
     return WebDriverWait(opened, GUARD_SECONDS).until(lambda chrome: chrome.execute_script(script, *arguments))
 
 
@@ -128,7 +128,7 @@ def _await(opened: webdriver.Chrome, script: str, *arguments: Any) -> Any:
 def test_page_reads_without_scripts_and_on_paper(
     opened: webdriver.Chrome, tmp_path: Path, sample: str, medium: str
 ) -> None:
-    """Then drawings are there in place of live charts, and nothing that would need a script or a pointer."""
+    """Without scripts and on paper, drawings replace live charts, and controls are hidden."""
     is_print = medium == "print"
     opened.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not is_print})
     try:
@@ -154,7 +154,7 @@ def test_page_reads_without_scripts_and_on_paper(
 
 @pytest.mark.slow
 def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, sample: str) -> None:
-    """Drawing a frame zooms; tables sort and filter; the address of the page restores what is shown."""
+    """Drawing a frame zooms; tables sort and filter; the page's address restores this state."""
     shown = _page(tmp_path, sample)
     zoom = "return JSON.parse(document.getElementById('timeline-picture').dataset.shown ?? 'null')"
     first = "return [...document.querySelectorAll('#worst tbody tr')].map(x => x.cells[2].textContent)[0]"
@@ -179,7 +179,7 @@ def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, s
     assert _await(opened, zoom) == [start, end]
     assert opened.execute_script(first) == "2026-03-01 00:35:00"
     assert opened.find_element(By.CSS_SELECTOR, "#input .controls .count").text == "1 of 13"
-    # the address of a chapter is left alone
+    # The address of a chapter does not change.
     opened.get(f"{shown.as_uri()}#worst")
     _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
     assert opened.execute_script("return location.hash") == "#worst"
@@ -188,7 +188,7 @@ def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, s
 
 @pytest.mark.slow
 def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) -> None:
-    """A click on `show me` zooms the time line to it and marks it, also where the row is folded away."""
+    """A click on `show me` zooms the time line to the finding's interval and marks it, also in a folded row."""
     summary, charts = sample_summary(), sample_charts()
     row = charts["timeline"]["brokers"][20]
     period = row["periods"][0]
@@ -213,7 +213,7 @@ def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("evil", HOSTILE)
 def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str) -> None:
-    """Names of topics, brokers, servers, clients and files are shown as they are, and do nothing."""
+    """Names of topics, brokers, servers, clients and files are shown verbatim, and are not interpreted."""
     broker = f"c1/{evil}/0"
     summary, charts = sample_summary(topic=evil, broker=broker), sample_charts(broker=broker)
     summary["input"]["nameservers"] = [evil]
@@ -243,8 +243,8 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
 
 
 @pytest.mark.slow
-def test_script_of_somebody_else_would_not_run(opened: webdriver.Chrome, tmp_path: Path, sample: str) -> None:
-    """The page's own policy refuses it, should escaping ever fail, and any `eval`."""
+def test_injected_script_would_not_run(opened: webdriver.Chrome, tmp_path: Path, sample: str) -> None:
+    """The page's content security policy refuses injected scripts and `eval`, even if escaping fails."""
     injected = "<script>document.title = 'taken'</script><img src='http://127.0.0.1:9/x'></body>"
 
     show(opened, _page(tmp_path, sample.removesuffix("</body></html>") + injected))
@@ -256,7 +256,7 @@ def test_script_of_somebody_else_would_not_run(opened: webdriver.Chrome, tmp_pat
 
 
 def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
-    """A report without evictions, clients and heartbeats makes a page, too."""
+    """The page of a report without evictions, clients and heartbeats has texts in place of charts."""
     text = page(empty_summary(), empty_charts())
 
     assert text.count('class="empty"') == 6
@@ -265,7 +265,7 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
 
 
 def test_page_is_complete(sample: str) -> None:
-    """One file, without a style attribute or an address of anything outside of it; the same each time."""
+    """The page is one file without style attributes and external addresses, and the same in each run."""
     text = CODE.sub("", sample)
     names, attributes = set(re.findall(r"<(\w+)", text)), set(re.findall(r' ([a-z-]+)="', text))
     ids, links = re.findall(r' id="([^"]*)"', text), re.findall(r' href="([^"]*)"', text)
@@ -279,27 +279,27 @@ def test_page_is_complete(sample: str) -> None:
         f"default-src 'none'; script-src {digest} {digest}; style-src {digest}; base-uri 'none'; form-action 'none'"
     )
     assert re.fullmatch(expected, policy)
-    # each id is unique, and every reference has its target
+    # Each id is unique, and every reference has its target.
     assert len(set(ids)) == len(ids)
     assert set(links) <= {f"#{name}" for name in ids}
     assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
     assert {name for labels in re.findall(r'aria-labelledby="([^"]+)"', text) for name in labels.split()} <= set(ids)
     assert page(sample_summary(), sample_charts()) == sample
-    # each drawing is an image with a description; legends are left out
+    # Each drawing is an image with a description; legends have none.
     described = re.findall(r'role="img" aria-label="([^"]+)"', text)
     assert len(described) == 5
 
 
 def _bars(text: str) -> list[dict[str, Any]]:
-    """The content of the timeline chart."""
+    """The bars of the timeline chart."""
     found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)
     assert found is not None
     bars: list[dict[str, Any]] = json.loads(found[1])["timeline-picture"]["data"]["values"]
     return bars
 
 
-def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
-    """Only silence and closed connections are red; where a server was not running, the time line says so."""
+def test_unregistrations_are_not_stale_and_downtime_is_explained() -> None:
+    """Only silences and closed connections are red; the time line marks times without a running server."""
     charts = sample_charts()
     (row, *_) = charts["timeline"]["brokers"]
     goodbye = {**row["periods"][0], "reason": "unregistered", "stale_ms": 0}
@@ -312,14 +312,14 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
     assert [bar["says"] for bar in _bars(text)] == [
         "ns-1 was not running, or its log is missing, for 10 min",
         "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)",
-        # a broker that was silent when the log ended may have been dead
+        # A broker that was silent when the log ended may have been dead.
         "registered from 2026-03-01 01:30:00 to the end of the server's log, last seen 2026-03-01 03:59:00",
     ]
     assert "the NameServer was not running, or its log is missing</span>" in text
 
 
-def test_findings_lead_to_what_they_are_about() -> None:
-    """To an interval in the time line, to a row of it, or to the table when the broker is not in the time line."""
+def test_findings_link_to_their_intervals_rows_and_tables() -> None:
+    """A finding links to an interval or row of the time line, or to the table if the time line lacks the broker."""
     summary, charts = sample_summary(), sample_charts()
     summary["worst"][0] |= {"broker_name": "elsewhere"}
     near = {"broker": "c1/broker-2/0", "nameserver": "ns-1", "boot_id": "b", "silent_ms": 90_000, "expiry_ms": 120_000}
@@ -345,8 +345,8 @@ def test_findings_lead_to_what_they_are_about() -> None:
     ]
 
 
-def test_names_that_look_like_numbers_are_drawn_as_they_are() -> None:
-    """Decimals and classes are removed from the tags of a drawing, to make it small, and not from its texts."""
+def test_names_that_look_like_numbers_are_drawn_verbatim() -> None:
+    """Decimals and classes are removed from the tags of a drawing, to make it small, but not from its texts."""
     charts = sample_charts(broker='c1/10.2134.56 class="x"/0')
 
     (drawing, *_) = re.findall(
@@ -357,8 +357,8 @@ def test_names_that_look_like_numbers_are_drawn_as_they_are() -> None:
     assert not re.findall(r"<[^>]*(?:\.\d\d|class=)[^>]*>", drawing)
 
 
-def test_letters_of_settings_stand_beside_each_other() -> None:
-    """Of the best settings that lie upon each other only the first has a letter."""
+def test_letters_of_settings_do_not_overlap() -> None:
+    """Of the best settings at the same place in the chart only the first has a letter."""
     best = [Setting("a", "fixed", 0, 120_000), Setting("b", "fixed", 1, 119_900), Setting("c", "fixed", 900, 40_000)]
 
     assert lettered(best) == {"A": best[0], "B": best[1], "C": best[2]}
@@ -370,7 +370,7 @@ def test_letters_of_settings_stand_beside_each_other() -> None:
 
 @pytest.mark.slow
 def test_page_of_a_comparison_is_as_strict(opened: webdriver.Chrome, tmp_path: Path) -> None:
-    """Its charts are drawn, its tables sort, and names are only text."""
+    """The charts of a comparison are drawn, its tables sort, and names are only text."""
     before, after = sample_summary(), sample_summary(broker=HOSTILE[1], topic=HOSTILE[0])
     names = {"a": HOSTILE[2], "b": HOSTILE[3]}
     made = {**comparison(before, after), "gates": []}
@@ -390,7 +390,7 @@ def test_page_of_a_comparison_is_as_strict(opened: webdriver.Chrome, tmp_path: P
 
 @pytest.mark.slow
 def test_vega_is_bundled_once(tmp_path: Path) -> None:
-    """And kept in the user's cache; another process finds it there, and a home that cannot be written to will do."""
+    """The bundle is kept in the user's cache for other processes; a read-only home is no error."""
     script = "from namesrv_spark_jobs.report.drawing import library; print(len(library()))"
 
     def size(**environ: str) -> int:
@@ -407,7 +407,7 @@ def test_vega_is_bundled_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_vega_is_bundled_for_a_user_without_a_home_directory() -> None:
-    """As in a container whose user id is in no list of users: the bundle is not kept."""
+    """The bundle is not kept for a user without an account, as in a container."""
     user = "import os; os.getuid = lambda: 2_000_000_000"
     script = f"{user}; from namesrv_spark_jobs.report.drawing import library; print(len(library()))"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "spark_jobs"}

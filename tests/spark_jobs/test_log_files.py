@@ -1,4 +1,4 @@
-"""Log files: those that an INPUT names, their short names, and whether their gzip is whole."""
+"""Log files: the files of an INPUT, their short names, and truncated gzip files."""
 
 import gzip
 import os
@@ -16,7 +16,7 @@ ALL = ["a-1-1.jsonl.gz", "a-1-2.jsonl.open", "b-1-1.jsonl"]
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A folder as the daemon writes it, with a few things beside it that are no logs; a report of ours, too."""
+    """A folder like the daemon's, with other files beside the logs, and with a report."""
     hour = tmp_path / "dt=2026-03-01" / "hour=07"
     hour.mkdir(parents=True)
     for name in (*ALL, "notes.txt", ".hidden.jsonl", "_SUCCESS"):
@@ -32,23 +32,23 @@ def logs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        # every form of a log is found to the depths, in order; nothing else is
+        # Logs of every form are found in all folders, in order; other files are not.
         (["{logs}"], ALL),
-        # globs that the shell did not expand are expanded here, `**` too
+        # Globs that the shell did not expand are expanded, also `**`.
         (["{logs}/**/*.gz"], ALL[:1]),
         (["{logs}/dt=2026-*"], ALL),
-        # Spark resolves relative names against something of its own
+        # Spark would resolve relative names against its own directory.
         (["dt=2026-03-01/hour=07/b-1-1.jsonl"], [ALL[2]]),
-        # lines would be counted as duplicates
+        # A file that is named twice would count as duplicate lines.
         (["{logs}", "{logs}/dt=*", "{logs}/dt=2026-03-01/hour=07/b-1-1.jsonl"], ALL),
-        # a file URL is a path; only Spark knows how to list a bucket
+        # A file URL is a path; only Spark can list a bucket.
         (["s3a://logs/dt=2026-03-01/*", "file://{logs}/dt=2026-03-01/hour=07/b-1-1.jsonl"], [ALL[2], "*"]),
     ],
 )
 def test_inputs_are_files_directories_globs_and_urls(
     logs: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], found: list[str]
 ) -> None:
-    """Each file once."""
+    """Files, directories, globs and URLs give each file once."""
     monkeypatch.chdir(logs)
     files = log_files([text.format(logs=logs) for text in given])
 
@@ -57,7 +57,7 @@ def test_inputs_are_files_directories_globs_and_urls(
 
 
 def test_links_to_directories_are_followed_once(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Logs of several servers may be gathered by links; a directory with two links, or below its own link, is one."""
+    """Linked directories are read once, also with two links or a link to a parent directory."""
     gathered = tmp_path_factory.mktemp("gathered")
     for name in ("ns-1", "ns-1-again"):
         (gathered / name).symlink_to(logs)
@@ -69,7 +69,7 @@ def test_links_to_directories_are_followed_once(logs: Path, tmp_path_factory: py
 
 
 def test_odd_names(tmp_path: Path) -> None:
-    """An existing file called [1] is not taken for a pattern; a directory of Parquet files is one table."""
+    """The name of an existing file is no pattern, as `[1]`; a directory of Parquet files is one table."""
     (tmp_path / "x[1].jsonl").write_text("{}\n")
     (tmp_path / "day.parquet").mkdir()
     (tmp_path / "day.parquet" / "part-0.parquet").touch()
@@ -88,7 +88,7 @@ def test_odd_names(tmp_path: Path) -> None:
         ("-", "-: standard input is not read"),
         ("", "'': INPUT is empty"),
         ("{logs}/nothing", "{logs}/nothing: no such file or directory"),
-        # a user without an account has no home directory
+        # A user without an account has no home directory.
         ("~nosuchuser/logs", "~nosuchuser/logs: no such file or directory"),
         ("{logs}/*.gz", "{logs}/*.gz: no such file or directory"),
         ("{logs}/empty", "{logs}/empty: contains no log (files ending with"),
@@ -96,8 +96,8 @@ def test_odd_names(tmp_path: Path) -> None:
         ("HTTPS://host/logs", "HTTPS://host/logs: Spark cannot list files over HTTP; download the logs"),
     ],
 )
-def test_what_cannot_be_read_is_named(logs: Path, given: str, message: str) -> None:
-    """The path is in the message, as it was given."""
+def test_unreadable_input_is_named(logs: Path, given: str, message: str) -> None:
+    """The error has the path as given."""
     with pytest.raises(UsageError) as raised:
         log_files([given.format(logs=logs)])
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_named(logs: Path, given: str, message: str) -> N
 
 
 def test_named_pipe_is_not_read(logs: Path) -> None:
-    """To open one would wait for a writer for ever."""
+    """Opening a named pipe would wait for a writer for ever."""
     pipe = logs / "dt=2026-03-01" / "hour=07" / "p.jsonl"
     os.mkfifo(pipe)
     skipped: list[str] = []
@@ -117,7 +117,7 @@ def test_named_pipe_is_not_read(logs: Path) -> None:
 
 
 def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:
-    """A daemon's data directory has both; a directory of that name alone is like any other."""
+    """The audit trail in a data directory is not read; a directory `audit` without a heartbeat log beside it is."""
     trail, log = tmp_path / "ns-1" / "audit" / "a.jsonl", tmp_path / "ns-1" / "heartbeats" / "b.jsonl"
     other = tmp_path / "ns-2" / "audit" / "c.jsonl"
     for file in (trail, log, other):
@@ -136,33 +136,33 @@ def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_short_names(path: str, short: str) -> None:
-    """The base name with the folders of its day and hour."""
+    """A short name is the base name with the folders of day and hour."""
     assert short_name(path) == short
 
 
 def test_url_of_a_file_is_escaped_as_spark_does_it() -> None:
-    """Parts of a day's and an hour's folder stay readable; brackets and blanks are escaped."""
+    """The folders of day and hour stay readable; brackets and blanks are escaped."""
     assert file_url(Path("/x/dt=2026-03-01/hour=00 [x]/a.jsonl")) == "file:///x/dt=2026-03-01/hour=00%20%5Bx%5D/a.jsonl"
 
 
 def test_truncated_file_is_found(tmp_path: Path) -> None:
-    """Whole files of any length are whole; plain files, and those that only Spark can open, are not checked."""
+    """Only truncated gzip files are found; plain files, and files that only Spark can open, are not checked."""
     dice = random.Random(1)
-    # longer than the sample, and as hard to compress all along
+    # Longer than the sample, and equally hard to compress everywhere.
     lines = "".join(f'{{"seq":{number},"x":{dice.random()}}}\n' for number in range(60_000)).encode()
     whole = {content: gzip.compress(content) for content in (lines, lines[:20_000], lines[:5000], b"")}
     cases = [
         *((packed, True) for packed in whole.values()),
-        # however little is missing
+        # However few bytes are missing.
         *((whole[content][:-cut], False) for content in (lines, lines[:20_000]) for cut in (1, 4, 8, 9, 1000)),
-        # not gzip at all
+        # Not gzip.
         *((b"", False), (lines, False)),
-        # two compressed files one behind the other are one
+        # Two concatenated gzip files are one valid file.
         (whole[lines] + whole[lines[:5000]], True),
         ((whole[lines] + whole[lines[:5000]])[:-20], False),
-        # bytes after the end that are not gzip, such as those that fill up a block
+        # Trailing bytes that are not gzip, such as padding of a block.
         *((packed + after, True) for packed in whole.values() for after in (bytes(512), b"x")),
-        # the beginning of another compressed file
+        # The beginning of another gzip file.
         *((whole[lines] + whole[lines[:5000]][:length], False) for length in (1, 2, 12)),
     ]
     for number, (content, is_whole) in enumerate(cases):
@@ -173,7 +173,7 @@ def test_truncated_file_is_found(tmp_path: Path) -> None:
 
 
 def test_folder_that_is_removed_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """The retention of a running server removes the folders of old hours."""
+    """A folder that retention removes during the search is no error."""
     kept = write_plain(tmp_path / "new", "ns-1-boot-1-1.jsonl", ["{}"])
     old = tmp_path / "old"
     old.mkdir()

@@ -9,17 +9,17 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
 @pytest.mark.parametrize(
     ("text", "grid"),
     [
-        # the default grid is the text that --help shows
+        # The default grid, as --help shows it.
         (DEFAULT_GRID, WhatIf()),
-        # a value named twice is one, parts of a second are allowed
+        # Repeated values count once; fractions of a second are allowed.
         ("expiry=2,2,0.5 scan=1 poll=3", WhatIf(expiry_ms=(2_000, 500), scan_ms=(1_000,), poll_ms=(3_000,))),
         ("expiry=30,30.0 poll=0.001,0.0012", WhatIf(expiry_ms=(30_000,), poll_ms=(1,))),
-        # an axis that is not named keeps its default
+        # An axis without values keeps its default.
         ("expiry=45", WhatIf(expiry_ms=(45_000,))),
     ],
 )
 def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
-    """Each axis has its own list of values."""
+    """Each axis has its own list of values, in seconds."""
     assert parse_grid(text) == grid
 
 
@@ -39,7 +39,7 @@ def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
     ],
 )
 def test_invalid_grid_is_refused(text: str, message: str) -> None:
-    """The message has the offending value, and the valid ones."""
+    """The error has the invalid value and the valid values."""
     with pytest.raises(ValueError, match=r".+") as raised:
         parse_grid(text)
 
@@ -47,7 +47,7 @@ def test_invalid_grid_is_refused(text: str, message: str) -> None:
 
 
 def test_moment_is_shown_in_utc() -> None:
-    """To the second; an unknown one is a dash."""
+    """A moment is shown to the second; an unknown one is a dash."""
     assert [shown_moment(ms) for ms in (1_772_350_201_999, None)] == ["2026-03-01 07:30:01", "\N{EN DASH}"]
 
 
@@ -61,7 +61,7 @@ def test_moment_is_shown_in_utc() -> None:
     ],
 )
 def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> None:
-    """A duration of any size has about three digits."""
+    """A duration of any size is shown with about three digits."""
     assert shown_duration(ms) == shown
 
 
@@ -70,5 +70,5 @@ def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> Non
     [("café λ", "café λ"), ("a\x1b[31m\x9b", "a\\x1b[31m\\x9b"), ("\u202eb", "\\u202eb"), ("\ud800\n", "\\ud800\\n")],
 )
 def test_control_characters_are_escaped(name: str, shown: str) -> None:
-    """Escape sequences, directions of writing, ends of lines."""
+    """Escape sequences, changes of the direction of writing, and ends of lines are escaped."""
     assert printable(name) == shown

@@ -1,4 +1,4 @@
-"""The directory of a report: written aside, and replaced whole."""
+"""A report is written to a directory beside its output, which it then replaces as a whole."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from namesrv_spark_jobs.log_folders import is_report
 
 
 def _write(out: Path, number: int, then: Callable[[Path], object] = lambda _: None) -> None:
-    """A report; something else may be done before it takes its place."""
+    """Write a report, with an optional action before it replaces the output directory."""
     with written_aside(out) as aside:
         write_json(aside / "run.json", {"program": "namesrv-staleness", "number": number})
         then(aside)
@@ -33,7 +33,7 @@ def _interrupt(aside: Path) -> None:
 
 
 def test_report_appears_whole_and_replaces_the_older_one(tmp_path: Path) -> None:
-    """Nothing of the older one stays, nothing beside it either; a run that fails leaves the older one as it was."""
+    """A report replaces the older one completely; a failed run does not change the older report."""
     out = tmp_path / "report"
     _write(out, 1)
     (out / "of-the-old-one").touch()
@@ -48,7 +48,7 @@ def test_report_appears_whole_and_replaces_the_older_one(tmp_path: Path) -> None
 
 
 def test_full_disk_is_one_line_with_the_directory(tmp_path: Path) -> None:
-    """The user can free space; no traceback is needed."""
+    """A full disk is an error of one line that names the directory."""
     out = tmp_path / "report"
     _write(out, 1)
 
@@ -60,7 +60,7 @@ def test_full_disk_is_one_line_with_the_directory(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
-    """A run that was killed could not tidy up; the next one does, but leaves what a living one writes."""
+    """A run removes directories of killed runs, but not of running ones."""
     out = tmp_path / "report"
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
 
@@ -77,7 +77,7 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
 
 
 def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """Replacing is deleting: a mistyped --out must not cost a home directory, nor one that was filled meanwhile."""
+    """Only reports are replaced, since replacing deletes: a mistyped --out must not cost a home directory."""
     out = tmp_path / "home"
 
     def meet_a_thesis(_: Path) -> None:
@@ -96,18 +96,18 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        # a page is for people with a file system
+        # The page needs a local file system.
         ("s3a://bucket/report", "--out {given}: not a local directory"),
         ("hdfs://namenode/report", "--out {given}: not a local directory"),
-        # neither is a link, whose target would be lost
+        # A link is refused, too, since its target would be lost.
         ("{tmp}/file", "--out {given}: exists and is not a directory"),
         ("{tmp}/link", "--out {given}: exists and is not a directory"),
-        # a file stands where a directory would have to be
+        # A file in place of a parent directory.
         ("{tmp}/file/below/report", "--out {given}: "),
     ],
 )
 def test_unusable_directory_is_named(tmp_path: Path, given: str, message: str) -> None:
-    """The check runs before Java starts. Missing parents of a usable one are made, as `mkdir -p` does."""
+    """An unusable directory is found before Java starts; missing parents are made, as by `mkdir -p`."""
     (tmp_path / "file").touch()
     assert out_directory(f"{tmp_path}/a/b") == tmp_path / "a" / "b"
     assert (tmp_path / "a").is_dir()
@@ -130,14 +130,14 @@ def test_unusable_directory_is_named(tmp_path: Path, given: str, message: str) -
     ],
 )
 def test_report_is_known_by_its_run_file(tmp_path: Path, content: str, is_ours: bool) -> None:
-    """The content of run.json marks a report; a directory's name, or another file run.json, does not."""
+    """The content of run.json marks a report; the directory's name, or another run.json, does not."""
     (tmp_path / "run.json").write_text(content)
 
     assert is_ours is is_report(tmp_path)
 
 
 def test_directories_of_our_deployments_are_below_their_volumes() -> None:
-    """A mount point cannot be replaced, so a report into one ends with code 2."""
+    """A mount point cannot be replaced, so our deployments write to directories below their volumes."""
     chart = Path("deploy/helm/namesrv/templates/report.yaml").read_text(encoding="utf-8")
     volumes = re.findall(r"mountPath: ([^,}]+)", chart)
     (out,) = re.findall(r"--out=(\S+)", chart)

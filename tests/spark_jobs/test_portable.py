@@ -1,4 +1,4 @@
-"""The analysis keeps to what runs anywhere: DataFrame functions, and no Python that executors would have to have."""
+"""The analysis uses DataFrame functions only, so it runs on any cluster without Python code on the executors."""
 
 import ast
 import re
@@ -10,12 +10,12 @@ import namesrv_spark_jobs
 from namesrv_spark_jobs.engines.embedded import columns
 
 FILES = sorted(Path(namesrv_spark_jobs.__file__).parent.rglob("*.py"))
-# what needs a Python of the same kind on every executor, or a JVM beside the driver
+# Methods that need the same Python on every executor, or a JVM beside the driver.
 FORBIDDEN = {
     *("udf", "pandas_udf", "udtf", "mapInPandas", "mapInArrow", "applyInPandas", "applyInArrow", "cogroup"),
     *("rdd", "sparkContext", "_jvm", "_jdf", "_sc", "_jsparkSession", "toPandas", "foreach", "foreachPartition"),
 }
-# what is brought to the driver, and where that may be done
+# Methods that bring rows to the driver, and the modules that may call these methods.
 DRIVER = {"collect", "toLocalIterator", "take", "first", "cache", "persist"}
 ENTRIES = {"analysis.py", "pipeline.py", "spark.py", "engine.py", "tables.py"} | {
     file.name for file in FILES if file.parent.name == "reading"
@@ -28,7 +28,7 @@ def _nodes(file: Path) -> list[ast.AST]:
 
 
 def _methods(file: Path) -> list[tuple[ast.Call, str]]:
-    """Calls of methods, on something other than the functions module or a text."""
+    """Calls of methods, except on the functions module and on literals."""
     found = [node for node in _nodes(file) if isinstance(node, ast.Call)]
     called = [(node, node.func) for node in found if isinstance(node.func, ast.Attribute)]
     return [
@@ -41,7 +41,7 @@ def _methods(file: Path) -> list[tuple[ast.Call, str]]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_only_dataframe_functions(file: Path) -> None:
-    """Such code runs through Spark Connect, too; transforms are lazy: only the entries run jobs.
+    """The analysis also runs through Spark Connect; transforms are lazy, and only entry points run jobs.
 
     Every join has a `how`, since an inner join drops rows.
     """
@@ -56,7 +56,7 @@ def test_only_dataframe_functions(file: Path) -> None:
 
 
 def test_functions_are_those_that_both_engines_have() -> None:
-    """The embedded engine has exactly the functions of PySpark that the analysis calls, and the manual lists them."""
+    """The embedded engine has exactly the functions of PySpark that the analysis calls and the manual lists."""
     analysis = [file for file in FILES if "engines" not in file.parts]
     called = {
         node.attr
@@ -68,6 +68,6 @@ def test_functions_are_those_that_both_engines_have() -> None:
     (sentence,) = re.findall(r"A transform may call the functions of PySpark .*", manual.read_text(encoding="utf-8"))
     public = {name for name in vars(columns) if not name.startswith("_") and name.islower()}
 
-    # the last ones are for the engine itself
+    # The last functions are for the engine itself.
     assert called == public - {"re", "json_shape", "ordered", "quoted", "sql_type", "text"}
     assert called == set(re.findall(r"`(\w+)`", sentence))

@@ -1,6 +1,6 @@
-"""The reference, against numbers written by hand: edges of the definitions in docs/staleness.md.
+"""The reference has the numbers written by hand, at the edges of the definitions in docs/staleness.md.
 
-The rest is proven by the report, which finds the same in another way, and by logs of known truth.
+Everything else is proven by the comparison with the report, and by generated logs with known truth.
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ from tests.spark_jobs.reference.registration_periods import RegistrationPeriod
 from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
 
-# a second in the reference's unit
+# A second in the reference's unit.
 S = 1_000_000
 SLAVE = broker("broker-a", 1)
-# a broker before and after its election
+# A broker before and after its election as master.
 ELECTED, MASTER = (broker("broker-a", number, broker_addr="10.0.0.1:10911") for number in (1, 0))
 NO_AGENT = broker(agent_id=None)
 
@@ -40,7 +40,7 @@ def period_of(lines: HeartbeatLines) -> RegistrationPeriod:
 
 
 def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
-    """Five anchors, of which two are an hour ahead: the median is the true offset, and there are two steps."""
+    """Two of five anchors are an hour ahead: the median is the true offset, and two steps are counted."""
     lines = HeartbeatLines().start(0).scan(5_000, 1)
     lines.wall_ms += 3_600_000
     lines.scan(10_000, 2).heartbeat(11_000).scan(15_000, 3)
@@ -55,7 +55,7 @@ def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
 
 @pytest.mark.parametrize(("step_ms", "steps"), [(500, 0), (501, 1), (-501, 1)])
 def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
-    """A smaller difference is drift of the clock, and is not counted."""
+    """A difference of half a second or less is drift of the clock, and is not counted."""
     lines = HeartbeatLines().start(0)
     lines.wall_ms += step_ms
 
@@ -65,9 +65,9 @@ def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
 @pytest.mark.parametrize(
     ("since_s", "until_s", "parts"),
     [
-        # the hour is over twice: the second half of it, and again
+        # The clock shows the hour twice: its second half, and again.
         (1_800, None, [(1_800, 3_590), (5_400, 7_190)]),
-        # the first half of it, and again
+        # Its first half, and again.
         (None, 1_800, [(0, 1_790), (3_600, 5_390)]),
         (None, None, [(0, 7_190)]),
     ],
@@ -75,7 +75,7 @@ def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
 def test_selected_time_that_a_clock_step_divides(
     since_s: int | None, until_s: int | None, parts: list[tuple[int, int]]
 ) -> None:
-    """The wall clock is set back by an hour: the lines that are left out are no silence between the others."""
+    """The wall clock is set back by an hour: lines that are not selected make no silence between selected lines."""
     lines = HeartbeatLines().start()
     for at in range(0, 7_200_000, 10_000):
         lines.wall_ms = MIDNIGHT_MS - (3_600_000 if at >= 3_600_000 else 0)
@@ -89,7 +89,7 @@ def test_selected_time_that_a_clock_step_divides(
 
 
 def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
-    """`opened` says it when `start` is not there, and only then."""
+    """Without a `start` line, and only then, the `opened` line has the sum of earlier delays."""
     opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 60_000, "late_ms": 700}
     first = boot_of(HeartbeatLines().add("opened", 10_000, **opened).heartbeat(11_000))
     second = boot_of(HeartbeatLines().start(0).late(1_000, 700).add("opened", 10_000, **opened).heartbeat(11_000))
@@ -103,13 +103,13 @@ def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
     ("times", "interval_ms"),
     [
         ([0, 30_000, 60_000], 30_000),
-        # the lower one of two; 5 ms apart does not count as an interval
+        # The lower of two middle values; 5 ms are too short for an interval.
         ([0, 30_000, 70_000], 30_000),
         ([0, 5, 40_005], 40_000),
         ([0, 10, 40], 10),
-        # without an interval, a quarter of the expiry
+        # Without intervals, a quarter of the expiry.
         ([0], 30_000),
-        # eleven intervals, of which the ten last ones count: five of 1 s and five of 2 s
+        # Eleven intervals, of which the last ten count: five of 1 s and five of 2 s.
         ([0, *range(5_000, 10_001, 1_000), *range(12_000, 20_001, 2_000)], 1_000),
     ],
 )
@@ -123,7 +123,7 @@ def test_usual_interval_is_the_median_of_the_last_ten_intervals(times: list[floa
     [(156_000, None, False), (156_001, None, True), (160_001, 100_000, False), (160_001, 20_000, True)],
 )
 def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:
-    """Last seen at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
+    """A broker last seen at 30 s may stay for 120 + 5 + 1 s, and for 4.5 s of the server's lateness in between."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000)
     if late_at is not None:
         lines.late(late_at, 4_500)
@@ -133,7 +133,7 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
 
 @pytest.mark.parametrize(("resumed", "last_ok_s"), [(100_000, 30), (62_000, 90)])
 def test_silence_without_logged_heartbeat_has_the_stops_of_the_server(resumed: int, last_ok_s: int) -> None:
-    """The `silent_ms` of 125 s excludes a stop of 60 s that began after the last heartbeat, not one before it."""
+    """`silent_ms` (125 s) excludes a stop of 60 s after the last heartbeat, and is not affected by a stop before."""
     lines = HeartbeatLines().start().late(resumed, 60_000).evict(215_000, silent_ms=125_000)
 
     for since_ms in (None, MIDNIGHT_MS + 110_000):
@@ -146,28 +146,28 @@ def test_silence_without_logged_heartbeat_has_the_stops_of_the_server(resumed: i
     [
         ("silent", broker(), broker(), 999_000, True),
         ("disconnected", broker(), broker(), 999_000, True),
-        # a broker that unregistered and registers again was not evicted falsely
+        # The return of a broker that unregistered is no false eviction.
         ("unregistered", broker(), broker(), 1_000, False),
         ("superseded", broker(), broker(), 1_000, False),
         ("silent", broker(), broker(agent_id="another"), 1_000, False),
         ("silent", broker(), NO_AGENT, 1_000, False),
         ("silent", NO_AGENT, NO_AGENT, 120_000, True),
         ("silent", NO_AGENT, NO_AGENT, 120_000.001, False),
-        # another broker at this address
+        # Another broker at the same address.
         ("silent", broker(), {**broker(), "broker_id": 1}, 1_000, False),
     ],
 )
 def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:
-    """The same process sends a heartbeat again: it has the same agent id, or is back within one expiry."""
+    """An eviction is false if the same process returns: the same agent id, or within one expiry."""
     lines = HeartbeatLines().start().heartbeat(0, gone).evict(121_000, gone, reason).heartbeat(121_000 + after_ms, back)
 
     assert of(lines).periods[0].is_false_eviction == is_false
 
 
 def test_near_misses() -> None:
-    """80 s, two thirds of 120 s, are not a near miss, but 80.001 s are.
+    """A silence of 80 s, two thirds of 120 s, is no near miss, but one of 80.001 s is.
 
-    An interval with an eviction in it does not count, nor does one during which the server slept.
+    Intervals with an eviction, or with a stop of the server, do not count.
     """
     lines = HeartbeatLines().start().heartbeats(0, 80_000, 160_001).evict(300_000).heartbeat(400_000)
     lines.late(430_000, 30_000).heartbeat(490_000)
@@ -177,7 +177,7 @@ def test_near_misses() -> None:
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_no_silence_lasts_across_missing_lines(*, is_dropped: bool) -> None:
-    """33 lines are missing, lost with a file or dropped by the server: no near miss, no eviction."""
+    """Across 33 missing lines, from a lost file or dropped by the server, there is no near miss and no eviction."""
     opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
     lines = HeartbeatLines().start().heartbeats(0, 30_000, 60_000).lost(33)
     if is_dropped:
@@ -188,14 +188,14 @@ def test_no_silence_lasts_across_missing_lines(*, is_dropped: bool) -> None:
 
     assert found.near_misses == []
     assert [one for boot in found.boots for one in replay(boot, fixed(120 * S), even_scans(boot, 5 * S))] == []
-    # the settings are known in both parts
+    # Both parts have the settings.
     assert [(boot.expiry, boot.scan_interval) for boot in found.boots] == [(120 * S, 5 * S)] * 2
 
 
 def test_exposed_pulls() -> None:
-    """2 + 4 + 8 pulls of routes with the broker, from its last heartbeat to one scan after the removal.
+    """There are 2 + 4 + 8 pulls of routes with the broker, from its last heartbeat to one scan after the removal.
 
-    A broker that unregisters has none.
+    A broker that unregisters has no such pulls.
     """
     for reason, expected in (("silent", [{"t": 14}]), ("unregistered", [])):
         lines = HeartbeatLines().start().heartbeats(0, 30_000).route(0, 1, member("broker-a"), member("broker-b"))
@@ -214,9 +214,9 @@ def _server(
     started: int | None = None,
     silent: int = 0,
 ) -> HeartbeatLines:
-    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead, its start before the log.
+    """A server with heartbeats of broker-a at these seconds, perhaps with a monotonic clock that is ahead.
 
-    With `silent`, the server has known the broker before, whose last heartbeat was so many seconds ago.
+    With `silent`, the server knew the broker before the log began, `silent` seconds after its last heartbeat.
     """
     lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000)
     lines.start((up.start + ahead if started is None else started) * 1000).scan((up.start + ahead) * 1000, 1)
@@ -229,47 +229,47 @@ def _server(
 @pytest.mark.parametrize(
     ("servers", "expected"),
     [
-        # server 1 has the broker first, and removes it last
+        # Server 1 has the broker first, and removes it last.
         ([_server("1", 10, evict=163), _server("2", 12, evict=166)], [(10, 12), (163, 166)]),
-        # walls are compared
+        # Wall times are compared.
         ([_server("1", 10), _server("2", 15, ahead=100)], [(10, 15)]),
-        # a server that is down has no opinion: 2 is up from 50 s on, goes at 80 s, and is back at 90 s
+        # A server that is down does not count: server 2 runs from 50 s to 80 s, and from 90 s on.
         (
             [_server("1", 10), _server("2", 60, up=range(50, 80)), _server("2", 95, up=range(90, 200))],
             [(50, 60), (90, 95)],
         ),
-        # one server alone, or two that were never up together, cannot diverge
+        # A single server, or two that never ran at the same time, cannot diverge.
         ([_server("1", 10, up=range(133)), _server("2", 140, up=range(135, 200))], []),
-        # as long as any two of three differ, it is the same episode
+        # As long as any two of three servers differ, the episode continues.
         ([_server("1", 10, evict=140), _server("2", 10, evict=145), _server("3", 10, evict=150)], [(140, 150)]),
         ([_server("1", 10, evict=140), _server("2", 10, evict=150), _server("3")], [(10, 150)]),
-        # a registration period without heartbeats has no beginning
+        # A registration period without heartbeats has no beginning.
         ([_server("1", evict=10), _server("2")], []),
-        # a broker that registered before the log begins sends its next heartbeat to each server at another time
+        # A broker that registered before the log begins sends its next heartbeat to each server at another time.
         ([_server("1", 3, started=-1, silent=30), _server("2", 28, started=-1, silent=30)], []),
         ([_server("1", 3, started=-1, silent=30), _server("2", 121, started=-1, silent=122)], []),
         ([_server("1", 3, started=-1, silent=30), _server("2", 28)], [(0, 28)]),
-        # server 1 removes a broker whose last heartbeat is before the log, and receives it again
+        # Server 1 removes a broker whose last heartbeat is before the log, and the broker registers again.
         (
             [_server("1", evict=50, started=-1).heartbeat(60_000), _server("2", 20, started=-1, silent=30)],
             [(50, 60)],
         ),
-        # the log begins while the broker is down
+        # The log begins while the broker is down.
         ([_server("1", 60, started=-1), _server("2", 90, started=-1)], [(60, 90)]),
         ([_server("1", 60, started=-1), _server("2", evict=5, started=-1).heartbeat(62_000)], [(0, 5), (60, 62)]),
-        # server 1 may have a broker that registered before the log begins, if it ends within expiry and scan (125 s)
+        # A server that ends within expiry and scan (125 s) may have a broker that registered before the log begins.
         ([_server("1", started=-1, up=range(125)), _server("2", 20, started=-1, silent=30)], []),
         ([_server("1", started=-1, up=range(126)), _server("2", 20, started=-1, silent=30)], [(0, 126)]),
         (
             [_server("1", started=-1, up=range(125)), _server("2", 20), _server("3", 10)],
             [(10, 20)],
         ),
-        # a slave is not its master: who has only one of them lacks the other, to its last line
+        # Slave and master are two brokers: a server with one of them lacks the other, to its last line.
         (
             [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],
             [(10, 18), (12, 18)],
         ),
-        # a slave that is elected master after a restart of server 1 is the same broker, which server 1 lacks at first
+        # A slave that is elected master stays the same broker; server 1, restarted before, lacks it at first.
         (
             [
                 _server("1", up=range(50)).heartbeats(10_000, 40_000, of=ELECTED),
@@ -281,7 +281,7 @@ def _server(
     ],
 )
 def test_divergence(servers: list[HeartbeatLines], expected: list[tuple[int, int]]) -> None:
-    """From, to, in seconds since midnight, where the selected time begins."""
+    """(from, to) in seconds since midnight, when the selected time begins."""
     analysis = Analysis(files_of(*servers), Options(since_ms=MIDNIGHT_MS))
     spans = [span for found in analysis.episodes.values() for span in found]
 
@@ -295,51 +295,51 @@ def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[t
 
 
 def dead() -> HeartbeatLines:
-    """The server starts at 2 s and receives heartbeats at 10 s and 40 s only; the log ends at 300 s."""
+    """A server that starts at 2 s, with heartbeats at 10 s and 40 s only, and a log that ends at 300 s."""
     return HeartbeatLines().start(2_000).heartbeats(10_000, 40_000).scan(300_000, 60)
 
 
-# who asked for 30 s keeps it
+# A broker that requested 30 s keeps this expiry.
 OWN = broker(expiry_ms=30_000)
 
 
 @pytest.mark.parametrize(
     ("lines", "expiry", "scan", "expected"),
     [
-        # scans at 2, 7, 12, …; deadline 70: 72
+        # Scans at 2, 7, 12, …; deadline 70: evicted at 72.
         (dead(), 30, 5, [(72, 32, False)]),
-        # scans at 2, 12, 22, …; deadline 160: 162
+        # Scans at 2, 12, 22, …; deadline 160: evicted at 162.
         (dead(), 120, 10, [(162, 122, False)]),
-        # the deadline 42 is itself a scan, and one may be silent for exactly that long: 52
+        # At 42 there is a scan, but a broker may be silent for exactly its expiry: evicted at 52.
         (dead(), 2, 10, [(22, 12, True), (52, 12, False)]),
-        # 297 is the last scan; the log ends at 300
+        # The last scan is at 297, and the log ends at 300.
         (dead(), 256.999, 5, [(297, 257, False)]),
         (dead(), 257, 5, []),
-        # a scan at the last line counts, not after it
+        # A scan at the time of the last line counts; later scans do not.
         (HeartbeatLines().start(0).heartbeat(40_000).scan(300_000, 60), 255, 5, [(300, 260, False)]),
-        # a heartbeat at the time of the scan is in time
+        # A heartbeat at the time of the scan is in time.
         (HeartbeatLines().start(2_000).heartbeats(2_000, 12_001), 5, 5, [(12, 10, True)]),
         (HeartbeatLines().start(2_000).heartbeats(2_000, 12_000), 5, 5, []),
         (HeartbeatLines().start(2_000).heartbeat(10_000, OWN).scan(300_000, 60), 60, 5, [(42, 32, False)]),
-        # a closed connection ends the silence; a silent eviction is replayed
+        # A closed connection ends the silence; an eviction for silence is replayed.
         (dead().evict(72_000, reason="disconnected"), 30, 5, []),
         (dead().evict(72_000, reason="silent"), 30, 5, [(72, 32, False)]),
         (dead().evict(72_001, reason="disconnected"), 30, 5, [(72, 32, False)]),
-        # without `start` scans count from the first one, or from the first line
+        # Without a `start` line, scans count from the first scan, or from the first line.
         (HeartbeatLines().heartbeat(1_000, OWN).scan(3_000, 1).scan(100_000, 20), 99, 5, [(33, 32, False)]),
         (HeartbeatLines().heartbeat(1_000, OWN).served(100_000, 1), 99, 5, [(36, 35, False)]),
-        # it slept from 30 to 80 s: the silence of 100 s was one of 50 s
+        # The server was stopped from 30 to 80 s, so a silence of 100 s counts as 50 s.
         (HeartbeatLines().start(0).heartbeat(0).late(80_000, 50_000).heartbeat(100_500).scan(100_501, 9), 50, 5, []),
     ],
 )
 def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
-    """The first scan strictly after the deadline evicts, if it comes before the end of the silence."""
+    """The first scan strictly after the deadline evicts, if the silence has not ended before."""
     assert replayed(lines, fixed(round(expiry * S)), scan) == expected
 
 
 @pytest.mark.parametrize(
     ("other", "scan", "is_exact"),
-    # a finding that was given up is left out; a server that evicts at another scan is found
+    # A fenced removal is left out; a server that evicts at another scan is found.
     [
         (None, 27, True),
         (None, 26, False),
@@ -348,7 +348,7 @@ def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: floa
     ],
 )
 def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, is_exact: bool) -> None:
-    """The last heartbeat is at 10 s, and the 27th scan evicts: that at 130 s is not after the deadline."""
+    """With the last heartbeat at 10 s the 27th scan evicts: the scan at 130 s is not after the deadline."""
     lines = HeartbeatLines().start(0).heartbeat(10_000)
     for number in (25, 26, 27, 28):
         lines.scan(5_000 * number, number)
@@ -361,7 +361,7 @@ def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, 
 
 
 def test_eviction_whose_heartbeat_is_before_the_log_is_not_replayed() -> None:
-    """A replay needs the last heartbeat: without it, nothing is missing."""
+    """A replay needs the last heartbeat; an eviction without it is not counted as missing."""
     found = of(HeartbeatLines().scan(5_000, 1).evict(5_000, scan=1, silent_ms=125_000)).as_logged
 
     assert (found["exact"], found["replayed"], found["logged"]) == (True, 0, 0)

@@ -1,4 +1,4 @@
-"""A report, from the command line to its files: one small log with something of everything."""
+"""A report, from the command line to its files, of one small log with every kind of event."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ HOSTILE = "</script><b onload='x'>\x1b[31m\u202e"
 
 
 def odd_server() -> HeartbeatLines:
-    """In version 2: a broker with a hostile name says goodbye; the server restarts later than the others begin."""
+    """A log of version 2: a broker with a hostile name unregisters, and the server restarts late."""
     evil = broker(HOSTILE)
     lines = HeartbeatLines("boot-3", "ns-2").start(300_000).heartbeats(300_010, 330_010, of=evil)
     change = {"topics": ["t", "<u>"], "set": [member(HOSTILE)], "whole": True}
@@ -27,7 +27,7 @@ def odd_server() -> HeartbeatLines:
 
 
 def test_report_has_all_its_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers as the reference has them; what is wrong with the input is counted; a failed gate ends with 1."""
+    """The numbers equal the reference's, input errors are counted, and a failed gate gives exit code 1."""
     logs, out = write_log(tmp_path / "logs"), tmp_path / "out" / "report"
     write_plain(logs, "ns-2-boot-3-1.jsonl", [*odd_server().lines, HUGE_TIME])
     (logs / "gone.jsonl.gz").symlink_to(tmp_path / "nowhere")
@@ -56,7 +56,7 @@ def _check_numbers(out: Path, logs: Path) -> None:
     expected = reference.Analysis(contents(logs)).summary
     for part in ("input", "registry", "client", "false_evictions", "exposed_pulls", "near_misses", "divergence"):
         assert expected[part] == comparable(summary)[part], part
-    # a broker that unregisters leaves no stale route, so it is not among the worst
+    # A broker that unregisters leaves no stale route, so it is not among the worst.
     assert [row["upper_ms"] for row in summary["worst"]] == [125_000, 124_500]
     run = json.loads((out / "run.json").read_text())
     assert len(run["files"]) == 4
@@ -64,7 +64,7 @@ def _check_numbers(out: Path, logs: Path) -> None:
 
 
 def _check_tables(out: Path) -> None:
-    """Two evictions for silence, one of them false, and a goodbye."""
+    """Check the tables: two evictions for silence, one of them false, and an unregistration."""
     table = duckdb.read_parquet(f"{out}/intervals/**/*.parquet", hive_partitioning=True)
     intervals = table.select("nameserver", "reason", "upper_ms").fetchall()
     assert sorted(intervals) == [
@@ -91,7 +91,7 @@ def _check_page(page: str, logs: str) -> None:
 
 
 def test_names_in_tables_are_no_formulas(tmp_path: Path) -> None:
-    """A spreadsheet would run a name that begins like a formula, and any peer of a NameServer can choose a name."""
+    """Names that begin like a formula are escaped, since a spreadsheet would run them, and peers choose names."""
     names, lines = ["=1+1", "+1", "-1", "@1", "c\r=1+1", "c\n=1+1"], HeartbeatLines("boot-1", "ns-1").start()
     for name in names:
         lines.heartbeats(10, 30_010, of=broker(name, cluster=name))
@@ -107,7 +107,7 @@ def test_names_in_tables_are_no_formulas(tmp_path: Path) -> None:
 
 
 def test_report_of_nothing_is_not_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt name selects no heartbeat: no number exceeds a limit, and no page says that no broker went away."""
+    """A report without selected heartbeats, as for a misspelt name, fails its gates and claims no good result."""
     logs, out = write_log(tmp_path / "logs"), tmp_path / "report"
     options = ["--engine", "embedded", "--what-if", SMALL_GRID, "--quiet", "--nameserver", "ns-9", "--fail-if", "p99>1"]
 
@@ -125,7 +125,7 @@ def test_report_of_nothing_is_not_good(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_report_names_missing_lines(tmp_path: Path) -> None:
-    """An hour's file of a server is lost: the report says from when to when, and counts no silence."""
+    """For a lost file of an hour the report has the time without lines, and counts no silence."""
     opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
     lines = HeartbeatLines().start().heartbeats(0, 30_000, 60_000).lost(33)
     lines.add("opened", 1_060_000, **opened).heartbeats(1_080_000, 1_110_000)
@@ -141,7 +141,7 @@ def test_report_names_missing_lines(tmp_path: Path) -> None:
 
 
 def test_results_of_other_settings_are_unknown_without_the_logged_ones(tmp_path: Path) -> None:
-    """The log lacks its first line: an expiry of 30 s would evict, if the broker uses the server's expiry."""
+    """Without the log's first line, which has the settings, results of other settings are unknown."""
     lines = HeartbeatLines().start().heartbeats(0, 50_000, 100_000).scan(105_000, 21).lines[1:]
     write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 
@@ -159,7 +159,7 @@ def test_results_of_other_settings_are_unknown_without_the_logged_ones(tmp_path:
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")
 def test_unknown_scheme_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error names the scheme; the program has not failed."""
+    """The error names the scheme, and is one of usage, not a failure of the program."""
     assert main(["nosuch://bucket/heartbeats", "--out", str(tmp_path / "report")]) == 2
 
     assert "Spark cannot read this URL: " in (printed := capsys.readouterr().err)
@@ -170,7 +170,7 @@ def test_unknown_scheme_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")
 def test_connector_that_spark_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line names it, and says what to do; nothing is written."""
+    """The error has one line with the connector and the remedy; nothing is written."""
     assert main(["s3a://bucket/heartbeats", "--out", str(tmp_path / "report")]) == 2
 
     printed = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The Spark session: what it needs (Java, a master that answers), where it comes from, and how it is configured."""
+"""The Spark session: its requirements (Java, a reachable master), its origin, and its configuration."""
 
 import re
 import socket
@@ -15,24 +15,24 @@ from namesrv_spark_jobs.errors import UsageError
 @pytest.mark.parametrize(
     ("says", "message"),
     [
-        # Java of several vendors
+        # Output of Java from several vendors.
         ('openjdk version "17.0.15" 2025-04-15', None),
         ('java version "21"', None),
         ('openjdk version "23-ea"', None),
         ('java version "1.8.0_402"', "Java 17 or newer is needed, but {java} is Java 8; `make setup-spark`"),
         ('openjdk version "11.0.2"', "Java 17 or newer is needed, but {java} is Java 11; `make setup-spark`"),
         ("what version?", "{java} -version prints no version; `make setup-spark`"),
-        # a file for another kind of machine, say
+        # For example a program for another kind of machine.
         (b"\x7fELF nonsense", "{java} -version: [Errno 8] Exec format error"),
     ],
 )
 def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, message: str | None) -> None:
-    """The message is one line with the remedy."""
+    """The error has one line with the remedy."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_bytes(says if isinstance(says, bytes) else f"#!/bin/sh\necho '{says}' >&2\n".encode())
     java.chmod(0o755)
-    # on the path, or where JAVA_HOME points to
+    # Java on the path, or in JAVA_HOME.
     for environ in ({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, {"PATH": f"{java.parent}"}):
         with (
             nullcontext()
@@ -43,7 +43,7 @@ def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, messag
 
 
 def test_reachable_master_is_accepted() -> None:
-    """One of several standalone masters has to answer, since a standby takes over; other masters are not checked."""
+    """One of several standalone masters must be reachable, since a standby takes over; other kinds are not checked."""
     with socket.create_server(("127.0.0.1", 0)) as master, socket.create_server(("127.0.0.1", 0)) as closed:
         port, gone = master.getsockname()[1], closed.getsockname()[1]
         closed.close()
@@ -55,13 +55,13 @@ def test_reachable_master_is_accepted() -> None:
 
 @pytest.mark.parametrize("address", ["", "host", "host:port", ":7077", "h:99999", "h:0", "127.0.0.1:1,host"])
 def test_invalid_master_is_refused(address: str) -> None:
-    """The form of the URL is checked before a connection is opened."""
+    """The form of the URL is checked before the connection."""
     with pytest.raises(UsageError, match=r"not of the form spark://HOST:PORT$"):
         require_master(f"spark://{address}")
 
 
 def test_conf_of_the_user_wins() -> None:
-    """A local session is small and quiet; options of Java are added to ours, everything else replaces it."""
+    """--conf replaces our settings of a local session; options of Java are appended."""
     usual = session_conf("local[*]", {})
     conf = session_conf("local[2]", {"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss4m"})
 
@@ -70,15 +70,15 @@ def test_conf_of_the_user_wins() -> None:
     assert "-Dlog4j2.configurationFile=file:///" in usual["spark.driver.extraJavaOptions"]
     assert conf["spark.driver.memory"] == "8g"
     assert conf["spark.driver.extraJavaOptions"].endswith("/log4j2.properties -Xss4m")
-    # the operator of a cluster chooses its memory, web page and logging
+    # The operator of a cluster chooses memory, web UI and logging.
     cluster = session_conf("spark://host:7077", {})
     assert not {"spark.driver.memory", "spark.ui.enabled", "spark.driver.extraJavaOptions"} & cluster.keys()
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
-def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> None:
-    """The session of a notebook is never stopped, and --master is ignored; so is that of spark-submit."""
+def test_existing_session_is_used_and_left_running(spark: SparkSession) -> None:
+    """The session of a notebook or of spark-submit is never stopped, and --master is ignored."""
     with spark_session("spark://nowhere:1", {}) as session:
         assert session.conf.get("spark.master") == "local[2]"
 
@@ -87,7 +87,7 @@ def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> 
 
 
 def test_master_beside_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of Spark Connect has a master of its own."""
+    """--master is refused with Spark Connect, whose server has its own master."""
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:1")
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
 

@@ -1,4 +1,4 @@
-"""Silences between heartbeats, as charts and findings show them."""
+"""Silences between heartbeats in charts and findings."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def _analysed(engine: Engine, folder: Path, lines: HeartbeatLines) -> Analysis:
 
 
 def test_histogram_of_intervals_excludes_stops_of_the_server(engine: Engine, tmp_path: Path) -> None:
-    """A server that is stopped for 90 s makes no interval longer, and no bar beyond two thirds of the expiry."""
+    """A stop of the server for 90 s lengthens no interval, so no bar is beyond two thirds of the expiry."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)
 
     found = _analysed(engine, tmp_path, lines)
@@ -29,7 +29,7 @@ def test_histogram_of_intervals_excludes_stops_of_the_server(engine: Engine, tmp
 
 
 def test_expiry_of_zero_is_no_division_by_zero(engine: Engine, tmp_path: Path) -> None:
-    """A broker with an expiry of 0 has near misses, but no share of the expiry."""
+    """A broker with an expiry of 0 has near misses, but no shares of its expiry."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000, of=broker(expiry_ms=0))
 
     worst = _analysed(engine, tmp_path, lines).summary["near_misses"]["worst"]
@@ -38,26 +38,26 @@ def test_expiry_of_zero_is_no_division_by_zero(engine: Engine, tmp_path: Path) -
 
 
 def test_staleness_begins_with_a_heartbeat_that_was_not_logged(engine: Engine, tmp_path: Path) -> None:
-    """The server dropped heartbeats; when it evicts the broker, it knows the last one: 125 s are within the bound."""
+    """An eviction has the last heartbeat even if its line was dropped: 125 s are within the bound."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000).lost(2).add("dropped", 100_000, count=2)
     lines.scan(210_000, 42).scan(215_000, 43).evict(215_000, scan=43, silent_ms=125_000)
 
     found = _analysed(engine, tmp_path, lines).summary
 
     assert (found["registry"]["all"]["max"], found["registry"]["over_bound"]) == (125_000, 0)
-    # the boot's settings hold after the gap, too
+    # The boot's settings are valid after the gap, too.
     assert [(one["broker_expiry_ms"], one["scan_interval_ms"]) for one in found["settings"]] == [(120_000, 5_000)] * 2
 
 
 @pytest.mark.parametrize(
     ("resumed_at", "since_at", "staleness_ms"),
-    # a stop during the silence of 125 s, which --since leaves out or not, and one before it
+    # A stop during the silence of 125 s, selected by --since or not, and a stop before the silence.
     [(100_000, 0, 185_000), (100_000, 110_000, 185_000), (62_000, 0, 125_000), (62_000, 110_000, 125_000)],
 )
 def test_staleness_of_unseen_heartbeat_has_the_stops_of_the_server(
     engine: Engine, tmp_path: Path, resumed_at: float, since_at: int, staleness_ms: int
 ) -> None:
-    """The log lacks the last heartbeat: `silent_ms` excludes a stop of 60 s, during which the route was stale, too."""
+    """Without the last heartbeat in the log, a stop of 60 s is added to `silent_ms`: the route was stale meanwhile."""
     lines = HeartbeatLines().start().late(resumed_at, 60_000).heartbeats(190_000, 211_000, of=broker("broker-b"))
     lines.scan(215_000, 42).evict(215_000, scan=42, silent_ms=125_000)
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
@@ -73,7 +73,7 @@ def test_staleness_of_unseen_heartbeat_has_the_stops_of_the_server(
 
 
 def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> None:
-    """On a full disk the server dropped 300 s of lines: the heartbeats of a live broker, and a client's new route."""
+    """Across 300 s of dropped lines, with heartbeats and a client's new route, nothing is silent or stale."""
     both, one = (member("broker-a"), member("broker-b")), member("broker-a")
     lines = HeartbeatLines().start().route(0, 1, *both).served(1_000, 1)
     lines.heartbeats(0, of=broker("broker-b")).heartbeats(0, 30_000, 60_000)
@@ -85,16 +85,16 @@ def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> N
 
     assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
     assert {row["false"] for row in found["what_if"]} == {0}
-    # the log does not tell when the client received the route without the dead broker
+    # The log lacks the time when the client received the route without the dead broker.
     assert (found["client"]["seen"], found["client"]["censored"]["log_end"]) == (0, 1)
     (text,) = (finding["text"] for finding in found["findings"] if finding["code"] == "missing_lines")
     assert text.startswith("Lines of ns-1 are missing from 2026-03-01 00:02:05 to 2026-03-01 00:07:05 UTC: ")
 
 
 def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: Engine, tmp_path: Path) -> None:
-    """The clock shows the same hour twice; its first half, which --since leaves out, is no silence between the others.
+    """The clock shows the same hour twice; its first half, not selected by --since, makes no silence.
 
-    Spark and the embedded engine find the parts of the boot, and the clock step.
+    Both engines find the parts of the boot, and the clock step.
     """
     lines = HeartbeatLines().start()
     for at in range(0, 7_200_000, 30_000):
@@ -134,7 +134,7 @@ def test_clock_that_is_set_forward_into_the_selected_time_divides_no_selected_li
 
 
 def test_clock_step_among_lines_that_are_left_out_is_that_of_the_first_file(engine: Engine, tmp_path: Path) -> None:
-    """The log is given twice, and the wall clock is set past --until: each boot has one step, in the first copy."""
+    """With the log given twice, and the wall clock set past --until, each boot has one step, in the first copy."""
     files = []
     for copy in ("a", "b"):
         for number in range(24):

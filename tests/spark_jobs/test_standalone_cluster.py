@@ -1,4 +1,4 @@
-"""The command on a real cluster, under spark-submit, and when it is interrupted."""
+"""The command on a real cluster, with spark-submit, and with Ctrl-C."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 ROOT: Final = Path(__file__).parents[2]
 GUARD_SECONDS: Final = 600.0
 _COMMAND: Final = (sys.executable, "-m", "namesrv_spark_jobs")
-# plans of a few lines are neither made better while they run nor compiled
+# Neither adaptive execution nor generated code pays for a few lines.
 _QUICK: Final = [
     f"--conf={setting}"
     for setting in (
@@ -64,7 +64,7 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 def test_cluster_gives_the_bytes_of_one_machine(
     cluster: SparkCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The printed spark-submit line makes the report of the embedded engine, wherever the log lies."""
+    """The printed spark-submit line writes the same report as the embedded engine."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
     assert main([str(logs), "--out", str(here), "--engine", "embedded", "--what-if", SMALL_GRID, "-o", "json"]) == 0
     assert capsys.readouterr().out == (here / "summary.json").read_text()
@@ -76,28 +76,28 @@ def test_cluster_gives_the_bytes_of_one_machine(
 
     ended = _run(str(SPARK_HOME / "bin" / "spark-submit"), *line[1:], PYTHONPATH="")
 
-    # the exit code of a gate comes through it
+    # spark-submit returns the exit code of the gate.
     assert ended.returncode == 1, ended.stderr
     for name in ("summary.json", "report.html", "metrics.csv"):
         assert (there / name).read_bytes() == (here / name).read_bytes()
     assert {path.name for path in there.iterdir()} == {path.name for path in here.iterdir()}
     assert _tables(there) == _tables(here)
-    # spark-submit joins both streams of the driver
+    # spark-submit merges both streams of the driver.
     assert "FAILED evictions>0: " in ended.stdout
 
 
 def _tables(out: Path) -> tuple[list[str], list[Any]]:
-    """The rows of the two tables of a report."""
+    """The rows of both tables of a report."""
     intervals = duckdb.read_parquet(f"{out}/intervals/**/*.parquet", hive_partitioning=True)
     bad = [json.loads(line) for file in (out / "bad_records").glob("*.json") for line in file.read_text().splitlines()]
     for row in bad:
-        # the logs lie elsewhere
+        # The logs are in another place.
         del row["file"]
     return sorted(str(row) for row in intervals.select(*sorted(intervals.columns)).fetchall()), bad
 
 
 def test_command_runs_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
-    """With --master, the workers read the lines: none of these can be read."""
+    """With --master the workers read the lines; here no line is readable."""
     log = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", [BAD_LINE] * 3)
 
     ended = _run(*_COMMAND, str(log), "--out", str(tmp_path / "report"), "--master", cluster.url, *_QUICK)
@@ -111,10 +111,10 @@ def _last(text: str) -> str:
 
 
 def _java_of(running: "subprocess.Popen[str]") -> list[str]:
-    """The driver's Java, and not the one that is asked for its version."""
+    """The process id of the driver's Java, not of the `java` that prints its version."""
     found: list[str] = []
     for task in Path(f"/proc/{running.pid}/task").iterdir():
-        # threads and processes come and go
+        # Threads and processes may end during the search.
         with suppress(FileNotFoundError, ProcessLookupError):
             children = (task / "children").read_text().split()
             found += [it for it in children if b"pyspark-shell" in Path(f"/proc/{it}/cmdline").read_bytes()]
@@ -123,7 +123,7 @@ def _java_of(running: "subprocess.Popen[str]") -> list[str]:
 
 @pytest.mark.parametrize("until", ["Java starts", "Spark works"])
 def test_interrupted_run_leaves_nothing(until: str, tmp_path: Path) -> None:
-    """Whenever that is: exit code 130, one line, no half-written directory, and no Java that goes on."""
+    """Ctrl-C at any moment gives exit code 130, one line, no partial directory, and ends Java."""
     logs = write_log(tmp_path / "logs")
     command = [*_COMMAND, str(logs), "--out", str(tmp_path / "r"), "--master", "local[1]"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=_environ()) as running:
@@ -140,7 +140,7 @@ def test_interrupted_run_leaves_nothing(until: str, tmp_path: Path) -> None:
     assert running.returncode == 130, printed
     assert java
     _wait_until(lambda: not any(Path("/proc", process).exists() for process in java))
-    # Java may have a line to add, before it or after it
+    # Java may print a line, before or after ours.
     assert printed.splitlines().count("namesrv-staleness: interrupted; nothing was written") == 1, printed
     assert "Traceback" not in printed
     assert "\tat " not in printed

@@ -1,4 +1,4 @@
-"""Results from logs written by hand, compared with expected values and with the report on the same logs."""
+"""History of logs written by hand: expected values, and the same values as in a report on the logs."""
 
 import json
 import time
@@ -51,14 +51,14 @@ def asked(tmp_path: Path) -> Iterator[Readings]:
 
 
 def ask(asked: Readings, request: PastRequest, kind: type[A]) -> A:
-    """The result, with its type."""
+    """The result of a request, with its type."""
     found = asked.result(request)
     assert isinstance(found, kind)
     return found
 
 
 def test_registration_periods_are_those_of_the_report(asked: Readings) -> None:
-    """A closed file, one with a torn line, and one that is still open: three brokers on two servers."""
+    """A closed file, a file with a truncated line, and an open file: three brokers on two servers."""
     found = ask(asked, TimelineRequest(span=FIVE_MINUTES), Timeline)
 
     assert (found.reading.files, found.reading.lines, found.reading.bad) == (3, 29, 1)
@@ -103,15 +103,15 @@ def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) ->
     first, second = at_190.servers
     assert first.change is not None
     assert (2, [both[1]], [both[0]]) == (first.change.revision, first.change.route, first.change.left)
-    # the other one has never had a topic
+    # The other client has never had a topic.
     assert (second.is_logged, second.change) == (True, None)
     assert [(change.revision, change.came) for change in at_190.changes] == [(2, []), (1, both)]
     assert [received(at) for at in (50, 184_000, 190_000, 200_000)] == [[], [(1, False)], [(1, True)], [(2, False)]]
     assert ask(asked, RouteRequest(span=after(190_000), topic="other"), TopicPast).changes == []
 
 
-def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
-    """Version 2 of the log: one line for many topics, and nothing is known before the first whole one."""
+def test_route_is_built_from_differences(tmp_path: Path) -> None:
+    """Version 2 of the log has one line for many topics; before the first complete line the routes are unknown."""
 
     def entry(**fields: object) -> dict[str, object]:
         return {"topics": ["t", "u"], **fields}
@@ -151,13 +151,13 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
         (2, "a[0, 1] b[0]", "-x[0] =a[0, 1] =b[0]"),
         (1, None, "+x[0]"),
     ]
-    # the client was gone by then
+    # The client had disconnected.
     assert past.clients == []
     assert [(one.change and one.change.revision, one.is_old) for one in before.clients] == [(3, True)]
 
 
 def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
-    """A lost file, and lines that the server dropped: before the next change the route may have had others."""
+    """Across a lost file or dropped lines, routes are unknown until their next change."""
     lines = HeartbeatLines().start()
     lines.route(1_000, 1, member("a")).served(2_000, 1).scan(10_000, 1)
     lines.lost(5).add("dropped", 50_000, count=5).scan(60_000, 2)
@@ -207,7 +207,7 @@ def test_route_is_unknown_after_a_gap_shorter_than_a_millisecond(tmp_path: Path)
 
 
 def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
-    """The last hour of the logs is not over: the server runs, and its client has the current route."""
+    """While the last hour of the logs is not over, the server runs, and its client has the current route."""
     now_ms = round(time.time() * 1000)
     lines = HeartbeatLines(wall_ms=now_ms - 60_000).start().heartbeats(1_000, 31_000)
     lines.route(1_500, 1, member("broker-a")).served(2_000, 1).scan(59_000, 1)
@@ -222,7 +222,7 @@ def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
 
 
 def test_end_of_copied_logs_is_their_last_line(tmp_path: Path) -> None:
-    """Files that are in no folder of an hour may be of any time; none is read for the week before now."""
+    """Files outside of folders of hours may be of any time; the week before now has no lines then."""
     lines = HeartbeatLines().start().route(1_500, 1, member("broker-a")).served(2_000, 1).scan(59_000, 1)
     (tmp_path / "copy.jsonl").write_text("".join(f"{line}\n" for line in lines.lines))
 
@@ -234,11 +234,11 @@ def test_end_of_copied_logs_is_their_last_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
-    """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""
+def test_what_if_equals_that_of_the_report(asked: Readings, tmp_path: Path) -> None:
+    """The numbers equal those of a report on the same hours, also for the logged settings and a requested expiry."""
     own = broker("broker-c", expiry_ms=25_000)
     third = HeartbeatLines("boot-3", "ns-3").start().heartbeats(0, 15_000, 50_000, 61_000, 130_000, of=own)
-    # Settings do not decide about a closed connection: its false eviction is counted, and not replayed.
+    # Settings do not affect closed connections: their false evictions are counted, but not replayed.
     other = broker("broker-d")
     third.heartbeats(1_000, 31_000, of=other).evict(40_000, other, "disconnected").heartbeats(42_000, of=other)
     third.late(70_000, 8_000).scan(76_000, 1).evict(90_000, own, scan=2).add("stop", 200_000, version="0", dropped=0)
@@ -262,7 +262,7 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
         statistics = {name: getattr(ours, name) for name in stats}
         assert (theirs["evictions"], theirs["false"], stats) == (ours.evictions, ours.false, statistics)
     assert found.logged.evictions
-    # The chart is that of the report: no setting with a letter is worse than another one in both measures.
+    # As in the report's chart, no setting with a letter is worse than another setting in both measures.
     best = {one.letter: (one.false, one.client_p99_ms) for one in (found.logged, *found.expiries) if one.letter}
     assert found.chart.startswith("<svg ")
     assert [letter for letter in best if f">{letter}</text>" not in found.chart] == []
@@ -271,7 +271,7 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
 
 
 def test_what_if_is_unknown_without_the_logged_settings(tmp_path: Path) -> None:
-    """The log lacks its first line, and with it the expiry that brokers used."""
+    """The log lacks its first line, which has the expiry of the brokers."""
     lines = HeartbeatLines().start().heartbeats(0, 50_000, 100_000).scan(105_000, 21).lines[1:]
     write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
     request = WhatIfRequest(span=FIVE_MINUTES, expiry_ms=30_000, scan_ms=5_000, poll_ms=5_000)
@@ -283,7 +283,7 @@ def test_what_if_is_unknown_without_the_logged_settings(tmp_path: Path) -> None:
 
 
 def test_reading_is_kept_for_spans_within_it(asked: Readings) -> None:
-    """Zooming does not read the logs again."""
+    """A request for a span within the last one does not read the logs again."""
     day = ask(asked, TimelineRequest(span=Span(MIDNIGHT_MS - DAY_MS, MIDNIGHT_MS + HOUR_MS)), Timeline)
 
     closer = ask(asked, TimelineRequest(span=FIVE_MINUTES), Timeline)
@@ -292,7 +292,7 @@ def test_reading_is_kept_for_spans_within_it(asked: Readings) -> None:
 
 
 def test_strip_counts_heartbeats_by_bin(asked: Readings, tmp_path: Path) -> None:
-    """Each bin has the longest silence before one of its heartbeats; each broker of the name has a row of its own."""
+    """Each bin has the longest silence before one of its heartbeats; each broker with the name has its own row."""
     span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 144_000)
     slave = HeartbeatLines("boot-3", "ns-1").start(241_000).heartbeats(242_000, of=broker("broker-a", 1))
     write_plain(tmp_path / "logs", "ns-1-boot-3-1.jsonl", slave.lines)
@@ -318,7 +318,7 @@ def test_strip_counts_heartbeats_by_bin(asked: Readings, tmp_path: Path) -> None
 
 
 def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
-    """Heartbeats every 30 s before a restart of the server are in time, though the next boot saw short intervals."""
+    """Heartbeats every 30 s before a restart of the server are in time, although the next boot has short intervals."""
     first, second = HeartbeatLines("boot-1").start(), HeartbeatLines("boot-2").start(400_000)
     first.heartbeats(*range(1_000, 200_000, 30_000), 280_000)
     second.heartbeats(401_000, 402_000, 432_000)
@@ -339,7 +339,7 @@ def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
 
 
 def test_strip_excludes_stops_of_the_server(tmp_path: Path) -> None:
-    """A server that is stopped for 90 s makes no silence longer: the broker's heartbeat came while it was stopped."""
+    """A stop of the server for 90 s does not lengthen a silence: the broker's heartbeat arrived during the stop."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)
     write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
@@ -356,7 +356,7 @@ def test_strip_excludes_stops_of_the_server(tmp_path: Path) -> None:
 
 
 def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None:
-    """The logs have no file, or only empty files."""
+    """Logs without files, or with empty files only, are an error."""
     with pytest.raises(LogsError, match="no log from 2026-03-03T23:00:00 to 2026-03-04T01:00:00"):
         asked.result(TimelineRequest(span=FIVE_MINUTES.moved(864)))
     write_plain(tmp_path / "bad", "ns-1-boot-1-1.jsonl", [json.dumps({"v": 1})])
@@ -365,7 +365,7 @@ def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None
 
 
 def test_strip_of_a_slave_that_became_master(tmp_path: Path) -> None:
-    """A slave that is elected master registers with id 0 over its address; each id has a row of its own."""
+    """A slave that is elected master registers id 0 with the same address; each id has its own row."""
     lines = HeartbeatLines().start().heartbeats(1_000, 31_000, of=broker("broker-a", 1, broker_addr="10.0.0.1:1"))
     lines.heartbeats(61_000, 91_000, of=broker("broker-a", 0, broker_addr="10.0.0.1:1"))
     write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)

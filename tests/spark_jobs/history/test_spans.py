@@ -26,26 +26,26 @@ MINUTE_MS = 60_000
         ("1772323200000", 0),
     ],
 )
-def test_a_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
-    """Time and seconds may be missing."""
+def test_moment_is_utc_without_an_offset(text: str, ms: int) -> None:
+    """A moment may lack its time or seconds."""
     assert moment_ms(text) == MIDNIGHT_MS + ms
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1", "9999-01-01", "1900-01-01", "12345678", "9" * 16])
 def test_invalid_moment_is_refused(text: str) -> None:
-    """The message has the text itself."""
+    """The message has the invalid text."""
     with pytest.raises(ValueError, match=r"not a .*time") as refused:
         moment_ms(text)
     assert repr(text) in str(refused.value)
 
 
 def test_a_moment_is_written_as_it_is_read() -> None:
-    """Milliseconds only where there are any."""
+    """A moment has milliseconds only if they are not zero."""
     assert [written(MIDNIGHT_MS + ms) for ms in (0, 7)] == ["2026-03-01T00:00:00", "2026-03-01T00:00:00.007"]
 
 
 def test_a_span_is_a_second_to_a_week() -> None:
-    """Zooming stays within that."""
+    """Zooming stays within these limits."""
     for length in (0, -1, 999):
         with pytest.raises(ValueError, match="not after"):
             Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + length)
@@ -67,12 +67,12 @@ def test_a_span_is_a_second_to_a_week() -> None:
     ],
 )
 def test_an_axis_has_round_ticks(length_ms: int, texts: list[str]) -> None:
-    """There are at most eight ticks, each with the parts of date and time in which it differs from the one before."""
+    """An axis has at most eight ticks, each with the parts of date and time that differ from the tick before."""
     assert [text for _, text in tick_texts(Span(MIDNIGHT_MS, MIDNIGHT_MS + length_ms))] == texts
 
 
 def log_of_hours(folder: Path, *hours: str) -> Path:
-    """A closed file in each of these folders."""
+    """A log with a closed file in each of these folders."""
     for hour in hours:
         place = folder / hour
         place.mkdir(parents=True)
@@ -81,12 +81,12 @@ def log_of_hours(folder: Path, *hours: str) -> Path:
 
 
 def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
-    """And of the hour before: a line is written after its moment. What is in no such folder may be of any time."""
+    """Also read are the hour before, since lines are written after their moment, and files outside of such folders."""
     log_of_hours(tmp_path, *(f"dt=2026-03-01/hour={hour:02}" for hour in range(6)), "dt=2026-02-28/hour=23", "dt=x")
     (tmp_path / "dt=2026-03-01" / "hour=04" / "ns-1-b-2.jsonl.open").touch()
     (tmp_path / "dt=2026-03-01" / "hour=04" / "notes.txt").touch()
     (tmp_path / "copied.jsonl").touch()
-    # to open a named pipe would take for ever
+    # Opening a named pipe would block for ever.
     os.mkfifo(tmp_path / "pipe.jsonl")
     span = Span(MIDNIGHT_MS + 3 * HOUR_MS + 1, MIDNIGHT_MS + 4 * HOUR_MS + 1)
 
@@ -104,7 +104,7 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
 
 
 def test_data_directory_is_read_without_its_audit_trail(tmp_path: Path) -> None:
-    """The hours are those of the heartbeat log; the audit trail beside it has the same suffixes."""
+    """Only the heartbeat log is read; the files of the audit trail beside it have the same suffixes."""
     log_of_hours(tmp_path / "heartbeats", "dt=2026-03-01/hour=02")
     log_of_hours(tmp_path / "audit", "dt=2026-03-01/hour=02", "dt=2026-03-01/hour=03")
     hour = Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS)
@@ -116,7 +116,7 @@ def test_data_directory_is_read_without_its_audit_trail(tmp_path: Path) -> None:
 
 
 def test_compacted_hour_and_report_are_not_read_as_further_logs(tmp_path: Path) -> None:
-    """A file and its compacted form have the same lines; a report in the directory has Parquet of its own."""
+    """A compacted file repeats the lines of its source, and the Parquet files of a report are no logs."""
     log_of_hours(tmp_path, "dt=2026-03-01/hour=02")
     compacted = tmp_path / "dt=2026-03-01" / "hour=02" / "ns-1-b-1.parquet"
     compacted.touch()
@@ -131,7 +131,7 @@ def test_compacted_hour_and_report_are_not_read_as_further_logs(tmp_path: Path) 
 
 
 def test_hours_of_gathered_logs_and_of_a_part_of_a_log_are_found(tmp_path: Path) -> None:
-    """A directory with a log, or a server's data, for each server; and the directory of a single day."""
+    """An input may have a log or a data directory for each server, or be the directory of a single day."""
     log_of_hours(tmp_path / "all" / "ns-1", "dt=2026-03-01/hour=02")
     log_of_hours(tmp_path / "data" / "heartbeats", "dt=2026-03-01/hour=04")
     (tmp_path / "all" / "ns-2").symlink_to(tmp_path / "data")
@@ -143,8 +143,8 @@ def test_hours_of_gathered_logs_and_of_a_part_of_a_log_are_found(tmp_path: Path)
 
 @pytest.mark.parametrize("closed", ["heartbeats", "heartbeats/dt=2026-03-01/hour=02", "file"])
 def test_logs_without_permission_are_an_error(closed: str) -> None:
-    """A server's logs are readable by its group only: to leave them out would show the past without that server."""
-    # Other users may not enter the directories of pytest.
+    """Logs are readable by the server's group only; without them the past would lack that server."""
+    # Only the user of the tests can enter the directories of pytest.
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -161,7 +161,7 @@ def test_logs_without_permission_are_an_error(closed: str) -> None:
 
 
 def test_directory_below_one_without_permission_is_not_missing() -> None:
-    """The user may not see whether there are logs; a file in place of a directory has none."""
+    """Without permission the existence of logs is unknown; a file in place of a directory has no logs."""
     with TemporaryDirectory() as name:
         logs = Path(name, "logs")
         logs.touch()
@@ -178,7 +178,7 @@ def test_directory_below_one_without_permission_is_not_missing() -> None:
 
 
 def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
-    """No file is opened before; a missing directory is an error, too."""
+    """The size is checked before any file is opened; a missing directory is an error, too."""
     log_of_hours(tmp_path, "dt=2026-03-01/hour=00")
     with (tmp_path / "dt=2026-03-01" / "hour=00" / "large.jsonl").open("wb") as large:
         large.truncate(257 << 20)

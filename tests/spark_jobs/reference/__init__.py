@@ -1,4 +1,4 @@
-"""The report's numbers once more in plain Python, to be read like docs/staleness.md and to be compared with."""
+"""The analysis of docs/staleness.md in plain Python: the oracle for the report's numbers."""
 
 from tests.spark_jobs.reference.analysis import Analysis
 

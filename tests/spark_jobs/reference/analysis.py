@@ -21,9 +21,9 @@ from tests.spark_jobs.reference.registration_periods import (
 )
 from tests.spark_jobs.reference.replay import as_logged, client_staleness, evictions_by_setting, replay_as_logged
 
-# of groups that may be many, so many are shown: the worst
+# Largest number of groups in the summary; the worst groups are kept.
 MOST = 100
-# what the bound is made of when no boot says more
+# Parts of the bound if no boot has its settings in the log.
 EXPIRY_MS, SCAN_MS = 120_000, 10_000
 
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ Stats = dict[str, int | None]
 
 
 class Analysis:
-    """The analysis of the files, in the order of boots, brokers and time; replays are made on demand."""
+    """The analysis of the files, ordered by boot, broker and time; replays are computed on demand."""
 
     def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = lines.EVERYTHING) -> None:
         self.options = options
@@ -51,12 +51,12 @@ class Analysis:
 
     @cached_property
     def as_logged(self) -> dict[str, int | bool]:
-        """Whether the replay under the logged settings came out as the log did."""
+        """The comparison of the log with the replay under the logged settings."""
         return as_logged(self.boots, replay_as_logged(self.boots))
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json, without findings and worst rows, which only say again what is in the others."""
+        """The content of summary.json, without findings and worst rows, which repeat other parts."""
         settings = [_settings(boot) for boot in self.boots]
         limits = {"broker_expiry_ms": EXPIRY_MS, "scan_interval_ms": SCAN_MS}
         longest = [max((b[x] for b in settings if b[x] is not None), default=usual) for x, usual in limits.items()]
@@ -130,7 +130,7 @@ def _stats(values: Iterable[float]) -> Stats:
             for field, name in PERCENTILE_FIELDS.items()
         },
         "max": lines.whole_milliseconds(ordered[-1]),
-        # halves up, of whole numbers
+        # Round half up, in integers.
         "mean": (2 * total + 1000 * len(ordered)) // (2000 * len(ordered)),
         "total_ms": lines.whole_milliseconds(total),
     }
@@ -138,7 +138,7 @@ def _stats(values: Iterable[float]) -> Stats:
 
 def _input(analysis: Analysis, settings: Sequence[Row]) -> Row:
     counts = {name: {what: count[what] for what in lines.NUMBERS} for name, count in analysis.files.items()}
-    # it is given lines, and knows nothing of files that end too early
+    # The reference gets lines, and does not detect truncated files.
     per_file = [{"file": name, "truncated": False, **count} for name, count in counts.items()]
     return {
         **{what: sum(count[what] for count in analysis.files.values()) for what in lines.NUMBERS},
@@ -191,7 +191,7 @@ def _client(clients: Sequence[ClientStaleness]) -> Row:
 
 
 def _grouped(pairs: Iterable[tuple[str | None, int]], most: int | None = None) -> dict[str, Stats]:
-    """The numbers of each group; of too many groups, those with the longest total time."""
+    """The numbers of each group; above the limit, of the groups with the longest total time."""
     values: dict[str, list[int]] = defaultdict(list)
     for key, value in pairs:
         values[key or ""].append(value)

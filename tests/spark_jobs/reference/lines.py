@@ -1,4 +1,4 @@
-"""Lines of the files, each an event or a counted exception, and boots: the clock and settings of each."""
+"""Reads log lines into events or counted bad lines, and groups events into boots with their clock and settings."""
 
 import json
 import math
@@ -10,42 +10,42 @@ from typing import Any, cast
 
 from namesrv_spark_jobs.options import Options
 
-# times are whole microseconds, so that nothing is lost when they are added and compared
+# Times are integers in microseconds, so that sums and comparisons are exact.
 MICROSECONDS = 1000
 VERSION = 2
 HEARTBEATS = frozenset({"register", "heartbeat"})
 OF_CLIENTS = frozenset({"refreshed", "send_failed", "isolated"})
 OTHERS = "start opened stop unregister evict fenced scan late route served client_gone pulls dropped"
 KNOWN = HEARTBEATS | OF_CLIENTS | set(OTHERS.split())
-# what is of this type when it is there; `v` and the like have to be
+# Types of the fields; some fields, such as `v`, are required.
 WHOLE = frozenset({"broker_id", "scan", "revision", "count"})
 TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "scan_interval_ms", "broker_expiry_ms"})
-# what is counted of each file
+# Counters of each file.
 NUMBERS = (
     *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),
 )
-# the year 2200
+# The year 2200: later times are bad lines.
 LATEST_WALL_MS = 7_258_118_400_000
 MOST_COUNT = 10**12
 EVERYTHING = Options()
 ANCHORS = ("start", "opened", "scan", "stop")
-# between two anchors a wall clock does not drift that far
+# A larger difference between two anchors is a step of the wall clock, not drift.
 STEP = 500 * MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Line:
-    """One event. Lines compare as the contract orders those of one boot."""
+    """One event. Lines of one boot compare in the order of the contract."""
 
     # mono_ms
     at: int
     seq: int
     boot: str = field(compare=False)
     event: str = field(compare=False)
-    # all that the line has
+    # All fields of the line.
     fields: Mapping[str, Any] = field(compare=False)
     file: str = field(compare=False)
-    # the number of places before it at which lines of its boot are missing
+    # Number of gaps (missing lines of the boot) before this line.
     part: int = field(compare=False, default=0)
 
     def get(self, name: str) -> Any:
@@ -58,42 +58,42 @@ class Line:
 
 
 def microseconds(milliseconds: float) -> int:
-    """A time of the log, which has at most three decimals."""
+    """A time of the log in microseconds; the log has milliseconds with at most three decimals."""
     return round(milliseconds * MICROSECONDS)
 
 
 def whole_milliseconds(time: float) -> int:
-    """A time as reports have it, halves up."""
+    """A time rounded to milliseconds, half up, as in reports."""
     return int((time + 500) // MICROSECONDS)
 
 
 def lower_median(values: Iterable[int]) -> int:
-    """The one in the middle; the lower of two."""
+    """The middle value; of two middle values the lower one."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2]
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The value at `part` of the way, linear between neighbours; values are sorted, and there is one."""
+    """The percentile at `part`, linearly interpolated; values must be sorted and not empty."""
     position = part * (len(values) - 1)
     below, above = math.floor(position), math.ceil(position)
     if below == above:
         return values[below]
-    # both weights by subtraction, as Spark has it: the last bit decides on which side of a half it falls
+    # Both weights by subtraction, as in Spark: the last bit decides how a half is rounded.
     return (above - position) * values[below] + (position - below) * values[above]
 
 
 def read(
     files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING
 ) -> tuple[list[Line], dict[str, Counter[str]]]:
-    """All lines, and what became of those of each file; of lines with one number of one boot the first is kept.
+    """All events, and the counters of each file; of lines with the same boot and number only the first is kept.
 
     Lines after missing ones have another `part` of their boot.
     """
     lines: list[Line] = []
     counts: dict[str, Counter[str]] = {}
     met: set[tuple[str, int]] = set()
-    # the numbers of all good lines of each boot
+    # boot -> numbers of its good lines
     numbers: dict[str, set[int]] = defaultdict(set)
     left_out: list[Line] = []
     for name in sorted(files):
@@ -163,7 +163,7 @@ def _clients(lines: Iterable[Line]) -> set[str]:
 
 
 def _parsed(text: str | bytes, file: str) -> Line | None:
-    """The event of a line; None for a bad line: torn, not JSON, or without a required field."""
+    """The event of a line; None for a bad line (truncated, not JSON, or without a required field)."""
     try:
         fields = json.loads(text)
         if not (0 <= fields["ts_ms"] <= LATEST_WALL_MS and 0 <= (fields.get("count") or 0) <= MOST_COUNT):
@@ -182,14 +182,14 @@ def _parsed(text: str | bytes, file: str) -> Line | None:
 
 
 def _wanted(line: Line, options: Options) -> Line | None:
-    """The line if the options select it; a line of version 2 keeps only its selected topics."""
+    """The line, if the options select it; a line of version 2 with its selected topics only."""
     cluster = line.get("cluster")
-    # start and opened lines carry the settings of all that follows, and late lines a stop of the server
+    # Lines `start` and `opened` have the settings of later lines, and `late` a stop of the server.
     if _is_late(line, options) or (_is_early(line, options) and line.event not in {"start", "opened", "late"}):
         return None
     if options.nameservers and line.get("nameserver") not in options.nameservers:
         return None
-    # a line without a cluster is about all of them, and so is one without a topic
+    # A line without a cluster is about all clusters, and a line without a topic about all topics.
     if options.clusters and cluster is not None and cluster not in options.clusters:
         return None
     named = [topic for entry in entries(line) for topic in entry["topics"]]
@@ -213,7 +213,7 @@ def _is_late(line: Line, options: Options) -> bool:
 
 
 def entries(line: Line) -> list[dict[str, Any]]:
-    """The entries of a line about topics, in one form for both versions: `topics`, and a value for each."""
+    """(topic, value) pairs of a line, the same for both versions of the log."""
     fields = line.fields
     if "entries" in fields:
         return cast("list[dict[str, Any]]", fields["entries"])
@@ -230,14 +230,14 @@ def entries(line: Line) -> list[dict[str, Any]]:
 
 
 class Boot:
-    """One run of a server, or the part of it between missing lines: its lines in order, and how to read their times."""
+    """One boot of a server, or a part of the boot between gaps: its lines in order, and its clock and settings."""
 
     def __init__(self, lines: list[Line], options: Options = EVERYTHING, settings: Line | None = None) -> None:
         self.lines = sorted(lines)
-        # a line from before the selected time is not part of the extent
+        # The extent has only lines in the selected time.
         in_time = [line for line in self.lines if not _is_early(line, options)]
         self.first, self.last = in_time[0], in_time[-1]
-        # the sum of the delays of the server in its extent
+        # Sum of the server's delays in the extent.
         self.late = sum(line.time("late_ms") or 0 for line in in_time if line.event == "late")
         self.boot = lines[0].boot
         self.nameserver: str | None = self.lines[0].get("nameserver")
@@ -245,11 +245,11 @@ class Boot:
         for line in self.lines:
             self._by_event[line.event].append(line)
         anchors = sorted(self.of(*ANCHORS), key=lambda line: line.seq)
-        # wall time = time of the line + this; milliseconds
+        # Wall time minus the line's monotonic time, in milliseconds.
         self.offset_ms = whole_milliseconds(lower_median(_difference(line) for line in anchors or self.lines))
-        # the liveness time of each line
+        # Line -> liveness time.
         self.live = _liveness(self)
-        # None: no line of any part of the boot says so
+        # None: no line of the boot has the settings.
         self.scan_interval = None if settings is None else settings.time("scan_interval_ms")
         self.expiry = None if settings is None else settings.time("broker_expiry_ms")
         self.version = None if settings is None else settings.get("version")
@@ -259,7 +259,7 @@ class Boot:
         return at + self.offset_ms * MICROSECONDS
 
     def wall_ms(self, at: int) -> int:
-        """A moment as people know it."""
+        """The wall time of a moment, in whole milliseconds."""
         return whole_milliseconds(self.wall(at))
 
     def of(self, *events: str) -> list[Line]:
@@ -267,12 +267,12 @@ class Boot:
 
 
 def boots(lines: Iterable[Line], options: Options = EVERYTHING) -> list[Boot]:
-    """The servers' boots, by name and id; those of clients, and those that ended before `since`, are left out."""
+    """The servers' boots, by name and id, without boots of clients and boots that ended before `since`."""
     lines_of: dict[tuple[str, int], list[Line]] = defaultdict(list)
     for line in lines:
         lines_of[line.boot, line.part].append(line)
     servers = {part: ours for part, ours in lines_of.items() if not any(line.event in OF_CLIENTS for line in ours)}
-    # boot -> the line with its settings
+    # boot -> line with the settings of the boot
     settings: dict[str, Line] = {}
     for event in ("start", "opened"):
         for line in sorted(line for ours in servers.values() for line in ours if line.event == event):
@@ -290,13 +290,13 @@ def _difference(line: Line) -> int:
 
 
 def _liveness(boot: Boot) -> dict[int, int]:
-    """The liveness time of every line, by its number."""
+    """Line number -> liveness time."""
     live: dict[int, int] = {}
     late = 0 if boot.of("start") else next((line.time("late_ms") or 0 for line in boot.of("opened")), 0)
     for line in boot.lines:
         late += (line.time("late_ms") or 0) if line.event == "late" else 0
         live[line.seq] = line.at - late
-    # a heartbeat that was logged before the `late` line that reports its delay counts as received at that line
+    # A heartbeat logged before the `late` line of its delay counts as received at the `late` line.
     cap: int | None = None
     for line in reversed(boot.lines):
         if line.event == "late":

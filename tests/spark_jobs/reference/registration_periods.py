@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 from tests.spark_jobs.reference.lines import HEARTBEATS, MICROSECONDS, MOST_COUNT, Boot, Line, entries, lower_median
 
-# only recent intervals, so that a broker whose interval was changed is measured by the new one
+# Number of latest intervals that count: a broker with a changed interval is measured by the new interval.
 RECENT_INTERVALS = 10
-# two registrations at once, over two connections, do not make an interval
+# Two registrations at once, over two connections, are closer than this, and are no interval.
 SHORTEST_INTERVAL = 10 * MICROSECONDS
 OVER_BOUND_TOLERANCE = 1000 * MICROSECONDS
-# successive boots of one server overlap by no more, as far as clocks are exact
+# Longest overlap of two successive boots of one server, due to inexact clocks.
 LONGEST_OVERLAP = 1000 * MICROSECONDS
-# a broker that left without saying so
+# Reasons of evictions of brokers that did not unregister.
 UNANNOUNCED = frozenset({"silent", "disconnected"})
 
-# from, to; wall time
+# (from, to) in wall time
 Span = tuple[int, int]
-# cluster, address
+# (cluster, address)
 Address = tuple[str | None, str | None]
-# a broker as routes have it
+# A broker in a route.
 Member = tuple[str | None, int | None]
 
 
@@ -44,25 +44,25 @@ class Broker(NamedTuple):
 
 
 class RegistrationPeriod:
-    """One broker on one boot, from its first heartbeat to its eviction; `back` is the next heartbeat of the broker."""
+    """A broker on one boot, from first heartbeat to eviction; `back` is the broker's first heartbeat afterwards."""
 
     def __init__(
         self, boot: Boot, heartbeats: Sequence[Line], evict: Line | None, back: Line | None, *, is_first: bool
     ) -> None:
         self.boot, self.heartbeats, self.evict, self.back = boot, heartbeats, evict, back
-        # of its address on this boot
+        # Number of the period among those of the address on this boot.
         self.is_first = is_first
         self.last_line = self.evict or self.heartbeats[-1]
         self.broker = Broker.of(self.last_line)
         self.expiry = self.last_line.time("expiry_ms")
-        # None when it began before the log
+        # None: the period began before the log.
         self.first_ok = self.heartbeats[0].at if self.heartbeats else None
         self.last_ok = self.heartbeats[-1].at if self.heartbeats else _unseen_last_ok(boot, self.last_line)
-        # None when it is open
+        # None: the period is open.
         self.reason: str | None = None if self.evict is None else self.evict.get("reason")
         self.removed = None if self.evict is None else self.evict.at
         self.is_unannounced = self.reason in UNANNOUNCED
-        # how long its route was stale at most, and at least
+        # Upper and lower bound of the time for which the route was stale.
         self.upper = self.last_line.at - self.last_ok if self.is_unannounced else 0
         self.lower = max(0, self.upper - self.usual_interval)
 
@@ -75,7 +75,7 @@ class RegistrationPeriod:
 
     @property
     def is_over_bound(self) -> bool:
-        """Whether it stayed longer than the settings allow."""
+        """True if the broker stayed for longer than the settings allow."""
         if self.expiry is None or self.boot.scan_interval is None:
             return False
         during = (line for line in self.boot.of("late") if self.last_ok < line.at <= self.last_line.at)
@@ -90,7 +90,7 @@ class RegistrationPeriod:
 
 
 def _unseen_last_ok(boot: Boot, evict: Line) -> int:
-    """The last heartbeat of a broker without any in the log: `silent_ms` is liveness time, without delays."""
+    """The last heartbeat of a broker without heartbeats in the log; `silent_ms` is liveness time, without delays."""
     silent = evict.time("silent_ms") or 0
     seen = boot.live[evict.seq] - silent
     delays = (line for line in boot.of("late") if line.at <= evict.at and boot.live[line.seq] > seen)
@@ -98,7 +98,7 @@ def _unseen_last_ok(boot: Boot, evict: Line) -> int:
 
 
 def periods(boot: Boot) -> list[RegistrationPeriod]:
-    """All registration periods of a boot; those of one broker in order."""
+    """All registration periods of a boot, in order for each broker."""
     found = []
     for lines in lines_of_brokers(boot).values():
         ends = [number for number, line in enumerate(lines, 1) if line.event == "evict"]
@@ -120,7 +120,7 @@ def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
 
 
 def next_of_same(lines: Sequence[Line], here: int) -> Line | None:
-    """The next heartbeat of the broker of a line."""
+    """The next heartbeat of the line's broker."""
     broker, later = Broker.of(lines[here]), (lines[there] for there in range(here + 1, len(lines)))
     return next((line for line in later if line.event in HEARTBEATS and Broker.of(line) == broker), None)
 
@@ -135,7 +135,7 @@ def is_same_process(before: Line, heartbeat: Line, away: int) -> bool:
 
 
 def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
-    """Heartbeats followed by a silence of over two thirds of their expiry, with the silence, in liveness time."""
+    """(heartbeat, silence after it) for each silence of over two thirds of the expiry, in liveness time."""
     live = period.boot.live
     found = [
         (heartbeat, heartbeat.time("expiry_ms"), live[after.seq] - live[heartbeat.seq])
@@ -147,9 +147,9 @@ def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
 
 
 def episodes(boots: Sequence[Boot], periods: Iterable[RegistrationPeriod]) -> dict[Broker, list[Span]]:
-    """The episodes during which some of the servers that were up had a broker, and others did not.
+    """The episodes of divergence: some running servers had a broker, and other running servers lacked the broker.
 
-    A broker is its address; it has the name and id of its last registration period on any server.
+    A broker is identified by its address, and has the name and id of its last registration period on any server.
     """
     server_of = _servers(boots)
     up: dict[str | None, list[Span]] = defaultdict(list)
@@ -179,7 +179,7 @@ def _by_address(periods: Iterable[RegistrationPeriod]) -> dict[Address, list[Reg
 def _unknown(
     boots: Sequence[Boot], server_of: Mapping[str, str | None], periods: Sequence[RegistrationPeriod]
 ) -> dict[str | None, list[Span]]:
-    """The boots that may have had the broker since before the log, and end too soon for a line about the broker."""
+    """The boots that may have had the broker before the log begins, and ended before any line about the broker."""
     with_lines = {(period.boot.boot, period.boot.first) for period in periods}
     expiry = max((period.expiry for period in periods if period.expiry is not None), default=None)
     found: dict[str | None, list[Span]] = defaultdict(list)
@@ -192,9 +192,9 @@ def _unknown(
 
 
 def _servers(boots: Sequence[Boot]) -> dict[str, str | None]:
-    """The server of each boot: its name, or the boot itself if it overlaps another boot of this name by over a second.
+    """The server of each boot: its name, or the boot itself if it overlaps a boot of the same name by over a second.
 
-    Those are boots of two servers that share the name.
+    Boots that overlap belong to two servers that share the name.
     """
     parts: dict[tuple[str | None, str], list[Boot]] = defaultdict(list)
     for boot in boots:
@@ -211,7 +211,7 @@ def _servers(boots: Sequence[Boot]) -> dict[str, str | None]:
 
 
 def _since(period: RegistrationPeriod) -> int | None:
-    """The time from which the server had the broker, which may have registered before the log begins; None: unknown."""
+    """The time since which the server had the broker, perhaps since before the log; None: unknown."""
     was_registered = not period.heartbeats or (period.heartbeats[0].time("silent_ms") or 0) > 0
     is_older = _is_cut(period.boot) and was_registered and period.is_first
     return period.boot.first.at if is_older else period.first_ok
@@ -228,7 +228,7 @@ def _disagreements(
     has: Mapping[str | None, list[Span]],
     unknown: Mapping[str | None, list[Span]],
 ) -> list[Span]:
-    """Between two neighbouring ends of spans nothing changes: look at each such stretch, then join neighbours."""
+    """The times of disagreement: judge each stretch between two neighbouring ends of spans, then join neighbours."""
     ends = sorted({end for spans in (*up.values(), *has.values(), *unknown.values()) for span in spans for end in span})
     found: list[Span] = []
     for began, ended in pairwise(ends):
@@ -252,19 +252,19 @@ class ClientStaleness:
     period: RegistrationPeriod
     client: str | None
     topic: str
-    # seen, returned, client_gone or log_end
+    # One of seen, returned, client_gone and log_end.
     outcome: str
     at: int
 
     @property
     def staleness(self) -> int:
-        """The time since the last heartbeat; a lower bound when the outcome is censored."""
+        """The time since the last heartbeat; a lower bound if the outcome is censored."""
         return self.at - self.period.last_ok
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An answer about one topic; of pulls, several."""
+    """A response with one topic; several pulls of the same route are one value."""
 
     at: int
     client: str | None
@@ -278,10 +278,10 @@ class Routes:
 
     def __init__(self, boot: Boot) -> None:
         self.boot = boot
-        # (topic, revision) -> who is in it, as far as the log says
+        # (topic, revision) -> members of the route, as far as the log has them
         self.members = _members(boot)
         served = _given(boot, "served")
-        # (client, topic) -> what it was given, in order, as far as the route is known
+        # (client, topic) -> responses in order, as far as their routes are known
         self.served: dict[tuple[str | None, str], list[Given]] = defaultdict(list)
         self._pairs_of_member: dict[Member, set[tuple[str | None, str]]] = defaultdict(set)
         for given in served:
@@ -291,21 +291,21 @@ class Routes:
                 self.served[given.client, given.topic].append(given)
         self.unknown_revisions = len(served) - sum(len(known) for known in self.served.values())
         self._pulls = _given(boot, "pulls")
-        # client -> when its connection ended
+        # client -> end of its connection
         self.gone = {line.get("client"): line.at for line in reversed(boot.of("client_gone"))}
 
     def _has(self, given: Given, period: RegistrationPeriod) -> bool:
-        """Whether the route that was given contains the broker."""
+        """True if the route of a response contains the broker."""
         return _member(period) in self.members.get((given.topic, given.revision), ())
 
     def exposed(self, period: RegistrationPeriod) -> list[ClientStaleness]:
-        """The staleness at each client that had the broker's route, with any outcome."""
+        """The staleness at each client that had a route with the broker, for every outcome."""
         found = []
         for client, topic in sorted(self._pairs_of_member.get(_member(period), ())):
             before = [line for line in self.served[client, topic] if line.at < period.last_line.at]
             gone = self.gone.get(client)
             if before and self._has(before[-1], period) and (gone is None or gone >= period.last_line.at):
-                # of several at one time the first of these counts
+                # Of several outcomes at the same time, the first in this order counts.
                 at, outcome = min(self._outcomes(period, client, topic), key=lambda end: end[0])
                 found.append(ClientStaleness(period, client, topic, outcome, at))
         return found
@@ -333,7 +333,7 @@ def _member(period: RegistrationPeriod) -> Member:
 
 
 def _members(boot: Boot) -> dict[tuple[str, int], frozenset[Member]]:
-    """The route of each revision of each topic; of two lines about one revision the first counts."""
+    """The route of each revision of each topic; of two lines with the same revision the first counts."""
     entry_of: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for line in sorted(boot.of("route"), key=lambda line: line.seq):
         if line.get("revision") is not None:

@@ -12,19 +12,19 @@ from namesrv_spark_jobs.options import WhatIf
 from tests.spark_jobs.reference.lines import HEARTBEATS, MICROSECONDS, Boot, Line
 from tests.spark_jobs.reference.registration_periods import is_same_process, lines_of_brokers, next_of_same
 
-# of the next poll, over its period
+# Phases of a client's next poll, as fractions of the poll interval.
 PHASES = 10
 
-# cluster and address
+# (cluster, address)
 Key = tuple[str, str]
-# the deadline after a heartbeat, given the intervals before it; None when the expiry is unknown; liveness time
+# (heartbeat, intervals before it) -> deadline in liveness time; None: the expiry is unknown.
 Policy = Callable[[Boot, Line, Sequence[int]], float | None]
-# the first scan strictly after a deadline that counts for a broker, and its logged number; liveness time
+# (deadline, broker) -> the first scan strictly afterwards in liveness time, and its number in the log.
 Scans = Callable[[float, Key], tuple[int, int | None] | None]
 
 
 def fixed(expiry: int | None = None) -> Policy:
-    """A policy with this expiry, or else with that of each heartbeat; brokers with an expiry of their own keep it."""
+    """A policy with this expiry, or None: with that of each heartbeat. Brokers that requested an expiry keep theirs."""
 
     def deadline(boot: Boot, heartbeat: Line, _intervals: Sequence[int]) -> float | None:
         own = heartbeat.time("expiry_ms")
@@ -36,7 +36,7 @@ def fixed(expiry: int | None = None) -> Policy:
 
 
 def even_scans(boot: Boot, interval: int) -> Scans:
-    """One after every interval since the boot's start, until its last line; the end counts still."""
+    """Scans at every interval from the boot's start to its last line, inclusive."""
     start = boot.live[next(iter(boot.of("start") or boot.of("scan") or [boot.first])).seq]
     end = boot.live[boot.last.seq]
 
@@ -48,13 +48,13 @@ def even_scans(boot: Boot, interval: int) -> Scans:
 
 
 def logged_scans(boot: Boot) -> Scans:
-    """The logged scans, without the brokers whose removal was fenced."""
+    """The logged scans; a scan does not count for brokers whose removal was fenced."""
     fenced = {
         (line.get("cluster"), line.get("broker_addr"), line.get("scan"))
         for line in boot.of("fenced")
         if line.get("reason") == "silent"
     }
-    # liveness time never runs backwards, but a log may say anything
+    # Liveness time never runs backwards, but a damaged log may claim so.
     scans = sorted((boot.live[line.seq], line) for line in boot.of("scan"))
     times = [at for at, _ in scans]
 
@@ -74,13 +74,13 @@ class Eviction:
     period: int
     heartbeat: Line
     at: int
-    # the logged number of the scan; None when scans are not logged ones
+    # Number of the scan in the log; None for calculated scans.
     scan: int | None
     is_false: bool
 
     @property
     def staleness(self) -> int:
-        """How long the broker had been silent."""
+        """The time since the broker's last heartbeat."""
         return self.at - self.boot.live[self.heartbeat.seq]
 
 
@@ -93,7 +93,7 @@ def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
 def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scans: Scans) -> Iterator[Eviction]:
     live = boot.live
     heartbeats = [number for number, line in enumerate(lines) if line.event in HEARTBEATS]
-    # the number of registration periods before, and the intervals of this one so far
+    # Number of earlier registration periods, and the intervals of the current one so far.
     period, intervals = heartbeats[0] if heartbeats else 0, list[int]()
     for here, there in pairwise([*heartbeats, len(lines)]):
         heartbeat, between = lines[here], lines[here + 1 : there]
@@ -111,13 +111,13 @@ def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scan
 
 
 def _ends_of_silence(boot: Boot, lines: Sequence[Line], here: int, there: int) -> list[int]:
-    """The next heartbeat at an address, and the first eviction before it for another reason, if there are any."""
+    """The next heartbeat at an address, and the first eviction before it for another reason; None if there is none."""
     closing = [line for line in lines[here + 1 : there] if line.get("reason") != "silent"][:1]
     return [boot.live[line.seq] for line in (*closing, *lines[there : there + 1])]
 
 
 def client_staleness(eviction: Eviction, poll: int) -> list[float]:
-    """The client staleness of an eviction for clients with this poll interval: one value for each phase."""
+    """The client staleness of an eviction for clients with this poll interval, one value for each phase."""
     return [eviction.staleness + (2 * phase + 1) * poll / (2 * PHASES) for phase in range(PHASES)]
 
 
@@ -127,7 +127,7 @@ def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
 
 
 def evictions_by_setting(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
-    """The logged settings, then every policy with every scan interval; and what each would have evicted."""
+    """The evictions under the logged settings, then under every policy with every scan interval."""
     nothing = {"expiry_ms": None, "scan_ms": None}
     yield {"policy": "logged", **nothing}, replay_as_logged(boots)
     policies: list[tuple[Policy, dict[str, Any]]] = [
@@ -136,14 +136,14 @@ def evictions_by_setting(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[
     for policy, cell in policies:
         for scan_ms in grid.scan_ms:
             evictions = []
-            # without its settings, it is unknown which brokers used them
+            # Without the boot's settings, the expiries of its brokers are unknown.
             for boot in (boot for boot in boots if boot.expiry is not None):
                 evictions += replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))
             yield {**cell, "scan_ms": scan_ms}, evictions
 
 
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
-    """The numbers of silent evictions that are logged, replayed, missing, extra, or at another scan."""
+    """The numbers of silent evictions: logged, replayed, missing, extra, and at another scan."""
     logged = Counter(
         ((boot, *key, period), evict.get("scan"))
         for boot in boots
@@ -151,13 +151,13 @@ def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str,
         for period, (before, evict) in enumerate(
             (before, line) for before, line in zip([None, *lines], lines, strict=False) if line.event == "evict"
         )
-        # the last heartbeat of any other eviction is not in the log
+        # The log lacks the last heartbeat of other evictions.
         if evict.get("reason") == "silent" and before is not None and before.event != "evict"
     )
     replayed = Counter(((one.boot, *one.key, one.period), one.scan) for one in evictions)
     missing = Counter(period for period, _ in (logged - replayed).elements())
     extra = Counter(period for period, _ in (replayed - logged).elements())
-    # a missing and an extra one of the same registration period are one at another scan
+    # A missing and an extra eviction of the same registration period are one eviction at another scan.
     other_scan = (missing & extra).total()
     return {
         "logged": logged.total(),
