@@ -29,7 +29,7 @@ _LEFT_ALONE: Final = timedelta(days=7)
 
 
 def make(directory: Path, now: datetime) -> None:
-    """Make all certificates. The CA's certificate is written last, so `is_good` is false if the script is interrupted."""
+    """Make all certificates. The CA's certificate is written last, so `is_good` is false after an interruption."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _name("namesrv demonstration")
     ca = (
