@@ -1,4 +1,4 @@
-"""The command of `make demo`: brokers of a cluster on this machine die, hang and leave; who notices, and when?"""
+"""The command of `make demo`: brokers of a small cluster die, hang and leave, and the demo times who notices when."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from demo.story import SCENES, play
 _EXIT_FAILED: Final = 1
 _EXIT_INTERRUPTED: Final = 130
 _KEEP_SECONDS: Final = 600.0
-# limit of the report, which takes a few seconds
+# Time limit of the report, which takes a few seconds.
 _REPORT_SECONDS: Final = 600.0
 _CONSOLE: Final = "namesrv-console: "
 
@@ -34,10 +34,10 @@ def demo(options: argparse.Namespace, screen: Screen) -> int:
     screen.note(
         f"Two NameServers, three brokers (one with a slave), a producer and a consumer, all in this process.\n"
         f"Time runs {times.factor:g} times faster than by default: heartbeats and polls every {times[30]:g} s instead "
-        f"of 30; a broker may be silent for {times[120]:g} s instead of 120, with a scan every {times[10]:g} s instead "
-        f"of 10.\nSo a client sees a dead broker for at most {times.bound_seconds:g} s instead of 160."
+        f"of 30, expiry of silent brokers after {times[120]:g} s instead of 120, scans every {times[10]:g} s instead "
+        f"of 10.\nA client therefore sees a dead broker for at most {times.bound_seconds:g} s instead of 160."
     )
-    screen.heading("All find each other.")
+    screen.heading("Servers, brokers and clients start.")
     with Cluster(directory, times, screen) as cluster, _console(cluster) as url:
         play(cluster, options.scenes)
         screen.heading("Which server or client noticed the loss of a broker, and after how long?")
@@ -54,13 +54,13 @@ def demo(options: argparse.Namespace, screen: Screen) -> int:
 
 @contextmanager
 def _console(cluster: Cluster) -> Iterator[str]:
-    """The web console, a process of its own, until the block ends; its URL, which is opened where there is a screen."""
+    """Context with the web console in its own process; yields the URL, which a browser opens if there is a display."""
     flags = [f"--server={server.address}" for server in cluster.servers.values()]
     flags += [f"--logs={directory / 'heartbeats'}" for directory in cluster.directories.values()]
     command = [sys.executable, "-m", "namesrv_console", "--listen=127.0.0.1:0", *flags]
-    # The user's settings are for other servers.
+    # The user's variables are settings for other servers.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
-    # a session of its own: Ctrl-C is for the demo, which ends the console
+    # In its own session the console gets no Ctrl-C; the demo ends the console.
     process = subprocess.Popen(  # noqa: S603 - our own program
         command, env=environ, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -69,8 +69,8 @@ def _console(cluster: Cluster) -> Iterator[str]:
         lines = process.stdout or ()
         url = next((line.removeprefix(_CONSOLE).strip() for line in lines if f"{_CONSOLE}http" in line), "")
         if not url:
-            raise TimeoutInStoryError("the console has ended")
-        cluster.screen.line("console", f"shows all of it: {url}")
+            raise TimeoutInStoryError("the console failed to start")
+        cluster.screen.line("console", f"shows the cluster: {url}")
         if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
             # A browser in the terminal would hide the timeline of the demo.
             webbrowser.open(url)
@@ -78,7 +78,7 @@ def _console(cluster: Cluster) -> Iterator[str]:
 
 
 def _report(cluster: Cluster, directory: Path) -> int:
-    """The staleness report of the logs that the servers write; the exit code."""
+    """Make the staleness report from the servers' logs; returns the exit code."""
     times, screen = cluster.times, cluster.screen
     logs = [str(each / "heartbeats") for each in cluster.directories.values()]
     grid = (
@@ -88,7 +88,7 @@ def _report(cluster: Cluster, directory: Path) -> int:
     screen.heading("How long did stale routes last? The staleness report of these logs:")
     flags = ("--out", str(directory), "--poll", f"{times[30]:g}", "--what-if", grid)
     command = [sys.executable, "-m", "namesrv_spark_jobs", *logs, *flags]
-    # a session of its own: Ctrl-C reaches only the demo, which then ends the report
+    # In its own session the report gets no Ctrl-C; the demo ends the report.
     with subprocess.Popen(command, start_new_session=True) as process:  # noqa: S603 - our own program
         try:
             screen.until("the report ends", lambda: process.poll() is not None, _REPORT_SECONDS)
@@ -96,13 +96,13 @@ def _report(cluster: Cluster, directory: Path) -> int:
             process.terminate()
     code = process.returncode
     if not code:
-        screen.note(f"Look at it: {(directory / 'report.html').resolve().as_uri()}")
+        screen.note(f"The report: {(directory / 'report.html').resolve().as_uri()}")
     return code
 
 
 def _keep(url: str, seconds: float, screen: Screen) -> None:
-    """Return after this time, or with Ctrl-C, which is the ordinary end here."""
-    screen.note(f"\nEverything runs on for {seconds / 60:g} min; look around: {url}\nCtrl-C ends it.")
+    """Return after this time, or after Ctrl-C, which is no error here."""
+    screen.note(f"\nThe cluster runs for another {seconds / 60:g} min; its console: {url}\nCtrl-C ends the demo.")
     with contextlib.suppress(InterruptedStoryError):
         screen.pause(seconds)
 
@@ -111,30 +111,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m demo",
-        description="A cluster on this machine: brokers die, hang and leave; who notices, and when?",
+        description="Run a cluster on this machine whose brokers die, hang and leave, and time who notices when.",
     )
     keep = _KEEP_SECONDS if sys.stdout.isatty() else 0.0
     directory = Path("build/demo").resolve()
-    parser.add_argument("--factor", type=float, default=20.0, help="how much faster than by default (20)")
-    parser.add_argument("--scenes", nargs="*", choices=SCENES, default=list(SCENES), help="all, if none is named")
+    parser.add_argument("--factor", type=float, default=20.0, help="divide default times by this factor (20)")
+    parser.add_argument(
+        "--scenes", nargs="*", choices=SCENES, default=list(SCENES), help="scenes to play (default: all)"
+    )
     # A server resolves a relative path of its log against its data directory, not against the current directory.
     parser.add_argument(
         "--directory",
         type=lambda text: Path(text).resolve(),
         default=directory,
-        help="for logs and report (build/demo)",
+        help="directory of logs and report (build/demo)",
     )
-    parser.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help="the staleness report")
+    parser.add_argument(
+        "--report", action=argparse.BooleanOptionalAction, default=True, help="make the staleness report"
+    )
     parser.add_argument(
         "--keep", type=float, default=keep, metavar="SECONDS",
-        help="let everything run on at the end, for the console (600 on a terminal, else 0)",
+        help="keep the cluster running at the end, for the console (600 on a terminal, else 0)",
     )  # fmt: skip
     options = parser.parse_args(argv)
     screen = Screen()
 
     def interrupt(*_: object) -> None:
         screen.interrupt()
-        # A second Ctrl-C ends a demo that is not in a wait.
+        # A second Ctrl-C ends the demo even if it does not check for interrupts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -143,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return demo(options, screen)
     except (InterruptedStoryError, KeyboardInterrupt):
         with contextlib.suppress(OSError):
-            screen.note("\ninterrupted; everything is stopped")
+            screen.note("\ninterrupted; all processes are stopped")
         return _EXIT_INTERRUPTED
     except TimeoutInStoryError as error:
         sys.stderr.write(f"demo: {error}\n")

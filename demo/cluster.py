@@ -19,7 +19,7 @@ _TOPICS: Final = (TOPIC, "payments")
 _BROKERS: Final = (("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-c", 0))
 _ATTEMPTS: Final = 4
 _SEND_SECONDS: Final = 0.05
-# what a send to a broker that does not respond costs the producer
+# Time that the producer loses with a send to a broker that does not respond.
 _BROKER_SECONDS: Final = 0.3
 
 
@@ -34,18 +34,18 @@ class Times:
 
     @property
     def bound_seconds(self) -> float:
-        """How long a client can see a dead broker at most: expiry, scan and poll, 160 s."""
+        """The longest time for which a client can see a dead broker: expiry, scan and poll (160 s by default)."""
         return self[160]
 
 
 class Application:
-    """The common base of producer and consumer: a route client whose changes are shown."""
+    """The base of producer and consumer: a route client that prints changes of its route."""
 
     def __init__(self, name: str, servers: list[TestNameServer], screen: Screen, **settings: Any) -> None:
         self.name = name
         self.client = TestClient(servers, protocol="native", fault_tolerance=True, **settings)
         self._screen = screen
-        # ends the showing of changes
+        # Stops printing changes.
         self.hide: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
@@ -57,7 +57,7 @@ class Application:
         self.client.stop()
 
     def sees(self, instance: Instance) -> bool:
-        """True if the broker is in the route that the client has."""
+        """True if the client's route has the broker."""
         return instance in _instances(self.client.cached(TOPIC))
 
     def _changed(self, change: RouteChange) -> None:
@@ -89,7 +89,7 @@ class Cluster:
         self.servers: dict[str, TestNameServer] = {}
         self.brokers: dict[Instance, TestBroker] = {}
         self.sent = 0
-        # messages that another broker took, and messages that no broker took
+        # Messages that needed another broker, and messages that no broker accepted.
         self.repeated = 0
         self.failed = 0
         self._ended = threading.Event()
@@ -111,7 +111,7 @@ class Cluster:
             self.consumer = Application("consumer", servers, self.screen, **poll)
             for application in (self.producer, self.consumer):
                 stack.enter_context(application)
-            # The client polls the routes that were requested once.
+            # A client polls the topics that were requested before.
             self.consumer.client.route(TOPIC)
             producing = threading.Thread(target=self._produce, daemon=True)
             producing.start()
@@ -121,7 +121,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The demo does not show the events of its own end.
+        # Do not print the events of the demo's own end.
         logging.getLogger().removeHandler(self.log)
         for application in (self.producer, self.consumer):
             application.hide()
@@ -146,7 +146,7 @@ class Cluster:
     # -- messages, starts and stops ------------------------------------------------------------------------------------
 
     def _produce(self) -> None:
-        """Send a message every 50 ms; a message that a broker does not take goes to another broker."""
+        """Send a message every 50 ms; if a broker does not accept a message, send it to another broker."""
         client, complained = self.producer.client, set[str]()
         while not self._ended.wait(_SEND_SECONDS):
             last: str | None = None
@@ -163,7 +163,7 @@ class Cluster:
                 client.report(last, _BROKER_SECONDS, failed=True)
                 if last not in complained:
                     complained.add(last)
-                    what = f"{last} does not take a message; another broker gets it"
+                    what = f"{last} does not accept a message; the producer tries another broker"
                     self.screen.line("producer", what, is_bad=True)
             else:
                 self.failed += 1
@@ -182,7 +182,7 @@ class Cluster:
         """Wait until both servers and both applications know all brokers."""
         wanted = set(self.brokers)
         self.screen.until(
-            "every broker is known everywhere",
+            "every server and client knows every broker",
             lambda: (
                 len(self.log.ready) == len(self.servers)
                 and all(wanted <= brokers for brokers in self.log.brokers.values())
@@ -193,7 +193,7 @@ class Cluster:
     def gone_everywhere(self, instance: Instance) -> None:
         """Wait until no server and no application knows a broker."""
         self.screen.until(
-            "the broker is gone everywhere",
+            "every server and client has dropped the broker",
             lambda: (
                 all(instance not in brokers for brokers in self.log.brokers.values())
                 and not any(each.sees(instance) for each in (self.producer, self.consumer))

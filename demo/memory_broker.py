@@ -1,12 +1,12 @@
-"""EXAMPLE: a small in-memory message broker that embeds the agent, to see the whole system work. Not for real messages.
+"""EXAMPLE: a small in-memory message broker that embeds the agent, for demonstrations; not for real messages.
 
     python demo/memory_broker.py serve --name broker-a --port 10911 --topic orders --name-servers 127.0.0.1:9876
     python demo/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
     python demo/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
 
-Its own protocol is one JSON object a line: {"op": "produce", "topic": T, "queue": Q, "body": B} is answered with
+The protocol has one JSON object per line: {"op": "produce", "topic": T, "queue": Q, "body": B} is answered with
 {"offset": N}, {"op": "consume", "topic": T, "queue": Q, "offset": N} with {"messages": [...], "next": N}, and
-{"op": "create", "topic": T, "queues": N} with {"ok": true}; what cannot be done with {"error": TEXT}. Messages live in
+{"op": "create", "topic": T, "queues": N} with {"ok": true}; a failed request with {"error": TEXT}. Messages live in
 memory and die with the process; a queue keeps its last 10,000.
 """
 
@@ -33,7 +33,7 @@ _LONGEST_LINE: Final = 1 << 20
 
 
 class RefusedError(Exception):
-    """A request that cannot be carried out; the text goes to the peer."""
+    """A refused request; the peer gets the message of the exception."""
 
 
 class Queue:
@@ -50,7 +50,7 @@ class Queue:
         return self.next_offset - 1
 
     def since(self, offset: int, limit: int = 100) -> tuple[list[str], int]:
-        """Messages from an offset on, and the offset to ask for next."""
+        """Messages from an offset on, and the offset of the next request."""
         first = self.next_offset - len(self._messages)
         start = max(offset, first)
         found = list(self._messages)[start - first : start - first + limit]
@@ -69,7 +69,7 @@ class MemoryBroker:
         return {"queues": len(self._queues), "messages": sum(queue.next_offset for queue in self._queues.values())}
 
     async def response(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what a line asks for. Raises RefusedError."""
+        """The response to a request. Raises RefusedError."""
         match asked.get("op"):
             case "produce":
                 return {"offset": self._queue(asked, PERM_WRITE).append(str(asked.get("body", "")))}
@@ -78,7 +78,7 @@ class MemoryBroker:
                 return {"messages": messages, "next": following}
             case "create":
                 queues = int(asked.get("queues", 4))
-                # The table refuses an invalid name.
+                # create_topic refuses an invalid name.
                 await self.agent.create_topic(TopicConfig(asked.get("topic", ""), queues, queues))
                 return {"ok": True}
             case other:
@@ -97,7 +97,7 @@ class MemoryBroker:
         return self._queues.setdefault((name, number), Queue())
 
     async def serve_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection line by line until it ends, or a line is too long; cancelled when the broker ends."""
+        """Answer the requests of a connection until it ends or a line is too long; cancelled when the broker stops."""
         with contextlib.suppress(
             ConnectionError, asyncio.CancelledError, asyncio.LimitOverrunError, asyncio.IncompleteReadError
         ):
@@ -107,7 +107,7 @@ class MemoryBroker:
                     if not isinstance(asked, dict):
                         raise RefusedError("not an object")
                     response = await self.response(asked)
-                # Infinity is a number to json, and brackets in brackets are too deep for it
+                # json parses Infinity, which int() refuses, and raises RecursionError for deep nesting.
                 except (RefusedError, ValueError, TypeError, OverflowError, RecursionError) as error:
                     response = {"error": str(error)}
                 writer.write(json.dumps(response).encode() + b"\n")
@@ -116,7 +116,7 @@ class MemoryBroker:
 
 
 async def serve(options: argparse.Namespace) -> int:
-    """Run a broker until SIGTERM or SIGINT (unregister and end) or SIGUSR1 (drain first, until one of the others)."""
+    """Run a broker until SIGTERM or SIGINT, which unregister it at once, or SIGUSR1, which drains it first."""
     loop = asyncio.get_running_loop()
     ends, drains = asyncio.Event(), asyncio.Event()
     for number, event in ((signal.SIGTERM, ends), (signal.SIGINT, ends), (signal.SIGUSR1, drains)):
@@ -142,14 +142,14 @@ async def serve(options: argparse.Namespace) -> int:
                 await asyncio.wait([ended, draining], return_when=asyncio.FIRST_COMPLETED)
                 draining.cancel()
     finally:
-        # not waited for: from Python 3.12 on that takes until all peers have disconnected
+        # No wait_closed(): from Python 3.12 on it would wait until all peers have disconnected.
         server.close()
     return 0
 
 
 async def queues_of(options: argparse.Namespace, perm: int) -> list[tuple[str, int]]:
     """(broker address, queue) for each queue of the topic whose broker has a master and the permission."""
-    # a server that has just started may say that a topic does not exist
+    # Without a warm-up the client believes a server that has just started and does not know the topic yet.
     async with RouteClient(ClientSettings(name_servers=options.name_servers, warm_up_seconds=0)) as client:
         found = (await client.route(options.topic)).data
     masters = {group.broker_name: group.broker_addrs.get(MASTER_ID) for group in found.broker_datas}
@@ -191,7 +191,7 @@ async def produce(options: argparse.Namespace) -> int:
 
 
 async def consume(options: argparse.Namespace) -> int:
-    """Print what the queues of the topic hold."""
+    """Print the messages in the topic's queues."""
     for address, queue in await queues_of(options, PERM_READ):
         response: dict[str, Any] = {"messages": [""], "next": 0}
         while response["messages"]:
@@ -203,16 +203,16 @@ async def consume(options: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(description="EXAMPLE: a small in-memory broker that embeds the broker agent.")
     commands = parser.add_subparsers(dest="command", required=True)
     serving = commands.add_parser("serve", help="run a broker")
     serving.add_argument("--cluster", default="example")
     serving.add_argument("--name", default="broker-a")
     serving.add_argument("--id", type=int, default=MASTER_ID, help="0 for a master, more for a slave")
-    serving.add_argument("--host", default="127.0.0.1", help="where to listen")
-    serving.add_argument("--advertise", default="", help="host name for clients, if not that of --host")
-    serving.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    serving.add_argument("--host", default="127.0.0.1", help="listen address")
+    serving.add_argument("--advertise", default="", help="host name for clients (default: --host)")
+    serving.add_argument("--port", type=int, default=0, help="0: a free port")
     serving.add_argument("--topic", action="append", default=[], help="may be repeated")
     serving.add_argument(
         "--poll-seconds", type=float, default=30.0, help="poll interval of the clients, for which a drain waits"

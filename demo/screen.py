@@ -1,4 +1,4 @@
-"""Shows on the terminal what happens, as it happens, and who noticed the loss of a broker after how long."""
+"""Prints events of the demo as a timeline, and a table of the times after which the loss of a broker was noticed."""
 
 import logging
 import sys
@@ -11,7 +11,7 @@ from typing import Final, TextIO
 # (broker name, broker id)
 Instance = tuple[str, int]
 
-# name of the line's subject -> its colour, which can be read on dark and on light ground
+# Name of the line's subject -> colour, readable on dark and light backgrounds.
 _COLOURS: Final = {"you": "1;35", "ns1": "36", "ns2": "34", "producer": "32", "consumer": "33", "console": "36"}
 _BAD: Final = "31"
 _DIM: Final = "2"
@@ -20,12 +20,12 @@ _WIDTH: Final = 9
 _COLUMN: Final = 11
 
 
-# interval at which a wait checks for an interrupt
+# Interval at which a wait checks for an interrupt.
 _CHECK_SECONDS: Final = 0.1
 
 
 class TimeoutInStoryError(Exception):
-    """An event that the demo waited for did not come; the message names it."""
+    """An event did not happen in time; the message names the event."""
 
 
 class InterruptedStoryError(Exception):
@@ -34,7 +34,7 @@ class InterruptedStoryError(Exception):
 
 @dataclass(slots=True)
 class Loss:
-    """One broker that was taken away, and how long it was until each server and client noticed."""
+    """The loss of a broker, with the time after which each server and client noticed it."""
 
     what: str
     instance: Instance
@@ -44,7 +44,7 @@ class Loss:
 
 
 class Screen:
-    """A timeline of lines: the time since the beginning, who, and what; for any thread."""
+    """A timeline of printed lines (time since the start, subject, event); thread-safe."""
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
@@ -52,21 +52,21 @@ class Screen:
         self._began = time.monotonic()
         self._losses: list[Loss] = []
         self._is_interrupted = False
-        # held while a line is written; notified of every event. Reentrant, because a condition may write a line.
+        # Held while a line is printed, and notified of every event. Reentrant, because a condition may print a line.
         self._changed = threading.Condition(threading.RLock())
 
     def line(self, who: str, what: str, *, is_bad: bool = False) -> None:
-        """Show one event."""
+        """Print one event."""
         text = self._painted(what, _BAD) if is_bad else self._painted(what, _BOLD) if who == "you" else what
         seconds = self._painted(f"{time.monotonic() - self._began:7.2f} s", _DIM)
         self.note(f"{seconds}  {self._painted(f'{who:<{_WIDTH}}', _COLOURS.get(who, '0'))}  {text}")
 
     def heading(self, text: str) -> None:
-        """Show what is going to happen."""
+        """Print the heading of a scene."""
         self.note(f"\n{self._painted(text, _BOLD)}")
 
     def note(self, text: str) -> None:
-        """Show plain text."""
+        """Print plain text."""
         with self._changed:
             self._out.write(f"{text}\n")
             self._out.flush()
@@ -83,7 +83,7 @@ class Screen:
             InterruptedStoryError: `interrupt` was called.
         """
         if not self._wait(condition, seconds):
-            raise TimeoutInStoryError(f"{what}: not within {seconds:g} s")
+            raise TimeoutInStoryError(f"not within {seconds:g} s: {what}")
 
     def pause(self, seconds: float) -> None:
         """Wait for this time. Raises InterruptedStoryError if `interrupt` was called."""
@@ -114,13 +114,13 @@ class Screen:
     # -- losses -------------------------------------------------------------------------------------------------------
 
     def lose(self, what: str, instance: Instance) -> Loss:
-        """Note that a broker is gone from now on, or about to be."""
+        """Print and record the loss of a broker, which happens now."""
         self.line("you", what)
         self._losses.append(Loss(what.partition(":")[0], instance, time.monotonic()))
         return self._losses[-1]
 
     def gone(self, who: str, instance: Instance, how: str, why: str = "", *, is_bad: bool = False) -> None:
-        """Show that a server or client has dropped a broker, and after how long when we took it away."""
+        """Print that a server or client has dropped a broker, with the time since its loss."""
         after = ""
         for loss in reversed(self._losses):
             if loss.instance == instance and who not in loss.noticed:
@@ -130,23 +130,23 @@ class Screen:
         self.line(who, f"{how} {called(instance)}{after}{why}", is_bad=is_bad)
 
     def table(self, names: list[str], bound_seconds: float) -> None:
-        """Show all losses, one per line."""
+        """Print all losses, one per line."""
         width = max((len(loss.what) for loss in self._losses), default=0) + 2
         self.note("  " + " " * width + "".join(f"{name:>{_COLUMN}}" for name in names))
         for loss in self._losses:
             cells = (f"{loss.noticed[name]:.2f} s" if name in loss.noticed else "-" for name in names)
             self.note(f"  {loss.what:<{width}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells))
-        self.note(f"  at most, by the settings: {bound_seconds:.2f} s")
+        self.note(f"  longest time by the settings: {bound_seconds:.2f} s")
 
 
 def called(instance: Instance) -> str:
-    """A broker, as people call it."""
+    """The display name of a broker."""
     name, number = instance
     return f"{name}'s slave {number}" if number else name
 
 
 class ServerLog(logging.Handler):
-    """Shows the events that the NameServers log; each runs in a thread of its own."""
+    """Prints the log events of the NameServers, each of which runs in its own thread."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(logging.INFO)
@@ -159,7 +159,7 @@ class ServerLog(logging.Handler):
         self.ready: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one event; those of clients and agents are left out."""
+        """Print an event of a NameServer; events of clients and agents are ignored."""
         fields = getattr(record, "fields", {})
         if record.msg == "listening":
             name = self._threads[record.thread] = self.names[str(fields["data_dir"])]
@@ -196,5 +196,5 @@ class ServerLog(logging.Handler):
 
 
 def _reason(fields: dict[str, object]) -> str:
-    """Why the server is ready or not, without the list of the brokers that are missing."""
+    """The reason why the server is ready or not, without the list of missing brokers."""
     return str(fields["reason"]).removeprefix("not ").removeprefix("ready: ").partition(":")[0]

@@ -94,7 +94,7 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
     text = "\n".join(demo.lines)
     assert "Time runs 60 times faster than by default" in text
     assert "\x1b" not in text
-    assert demo.lines_matching(r"console    shows all of it: http://127\.0\.0\.1:\d+/$")
+    assert demo.lines_matching(r"console    shows the cluster: http://127\.0\.0\.1:\d+/$")
     assert demo.lines_matching(r"^ +\d+\.\d\d s  ns1        drops broker-b, after .*: its connection was closed$")
     assert demo.lines_matching(r"^ +\d+\.\d\d s  ns2        drops broker-c, after .*: silent for \d+\.\d\d s$")
     assert demo.lines_matching(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it unregistered$")
@@ -102,7 +102,7 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
         for client in ("producer", "consumer"):
             assert demo.lines_matching(rf"{client}   no longer sees broker-{name}, after"), (client, name)
     # paused for less than its expiry
-    assert demo.lines_matching("thaw broker-b: it is still known")
+    assert demo.lines_matching("thaw broker-b: no server has evicted it")
     assert demo.lines_matching("drops broker-b.*silent") == []
     rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.lines_matching(r"^  (kill|freeze|drain) broker-. ")]
     assert [len(row) for row in rows] == [4, 4, 4]
@@ -124,7 +124,7 @@ def test_interrupted_demo_leaves_nothing(demo: Demo) -> None:
     demo.send_signal(signal.SIGHUP)
 
     assert demo.finished() == 130, demo.lines
-    assert demo.lines[-1] == "interrupted; everything is stopped"
+    assert demo.lines[-1] == "interrupted; all processes are stopped"
     assert demo.lines_matching("Traceback") == []
 
 
@@ -161,5 +161,5 @@ def test_demo_ends_with_the_report(tmp_path: Path) -> None:
     with Demo(tmp_path, "--scenes", PATH=str(bin_directory)) as demo:
         assert demo.finished() == 0, demo.lines
     page = tmp_path / "report" / "report.html"
-    assert demo.lines[-1].strip() == f"Look at it: {page.as_uri()}"
+    assert demo.lines[-1].strip() == f"The report: {page.as_uri()}"
     assert page.exists()
