@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
-    config.addinivalue_line("markers", "needs(*tools): run only where these tools are; without it: java, javac, mvn")
+    config.addinivalue_line("markers", "needs(*tools): skip the test without these tools (default: java, javac, mvn)")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -67,7 +67,7 @@ def daemon_flags() -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def two_daemons(place: Path, stack: ExitStack, daemon_flags: tuple[str, ...]) -> tuple[Daemon, Daemon]:
-    """Two of our NameServers that know nothing of each other."""
+    """Two of our NameServers."""
     first, second = (stack.enter_context(Daemon(place / name, *daemon_flags)) for name in ("namesrv-1", "namesrv-2"))
     return first.listening(), second.listening()
 
@@ -80,7 +80,7 @@ def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def mqadmin(place: Path, stack: ExitStack, name_servers: list[str]) -> MqAdmin:
-    """Apache's mqadmin with the addresses of both."""
+    """Apache's mqadmin with the addresses of both daemons."""
     return stack.enter_context(MqAdmin(place / "mqadmin", *name_servers))
 
 
@@ -92,5 +92,5 @@ def clients(place: Path, stack: ExitStack) -> Driver:
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
-    """A pair of one kind, as soon as both NameServers know both brokers."""
+    """A pair of the requested kind, as soon as both NameServers know both brokers."""
     return pairs[request.param].complete()

@@ -37,7 +37,7 @@ QUERY_VERSION: Final = 322
 
 # A topic that is created while the brokers run.
 MADE: Final = "made-by-hand"
-# Of repeated requests, such as heartbeats, the recording keeps two.
+# Number of equal requests, such as heartbeats, that a recording keeps.
 KEPT: Final = 2
 
 

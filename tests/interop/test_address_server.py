@@ -1,4 +1,4 @@
-"""Brokers and clients without a list of NameServers get it from `/rocketmq/nsaddr`, and learn of an added one."""
+"""Brokers and clients get their list of NameServers from `/rocketmq/nsaddr`, also after a server is added."""
 
 import signal
 import time
@@ -72,9 +72,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_fourth_server_is_found_without_a_restart(world: World) -> None:
     """Brokers of 5.3 and a Java client, all without a list, use a fourth NameServer within 130 s.
 
-    The client requests the list ten seconds after its start, and then every two minutes. It finds the third server with
-    the former request; the fourth is added right then, which is the longest wait. With the new list the client reaches
-    the added server; until then a request that needs a route fails, since the other three are gone.
+    The client requests the list ten seconds after its start, and then every two minutes. The first request finds the
+    third server; the fourth server is added right then, which gives the longest wait. With the new list the client
+    reaches the added server; until then a request that needs a route fails, since the other three are gone.
     """
     settings = {**_ASKS_OFTEN, "rmqAddressServerDomain": world.list_address}
     domain = f"-Drocketmq.namesrv.domain={world.list_address}"
@@ -115,7 +115,7 @@ def _until_registered(world: World, *brokers: Broker) -> None:
 
 
 def _lists_read_by(clients: Driver) -> str:
-    """The lists that Java's clients have got, from their log."""
+    """The lists of NameServers that the log of the Java clients has."""
     paths = sorted((clients.home / "logs" / "rocketmqlogs").glob("rocketmq_client*.log"))
     lines = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
     return "\n".join(line for line in lines.splitlines() if "name server address changed" in line)

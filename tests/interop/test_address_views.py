@@ -8,7 +8,7 @@ from tests.interop.peers.driver import Driver
 from tests.support.daemon import Daemon
 from tests.support.tcp_proxy import TcpProxy
 
-# An address of TEST-NET-1, which nothing answers, as a pod's address is for a client outside of Kubernetes.
+# An unreachable address of TEST-NET-1, like a pod's address for a client outside of Kubernetes.
 _UNREACHABLE = "192.0.2.1"
 _VIEWS = """
 [[views]]
@@ -23,7 +23,7 @@ shown = "127.0.0.1:%s"
 async def test_vip_channel_is_two_ports_below_the_address_of_the_view(
     tmp_path: Path, clients: Driver, unique: str
 ) -> None:
-    """A Java client with the VIP channel sends by the port of the view minus 2; nothing listens on that of the view."""
+    """A Java client with the VIP channel sends to the view's port minus 2; the view's port itself has no listener."""
     views = tmp_path / "views.toml"
     async with TcpProxy(("127.0.0.1", 1)) as vip:
         views.write_text(_VIEWS % (vip.port + 2), encoding="utf-8")

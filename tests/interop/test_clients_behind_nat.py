@@ -27,7 +27,7 @@ _SEND_SECONDS: Final = 0.05
 _PRIVATE: Final = "10.99.0.2"
 _PUBLIC: Final = "203.0.113.1"
 _PORTS: Final = {"broker-a": 10911, "broker-b": 10921}
-# Peers at the named port are outside of the brokers' network, whatever address NAT gives them.
+# Peers at the listener "outside" are outside of the brokers' network, whatever address NAT gives them.
 _VIEWS: Final = f"""
 [[views]]
 name = "outside"
@@ -81,7 +81,7 @@ def test_no_send_fails_for_its_address(tmp_path: Path, hosts: tuple[Host, Host])
         _until_known(clients, far)
         for driver, name_servers in ((inner, near), (outer, far)):
             driver.start_producer("p", name_servers, poll=1000, retries=4, timeout=10_000)
-            # both brokers create the topic with the first messages they get
+            # Both brokers create the topic with their first messages.
             assert len(driver.send("p", "orders", 40, f"first-{driver.home.name}")) == 40
         go.started()
 
@@ -96,7 +96,7 @@ def test_no_send_fails_for_its_address(tmp_path: Path, hosts: tuple[Host, Host])
             returned.booted()
             _until_known(clients, far)
             for driver in (inner, outer):
-                # the last line of a finished order; each line is looked at once
+                # The last line of a finished send; each line is parsed once.
                 driver.wait_until(
                     lambda driver=driver: '"sent"' in driver.lines[-1],  # type: ignore[misc]  # bound now
                     within=GUARD_SECONDS + share * _SEND_SECONDS,
@@ -104,7 +104,7 @@ def test_no_send_fails_for_its_address(tmp_path: Path, hosts: tuple[Host, Host])
                 bodies = driver.bodies("acked", name="p")
                 assert {failed["error"] for failed in driver.failures()} == set()
                 assert {f"{driver.home.name}-{number}" for number in range(share)} <= bodies
-            # The Go client gives up while it still knows the killed broker, but by its address outside.
+            # The Go client's sends to the killed broker fail, but with the broker's public address.
             assert all(f"{_PUBLIC}:{second.port + 20000}" in failed["error"] for failed in go.events("failed"))
             until(lambda: go.send("orders", "go-last"))
             outer.start_consumer("c", far, "orders", poll=1000)

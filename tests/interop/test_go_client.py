@@ -65,7 +65,7 @@ def test_application_does_not_notice_a_restart(world: World) -> None:
 
 
 def test_new_topics_while_one_is_not_ready(world: World) -> None:
-    """Every other request goes to a server that is not ready, and every message is sent all the same.
+    """Every other request goes to a server that is not ready; nevertheless every message is sent.
 
     After a refused route a Go client requests TBW102 from the other server, and assumes the same number of queues, four
     at most.

@@ -37,7 +37,7 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "topicList -c": "the same, in its first column",
 }
 
-# Names of equal length, since tables are padded.
+# The names have equal lengths, since mqadmin pads tables.
 OURS: Final = "ours"
 APACHES: Final = "them"
 # The lines that only our remark of code 17 has: the server, and the cause.
@@ -82,7 +82,7 @@ class Sides:
         return dict(zip(self.addresses, self._threads.map(run_on, self.addresses), strict=True))
 
     def same(self, command: str, comparable: Comparable = str) -> object:
-        """The compared part of both outputs, which must be equal and not empty.
+        """The compared part of the outputs, which must be equal and not empty.
 
         Raises:
             AssertionError: the outputs differ.
@@ -241,7 +241,7 @@ def test_reading_command_prints_the_same(sides: Sides, command: str, comparable:
     ],
 )
 def test_dashboard_and_exporter_get_the_same(sides: Sides, query: str) -> None:
-    """The queries that RocketMQ's Dashboard and Exporter send to NameServers have the same results.
+    """The queries of RocketMQ's Dashboard and Exporter have the same results.
 
     Their own programs are not published in Maven Central; these are their calls of MQAdminExt.
     """
@@ -372,7 +372,7 @@ def _config(output: Output) -> dict[str, str]:
 
 
 def test_configuration_is_the_same_where_both_have_it(sides: Sides) -> None:
-    """getNamesrvConfig: of the keys that both servers have only these differ; see DIFFERENCES."""
+    """getNamesrvConfig: of the common keys of both servers only these differ; see DIFFERENCES."""
     outputs = sides.run("getNamesrvConfig")
     ours, apaches = _config(outputs[OURS]), _config(outputs[APACHES])
 
@@ -429,7 +429,7 @@ def _queues(address: str, topic: str) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("command", ["topicClusterList -t TBW102", "topicList -c"])
 def test_topic_of_several_clusters_is_shown_in_one_of_them(sides: Sides, command: str) -> None:
-    """Each server shows one of the clusters; neither promises which one."""
+    """Each server shows one of the clusters, in no defined order."""
     clusters = {
         side: {word for word in output.stdout.split() if word in {"DefaultCluster", "OtherCluster"}}
         for side, output in sides.run(command).items()

@@ -12,7 +12,7 @@ from tests.client.ctl.test_causes import CAUSES, World
 from tests.interop.peers.driver import Driver
 from tests.support.namesrv_peer import MASTER, Broker, NamesrvPeer
 
-# A Java client connects to brokers that would create topics, and here such a connection is refused.
+# A Java client connects to brokers that create topics automatically; here such a connection is refused.
 _REFUSED: Final = "127.0.0.1:1"
 
 

@@ -103,7 +103,7 @@ def test_clean_shutdown_unregisters(
     assert [brokers_of(address) for address in name_servers] == [{}, {}]
 
 
-# in this respect 5.5 is like 5.3, and the expiry takes 20 s
+# Version 5.5 behaves like 5.3 here, and each test waits for an expiry of 20 s.
 @pytest.mark.parametrize("start_again", ["broker-5", "broker-4"], indirect=True)
 def test_broker_that_hangs_is_found_by_the_scan(
     broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]

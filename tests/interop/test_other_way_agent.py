@@ -27,7 +27,7 @@ def apache(place: Path, stack: ExitStack) -> tuple[ApacheNameServer, ApacheNameS
 
 @pytest.fixture(scope="module")
 def mqadmin(place: Path, stack: ExitStack, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
-    """An mqadmin for the first of the two."""
+    """An mqadmin with the address of the first server."""
     return stack.enter_context(MqAdmin(place / "mqadmin", apache[0].address))
 
 

@@ -56,7 +56,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def client(addresses: list[str]) -> SyncRouteClient:
-    """A client that polls every second, and finds out by itself that the servers are Apache's."""
+    """A client that polls every second, and detects that the servers are Apache's."""
     return SyncRouteClient(ClientSettings(name_servers=";".join(addresses), poll_seconds=1, warm_up_seconds=0))
 
 
@@ -66,7 +66,7 @@ def brokers(routes: SyncRouteClient, topic: str) -> list[str]:
 
 
 def test_client_fails_over_and_survives_without_any(pair: Pair) -> None:
-    """Each server is killed once; with both dead cached routes stay, and a missing one is RouteUnavailableError."""
+    """Each server is killed once; without servers cached routes stay, and other topics raise RouteUnavailableError."""
     with client(pair.addresses) as routes:
         assert brokers(routes, "topic-0") == ["broker-a"]
         pair.kill(0)

@@ -48,7 +48,7 @@ class Prometheus(Process):
         """The labels of each scraped target by its address, without the job's."""
         try:
             targets = self._get("/api/v1/targets?state=active")["activeTargets"]
-        except ConnectionError:  # It does not listen yet.
+        except ConnectionError:  # Prometheus does not listen yet.
             return {}
         return {
             target["labels"].pop("instance"): {**target["labels"], "health": target["health"]} for target in targets

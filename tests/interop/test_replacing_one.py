@@ -17,7 +17,7 @@ WAIT_SECONDS: Final = "15"
 
 
 def test_one_of_three_is_replaced(tmp_path: Path, stack: ExitStack) -> None:
-    """Two servers serve while the third is replaced; then all three agree, and ours reports more than Apache's."""
+    """Two servers serve while the third one is replaced; then all three agree."""
     servers = [stack.enter_context(ApacheNameServer(tmp_path / f"apache-{number}")) for number in range(3)]
     addresses = [server.booted().address for server in servers]
     stack.enter_context(Broker(tmp_path / "broker", addresses)).booted()

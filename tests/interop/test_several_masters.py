@@ -82,7 +82,7 @@ def test_producer_goes_on_with_the_other_master(
     name_servers: list[str],
     unique: str,
 ) -> None:
-    """No send fails when one master is killed, and the routes contain only the other one at once."""
+    """When one master is killed no send fails, and the routes contain only the other master at once."""
     topic, dead, alive = f"made-{unique}", masters["broker-a"], masters["broker-b"]
     mqadmin.succeed("updateTopic", "-c", CLUSTER, "-t", topic, "-r", "2", "-w", "2")
     until_routed(name_servers, topic)
@@ -105,7 +105,7 @@ def test_producer_goes_on_with_the_other_master(
 
 
 def _places(route: Route) -> set[tuple[str, int]]:
-    """Pairs of a master and a global queue of a static topic that it holds."""
+    """(master, global queue) for each global queue of a static topic."""
     mappings = route.data["topicQueueMappingByBroker"]
     assert {mapping["totalQueues"] for mapping in mappings.values()} == {6}
     return {(name, int(queue)) for name, mapping in mappings.items() for queue in mapping["currIdMap"]}

@@ -92,7 +92,7 @@ def test_broker_that_signs_is_registered_and_stays(world: World) -> None:
 
 
 def test_broker_with_a_wrong_secret_is_refused(world: World) -> None:
-    """A broker of 5.3.3 that signs with a wrong secret is refused; the tests of access have the other reasons."""
+    """A broker of 5.3.3 that signs with a wrong secret is refused; tests/namesrv/access has the other reasons."""
     settings = credentials("broker", "wrong-secret")
     with Broker(world.place / "forger", [world.address], name="forger", settings=settings) as broker:
         broker.booted()

@@ -13,7 +13,7 @@ from tests.interop.peers.route import members_of
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon, LogLine
 
-# When silent connections were refused, a Proxy met 15 to 20 refusals in this time, and a client of 5.1 reconnected
+# If silent connections are refused, a Proxy meets 15 to 20 refusals in this time, and a client of 5.1 reconnects
 # twice.
 _HALF_A_MINUTE = 30.0
 

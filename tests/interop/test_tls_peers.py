@@ -33,14 +33,14 @@ def java_flags(home: Path, ca: Authority, identity: Identity | None) -> tuple[st
 
 
 class World:
-    """A NameServer that requires certificates of its authority, and a broker that has one."""
+    """A NameServer that requires certificates of its authority, and a broker with such a certificate."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self.place = place
         self.ca = Authority(place)
         self.identity = self.ca.issue("peer", common_name="peer")
         server = self.ca.issue("server")
-        # The settings of Apache's NameServer, but for the mode, which is a system property there.
+        # The settings of Apache's NameServer, except the mode, which is a system property.
         properties = place / "tls.properties"
         properties.write_text(
             f"tls.test.mode.enable=false\ntls.server.need.client.auth=require\ntls.server.authClient=true\n"

@@ -91,7 +91,7 @@ def test_no_send_fails_one_poll_after_a_zone_has_died(world: World, tmp_path: Pa
         zones = "zone east: 0 masters, 0 write queues; with zone west: 1 master, 4 write queues"
         assert _explained(world) == f"{zones} {_RULE}"
         until(lambda: any(_NO_BROKER in entry["error"] for entry in clients.events("failed", name="strict")))
-        # With zone east back, its consumers do not see zone west any more, nor the last messages sent there.
+        # After the return of zone east, its consumers no longer see zone west, nor the last messages in zone west.
         sent = clients.bodies("acked", name="spilling", broker=_WEST)
         until(lambda: sent <= clients.bodies("received", name="reader"))
 

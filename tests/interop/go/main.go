@@ -1,13 +1,14 @@
-// A Go producer or consumer of RocketMQ: reads messages to send line by line, and reports each event as a line of JSON.
+// Runs a Go producer or consumer of RocketMQ, and prints each event as a line of JSON.
 //
 //	driver produce --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G
 //	driver consume --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G --topics T1,T2
 //
-// With DRIVER_KEY=access:secret in the environment it signs.
+// With DRIVER_KEY=access:secret in the environment the client signs its requests.
 //
-// The producer reads a JSON object a line, {"topic": T, "body": B}, sends it, and answers it with {"event": "acked"} or
-// {"event": "failed"}, the error in it. The consumer prints {"event": "received"} for each message. Both print
-// {"event": "started"} first, and end when their standard input does. What the library itself logs goes to standard error.
+// The producer reads a message from each line of standard input, as {"topic": T, "body": B}, sends it, and prints
+// {"event": "acked"}, or {"event": "failed"} with the error. The consumer prints {"event": "received"} for each
+// message. Both print {"event": "started"} first, and end at the end of standard input. The library logs to standard
+// error.
 package main
 
 import (
@@ -27,7 +28,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-// What is printed, one a line.
+// A line of output.
 type event struct {
 	Event  string `json:"event"`
 	Topic  string `json:"topic,omitempty"`
@@ -36,7 +37,7 @@ type event struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// A message that the producer sends, one line of input.
+// A message to send, one line of input.
 type order struct {
 	Topic string `json:"topic"`
 	Body  string `json:"body"`
@@ -44,8 +45,8 @@ type order struct {
 
 var printing sync.Mutex
 
-// A consumer calls from several goroutines; a line is never cut by another.
-func say(happened event) {
+// Print a line; the lock keeps lines of several goroutines apart.
+func printEvent(happened event) {
 	line, err := json.Marshal(happened)
 	if err != nil {
 		panic(err)
@@ -84,14 +85,14 @@ func produce(chosen options) error {
 	if err := sender.Start(); err != nil {
 		return err
 	}
-	say(event{Event: "started"})
+	printEvent(event{Event: "started"})
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		var message order
 		if err := json.Unmarshal(lines.Bytes(), &message); err != nil {
 			return err
 		}
-		say(send(sender, message))
+		printEvent(send(sender, message))
 	}
 	return sender.Shutdown()
 }
@@ -128,7 +129,7 @@ func consume(chosen options) error {
 	if err := receiver.Start(); err != nil {
 		return err
 	}
-	say(event{Event: "started"})
+	printEvent(event{Event: "started"})
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func consume(chosen options) error {
 
 func received(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 	for _, message := range messages {
-		say(event{Event: "received", Topic: message.Topic, Body: string(message.Body)})
+		printEvent(event{Event: "received", Topic: message.Topic, Body: string(message.Body)})
 	}
 	return consumer.ConsumeSuccess, nil
 }
@@ -149,14 +150,14 @@ func main() {
 		os.Exit(2)
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	nameServers := flags.String("name-servers", "127.0.0.1:9876", "addresses, separated by semicolons")
-	group := flags.String("group", "interop", "of the producer or consumer")
-	topics := flags.String("topics", "", "what the consumer subscribes to, separated by commas")
-	// ends the process itself when something is wrong with them
+	nameServers := flags.String("name-servers", "127.0.0.1:9876", "addresses of NameServers, separated by semicolons")
+	group := flags.String("group", "interop", "group of the producer or consumer")
+	topics := flags.String("topics", "", "topics of the consumer, separated by commas")
+	// With ExitOnError, Parse ends the process if a flag is invalid.
 	_ = flags.Parse(os.Args[2:])
 	chosen := options{strings.Split(*nameServers, ";"), *group, strings.Split(*topics, ",")}
 	if err := works[os.Args[1]](chosen); err != nil {
-		say(event{Event: "broken", Error: err.Error()})
+		printEvent(event{Event: "broken", Error: err.Error()})
 		os.Exit(1)
 	}
 }

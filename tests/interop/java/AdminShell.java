@@ -14,20 +14,20 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 
 /**
- * mqadmin as it is, one command after the other in one process: a process of its own for each takes seconds to end.
+ * Runs commands of an unmodified mqadmin one after the other in one process, since each mqadmin process takes seconds.
  *
- * <p>Reads the arguments of a command from a line of stdin, separated by blanks, and answers with a line of JSON on
- * stdout: what it printed on stdout and on stderr.
+ * <p>Each line of stdin has the arguments of a command, separated by blanks. The response is a line of JSON on stdout
+ * with the command's stdout and stderr.
  *
- * <p>The command <code>query METHOD ARGUMENT... -n NAMESRVS</code> calls a method of MQAdminExt, as RocketMQ's Dashboard
- * and Exporter do, and prints its result as JSON. For getSystemTopicList these reach into the client.
+ * <p>The command <code>query METHOD ARGUMENT... -n NAMESRVS</code> calls a method of MQAdminExt, or for
+ * getSystemTopicList of its inner client, as RocketMQ's Dashboard and Exporter do, and prints the result as JSON.
  */
 public final class AdminShell {
     private AdminShell() {
     }
 
     public static void main(String[] args) throws Exception {
-        // not known when this is compiled: only the tools have it
+        // By reflection: the compiler's class path lacks the tools.
         Method command = Class.forName("org.apache.rocketmq.tools.command.MQAdminStartup").getMethod("main", String[].class);
         PrintStream answers = System.out;
         PrintStream errors = System.err;
@@ -62,7 +62,7 @@ public final class AdminShell {
         ClientConfig admin =
             (ClientConfig) Class.forName("org.apache.rocketmq.tools.admin.DefaultMQAdminExt").getConstructor().newInstance();
         admin.setNamesrvAddr(nameServers);
-        // clients of one process share connections unless their names differ
+        // Clients of one process share connections unless their instance names differ.
         admin.setInstanceName(String.valueOf(System.nanoTime()));
         call(admin, "start");
         try {

@@ -24,23 +24,23 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
- * Real Java producers and consumers: reads commands from stdin, one a line, and reports events on stdout, one JSON
- * object a line.
+ * Runs real Java producers and consumers: reads a command from each line of stdin, and prints each event as a line of
+ * JSON.
  *
  * <pre>
  * producer NAME NAMESRVS [KEY=VALUE...]                  start a producer               -> started
- *     NAMESRVS may be `address-server`: the client asks the domain of the system property rocketmq.namesrv.domain
+ *     NAMESRVS may be `address-server`: the client uses the domain of the system property rocketmq.namesrv.domain
  * send NAME TOPIC COUNT PREFIX                           send PREFIX-0 to PREFIX-(n-1)  -> acked | failed ..., sent
  * stream NAME TOPIC PREFIX INTERVAL_MS                   send until halted              -> acked | failed ...
  * halt NAME                                              end the stream                 -> sent
- * queues NAME TOPIC                                      what may be written to         -> queues | unrouted
+ * queues NAME TOPIC                                      list the writable queues       -> queues | unrouted
  * consumer NAME NAMESRVS GROUP TOPIC [KEY=VALUE...]      from the first message on      -> started, received ...
  * close NAME                                             end a producer or consumer     -> closed
- * quit                                                   end, as the end of stdin does
+ * quit                                                   end, as at the end of stdin
  * </pre>
  *
- * Keys: poll (ms between route polls), timeout (ms of a send, 10,000), retries (of a send that failed), key (ACCESS:SECRET to
- * sign with). A command that cannot be obeyed gives an object with the event "error".
+ * Keys: poll (ms between route polls), timeout (of a send in ms, default 10,000), retries (of a failed send), key
+ * (ACCESS:SECRET to sign with). A failed command prints the event "error".
  */
 public final class Driver {
     // Long enough that no send times out on a busy machine.
@@ -59,7 +59,7 @@ public final class Driver {
             try {
                 obey(line.trim().split(" +"));
             } catch (Exception e) {
-                say("error", "command", line, "error", e.toString());
+                print("error", "command", line, "error", e.toString());
             }
         }
         // Threads that still run must not keep the process alive.
@@ -91,7 +91,7 @@ public final class Driver {
                 close(words[1]);
                 break;
             default:
-                throw new IllegalArgumentException("no such command");
+                throw new IllegalArgumentException("unknown command " + words[0]);
         }
     }
 
@@ -113,12 +113,12 @@ public final class Driver {
         }
         producer.start();
         PRODUCERS.put(words[1], producer);
-        say("started", "name", words[1]);
+        print("started", "name", words[1]);
     }
 
     private static void startConsumer(String[] words) throws Exception {
         String name = words[1];
-        // 4.9 has no constructor without the strategy
+        // Version 4.9 has no constructor without the strategy.
         DefaultMQPushConsumer consumer =
             new DefaultMQPushConsumer(words[3], signing(rest(words, 5)), new AllocateMessageQueueAveragely());
         configure(consumer, name, words[2]);
@@ -131,7 +131,7 @@ public final class Driver {
         consumer.subscribe(words[4], "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
-                say("received", "name", name, "topic", message.getTopic(), "id", message.getMsgId(),
+                print("received", "name", name, "topic", message.getTopic(), "id", message.getMsgId(),
                     "broker", message.getBrokerName(), "queue", message.getQueueId(),
                     "body", new String(message.getBody(), StandardCharsets.UTF_8));
             }
@@ -139,7 +139,7 @@ public final class Driver {
         });
         consumer.start();
         CONSUMERS.put(name, consumer);
-        say("started", "name", name);
+        print("started", "name", name);
     }
 
     private static RPCHook signing(List<String> options) {
@@ -157,15 +157,15 @@ public final class Driver {
             client.setNamesrvAddr(nameServers);
         }
         client.setMqClientApiTimeout(TIMEOUT_MS);
-        // clients of one process share connections and routes unless their names differ
+        // Clients of one process share connections and routes unless their instance names differ.
         client.setInstanceName(name);
-        // the port two below a broker's own, which is one more thing that may be taken
+        // The VIP channel needs the port two below a broker's own, which may be in use.
         client.setVipChannelEnabled(false);
     }
 
     private static void setPoll(ClientConfig client, String option) {
         if (!option.startsWith("poll=")) {
-            throw new IllegalArgumentException("no such key: " + option);
+            throw new IllegalArgumentException("unknown key: " + option);
         }
         client.setPollNameServerInterval(Integer.parseInt(option.substring("poll=".length())));
     }
@@ -182,19 +182,19 @@ public final class Driver {
         for (int i = 0; i < count; i++) {
             sendOne(name, topic, prefix + "-" + i);
         }
-        say("sent", "name", name, "count", count);
+        print("sent", "name", name, "count", count);
     }
 
     static void sendOne(String name, String topic, String body) throws InterruptedException {
         try {
             SendResult sent = PRODUCERS.get(name).send(new Message(topic, body.getBytes(StandardCharsets.UTF_8)));
-            say("acked", "name", name, "topic", topic, "body", body, "id", sent.getMsgId(), "status",
+            print("acked", "name", name, "topic", topic, "body", body, "id", sent.getMsgId(), "status",
                 sent.getSendStatus().name(), "broker", sent.getMessageQueue().getBrokerName(), "queue",
                 sent.getMessageQueue().getQueueId());
         } catch (InterruptedException e) {
             throw e;
         } catch (Exception e) {
-            say("failed", "name", name, "topic", topic, "body", body, "error", textOf(e));
+            print("failed", "name", name, "topic", topic, "body", body, "error", textOf(e));
         }
     }
 
@@ -205,13 +205,13 @@ public final class Driver {
                 found.add(queue.getBrokerName() + ":" + queue.getQueueId());
             }
         } catch (MQClientException e) {
-            say("unrouted", "name", name, "topic", topic, "error", textOf(e));
+            print("unrouted", "name", name, "topic", topic, "error", textOf(e));
             return;
         }
-        say("queues", "name", name, "topic", topic, "queues", found);
+        print("queues", "name", name, "topic", topic, "queues", found);
     }
 
-    /** The texts of an exception and its causes, as a log has them. */
+    /** The messages of an exception and its causes, as in a log. */
     private static String textOf(Throwable error) {
         StringBuilder text = new StringBuilder(error.toString());
         for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
@@ -226,10 +226,10 @@ public final class Driver {
         } else {
             CONSUMERS.remove(name).shutdown();
         }
-        say("closed", "name", name);
+        print("closed", "name", name);
     }
 
-    static synchronized void say(String event, Object... members) {
+    static synchronized void print(String event, Object... members) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("event", event);
         for (int i = 0; i < members.length; i += 2) {
@@ -239,7 +239,7 @@ public final class Driver {
         System.out.flush();
     }
 
-    /** Sends one message after the other until it is halted. */
+    /** Sends messages one after the other until halted. */
     private static final class Stream extends Thread {
         private final String name;
         private final String topic;
@@ -264,9 +264,9 @@ public final class Driver {
                     Thread.sleep(intervalMs);
                 }
             } catch (InterruptedException e) {
-                say("error", "command", "stream " + name, "error", e.toString());
+                print("error", "command", "stream " + name, "error", e.toString());
             }
-            say("sent", "name", name, "count", count);
+            print("sent", "name", name, "count", count);
         }
 
         void halt() throws InterruptedException {

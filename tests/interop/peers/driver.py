@@ -23,7 +23,7 @@ ClientPeer = Literal["client-5", "client-5.5", "client-5.1", "client-4"]
 _FLAGS: Final = ("-Drocketmq.client.rebalance.waitInterval=1000", "-Drocketmq.client.rebalance.minInterval=1000")
 
 
-# A waiting test reads the same lines again and again.
+# Cached, since a waiting test parses the same lines many times.
 @cache
 def _event(line: str) -> Event:
     event: Event = json.loads(line)
@@ -82,7 +82,7 @@ class Driver(JavaProcess):
         assert not self.errors(), self.errors()
 
     def send(self, name: str, topic: str, count: int, prefix: str) -> set[str]:
-        """Send `prefix-0` and so on, one after the other; returns the bodies that this call got acknowledged."""
+        """Send `prefix-0` and so on, one after the other; returns the acknowledged bodies of this call."""
         before = len(self.events("acked", name=name))
         self._finish(name, f"send {name} {topic} {count} {prefix}", "sent")
         for entry in self.events("failed", name=name):
@@ -92,12 +92,12 @@ class Driver(JavaProcess):
         return {entry["body"] for entry in acked if entry["body"].startswith(f"{prefix}-")}
 
     def why_unrouted(self, name: str, topic: str) -> str:
-        """The exception, with its causes, that a producer gets when it requests the queues of a topic."""
+        """The exception, with its causes, of a producer's request for the queues of a topic."""
         self._finish(name, f"queues {name} {topic}", "unrouted")
         return str(self.events("unrouted", name=name)[-1]["error"])
 
     def start_stream(self, name: str, topic: str, prefix: str) -> None:
-        """Send `prefix-0` and so on, every 20 ms, until it is halted."""
+        """Send `prefix-0` and so on, every 20 ms, until `halt_stream`."""
         self.write_line(f"stream {name} {topic} {prefix} 20")
 
     def halt_stream(self, name: str) -> None:

@@ -17,12 +17,12 @@ _FLAGS: Final = (
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
 )
-# JVMs that start at the same moment slow each other down.
+# Held while a JVM starts: JVMs that start at the same moment slow each other down.
 BOOT_SECONDS: Final = 180.0
 
 
 class JavaProcess(PatternProcess):
-    """A main class of a fetched peer, or one of ours with the peer's classes; all its output is below `home`."""
+    """A Java process that runs a peer's main class, or one of ours with the peer's classes; its files are in `home`."""
 
     # A broker of 5.3 takes ten seconds to shut down on an idle machine.
     end_seconds = 120.0

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def until(ask: Callable[[], T], *, within: float = GUARD_SECONDS) -> T:
-    """The result of `ask`, as soon as it is true.
+    """Return the result of `ask` as soon as the result is true.
 
     Raises:
         AssertionError: the result stays false for that time.

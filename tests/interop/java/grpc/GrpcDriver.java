@@ -12,7 +12,7 @@ import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.producer.Producer;
 
 /**
- * A real gRPC producer and consumer: sends each line of stdin as a message, and prints <code>acked BODY</code>,
+ * Runs a real gRPC producer and consumer: sends each line of stdin as a message, and prints <code>acked BODY</code>,
  * <code>failed BODY</code> and <code>received BODY</code>. Arguments: ENDPOINT TOPIC GROUP.
  */
 public final class GrpcDriver {
@@ -32,7 +32,7 @@ public final class GrpcDriver {
             .setConsumerGroup(args[2])
             .setSubscriptionExpressions(Collections.singletonMap(args[1], FilterExpression.SUB_ALL))
             .setMessageListener(message -> {
-                say("received", StandardCharsets.UTF_8.decode(message.getBody()).toString());
+                print("received", StandardCharsets.UTF_8.decode(message.getBody()).toString());
                 return ConsumeResult.SUCCESS;
             })
             .build();
@@ -44,10 +44,10 @@ public final class GrpcDriver {
             byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
             try {
                 producer.send(provider.newMessageBuilder().setTopic(args[1]).setBody(bytes).build());
-                say("acked", body);
+                print("acked", body);
             } catch (ClientException e) {
                 e.printStackTrace();
-                say("failed", body);
+                print("failed", body);
             }
         }
         producer.close();
@@ -55,7 +55,7 @@ public final class GrpcDriver {
         System.exit(0);
     }
 
-    private static synchronized void say(String event, String body) {
+    private static synchronized void print(String event, String body) {
         System.out.println(event + " " + body);
         System.out.flush();
     }
