@@ -12,15 +12,15 @@ from tests.support.pages import ROOT
 PAGES: Final = tuple(sorted((ROOT / "docs" / "api").glob("*.md")))
 BEGIN: Final = "<!-- names: begin, written by `python -m tests.docs.generated` -->\n"
 END: Final = "<!-- names: end -->\n"
-# `::: module.or.class`, with options up to the next line without indentation
+# A directive `::: module.or.class`, with its options up to the next line without indentation.
 _DIRECTIVE: Final = re.compile(r"^::: (\S+)\n((?:[ ]+.*\n)*)", re.MULTILINE)
 _MEMBERS: Final = re.compile(r"^ +members: \[(.*)\]$", re.MULTILINE)
-# options of a class that is documented by its methods
+# The options of a class that is documented by its methods.
 _VERBS: Final = ("BrokerAgent", "RouteClient", "RemotingClient", "TestNameServer", "TestBroker", "TestClock")
 
 
 def with_names(page: str) -> str:
-    """The page with the current names."""
+    """The page with current tables of names."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     found = [shown for directive in _DIRECTIVE.finditer(after) for shown in _named(directive[1], directive[2])]

@@ -70,13 +70,13 @@ def _row(setting: Setting) -> str:
     at_once = "changes it, as does a request" if setting.name in LIVE else "changes it"
     if setting.name not in RELOADABLE:
         at_once = "restart"
-    # --help has the other sentences: what higher and lower values cause
+    # Only the first sentence; --help has the consequences of higher and lower values.
     meaning = setting.consequence.partition(". ")[0].removesuffix(".").replace("|", "\\|")
     return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {meaning} |\n"
 
 
 def generated(data_dir: Path) -> dict[Path, str]:
-    """Each page with its current generated parts; a server with this data directory responds to the requests."""
+    """Page -> its text with current generated parts; the frames come from a server with this data directory."""
     return {
         PROTOCOL: with_frames(PROTOCOL.read_text(), frames(data_dir)),
         OPERATING: with_settings(OPERATING.read_text()),

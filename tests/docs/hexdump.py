@@ -98,7 +98,7 @@ class _Reader:
             data, count = self._token(self._unpacker.read_map_header)
             lines = [(data, f"{indent}map of {count}")]
             for _ in range(count):
-                # a key and the start of its value share a line
+                # A key and the start of its value share a line.
                 ((key, shown),), value = self.lines(depth + 1), self.lines(depth + 1)
                 lines += [(key + value[0][0], f"{shown}: {value[0][1].strip()}"), *value[1:]]
             return lines

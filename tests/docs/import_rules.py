@@ -14,7 +14,7 @@ _ROW: Final = re.compile(r"^(\| \[`(namesrv\w*)`\].* \| )[^|]*\|$", re.MULTILINE
 
 
 def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Package to the names it may import: packages, or modules of a package if contracts forbid its other modules."""
+    """Package -> the packages that it may import, or the modules, if contracts forbid other modules of a package."""
     packages = linter["root_packages"]
     denied: dict[str, set[str]] = {package: {package} for package in packages}
     for contract in linter["contracts"]:
@@ -24,7 +24,7 @@ def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
         elif contract["type"] == "layers" and "containers" not in contract:
             above: set[str] = set()
             for layer in contract["layers"]:
-                # siblings separated by | do not import each other
+                # Siblings separated by | must not import each other.
                 siblings = set(re.findall(r"\w+", layer))
                 above |= siblings
                 for package in siblings:

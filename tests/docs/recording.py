@@ -13,7 +13,7 @@ from tests.docs.wire_examples import BOOT_ID, EXCHANGES, NAME, STARTED, Exchange
 from tests.support.daemon import Daemon
 from tests.support.peer import Peer, until
 
-# the flag that names the server as the page does
+# The server's name on the page.
 NAMED: Final = f"--nameserver-name={NAME}"
 
 

@@ -7,7 +7,7 @@ from namesrv_remoting.requests import REQUESTS, AccessClass
 from tests.support.pages import ROOT
 
 SECURITY: Final = ROOT / "docs" / "security.md"
-# the classes by their names on the page
+# Access classes by their names on the page.
 _TITLES: Final = {f"`{each}`": each for each in AccessClass} | {"any account": AccessClass.ANY_ACCOUNT}
 _ROW: Final = re.compile(r"^\| (`[a-z-]+`|any account) \| [\d, ]+ \|", re.MULTILINE)
 

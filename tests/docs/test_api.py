@@ -15,7 +15,7 @@ from tests.support.tutorial import BIN
 
 @pytest.mark.slow
 def test_examples_run(tmp_path: Path) -> None:
-    """A broker registers, a client finds its topic, and so does a request made by hand."""
+    """A broker registers, and a client and a hand-made request find its topic."""
     with ExitStack() as stack:
         daemon = stack.enter_context(Daemon(tmp_path / "data"))
         settings = AgentSettings(
@@ -35,7 +35,7 @@ def test_examples_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_example_of_the_test_kit_passes(tmp_path: Path) -> None:
-    """The example runs in a project of its own."""
+    """The example runs in a separate project."""
     (tmp_path / "test_failover.py").write_text(example("docs/api/testing.md", "test_failover.py"))
     done = subprocess.run(
         [BIN / "pytest", "-q", "--rootdir", ".", "-p", "no:cacheprovider"],

@@ -35,7 +35,7 @@ PROGRAMS = (
     *("systemctl", "docker", "mqadmin", "ssh", "sudo", "spark-submit", "jq", "git", "apt", "apt-get", "npm", "mvn"),
     *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "go"),
 )
-# programs whose commands run: ours, and read-only ones
+# Programs whose commands are run: ours, and read-only ones.
 OWN = (
     "namesrv ",
     "namesrvctl ",
@@ -45,10 +45,10 @@ OWN = (
     "python -m namesrv ",
     ".venv/bin/namesrv ",
 )
-# prefix of the last line of a make target, as printed by make
+# Prefix of make's last line for a target.
 OF_MAKE = ("make run",)
 CATALOGUE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())
-# command -> expected output; a command that does not end by itself is ended after it
+# Command -> expected output; a command that runs until Ctrl-C is ended after this output.
 LASTING: dict[str, str] = CATALOGUE["lasting"]
 RUNS: dict[str, str] = CATALOGUE["run"] | LASTING
 ELSEWHERE: list[str] = CATALOGUE["elsewhere"]
@@ -57,7 +57,7 @@ COMMAND_SECONDS = 120
 
 
 def manuals() -> list[Path]:
-    """Pages for users; the other pages are for developers or historical."""
+    """Pages for users; pages for developers and historical pages are left out."""
     others = ("CHANGELOG.md", "docs/bugs.md", "docs/scoreboard.md", "tests/")
     return [page for page in pages() if not str(page.relative_to(ROOT)).startswith(others)]
 
@@ -97,7 +97,7 @@ RUN_HERE = sorted(text for text in COMMANDS if text in RUNS or (f"{text} ".start
 
 @pytest.mark.parametrize("text", sorted(text for text in COMMANDS if text.startswith("make ")))
 def test_make_target_exists(text: str) -> None:
-    """The target passes its arguments on as one value."""
+    """The make target exists, and passes ARGS on as one value."""
     done = dry_run(text)
     assert done.returncode == 0, done.stderr
 
@@ -116,7 +116,7 @@ def dry_run(text: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("text", [text for text in COMMANDS if text.startswith("namesrv-staleness heartbeats/")])
 def test_arguments_of_a_report_are_valid(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one more argument, --help, nothing is read."""
+    """The command accepts the arguments; with --help added it reads no input."""
     log = tmp_path / "heartbeats" / "dt=2026-03-01" / "hour=07" / "ns1-1-1.jsonl"
     log.parent.mkdir(parents=True)
     log.touch()
@@ -137,7 +137,7 @@ class Scene:
         for written, meant in CATALOGUE["stand_ins"].items():
             text = text.replace(written, meant.format_map(self.stand_ins))
         if text.startswith(OF_MAKE):
-            # the last command of a make target; the ones before it set up what the scene has
+            # The last command of a make target; earlier commands prepare what the scene already has.
             done = dry_run(text)
             done.check_returncode()
             text = done.stdout.splitlines()[-1].replace("exec ", "", 1)
@@ -158,7 +158,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             "PATH": os.pathsep.join((str(BIN), os.environ["PATH"])),
             "XDG_CONFIG_HOME": str(directory / "config"),
             "PYTHONUNBUFFERED": "1",
-            # for namesrvctl; a namesrv started without a flag uses the rest
+            # NAMESRV_ADDR is for namesrvctl; other variables are for a namesrv without flags.
             "NAMESRV_ADDR": everyone,
             "NAMESRV_LISTEN_PORT": "0",
             "NAMESRV_HTTP_LISTEN": "127.0.0.1:0",
@@ -184,12 +184,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield found
 
 
-# one worker, because the scene is large
+# One worker, because the scene is large.
 @pytest.mark.slow
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("text", RUN_HERE)
 def test_command(text: str, scene: Scene) -> None:
-    """The command exits with 0 and prints the expected text; one that does not end by itself gets Ctrl-C."""
+    """The command prints the expected text and exits with 0, if necessary after Ctrl-C."""
     says, words = RUNS.get(text, ""), scene.words(text)
     if text in LASTING:
         with PrintingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:

@@ -13,12 +13,12 @@ from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_runtime.clock import Clock
 
-# Values that an application neither makes nor passes on; the client's methods resolve the mappings of static topics.
+# Types that applications neither create nor pass on; methods of the client resolve the mappings of static topics.
 _INTERNAL: Final = {Clock, Credentials, TopicQueueMappingInfo}
 
 
 def _classes(hint: Any) -> Iterator[type]:
-    """The classes of ours in an annotation."""
+    """Our classes in an annotation."""
     if isinstance(hint, type) and hint.__module__.startswith("namesrv"):
         yield hint
     for argument in get_args(hint):
@@ -27,7 +27,7 @@ def _classes(hint: Any) -> Iterator[type]:
 
 
 def _results(of: type) -> Iterator[Any]:
-    """The annotations of a class's public fields, and of what its public methods and properties return."""
+    """The annotations of public fields, and of the results of public methods and properties, of a class."""
     yield from (hint for name, hint in get_type_hints(of).items() if not name.startswith("_"))
     for name, member in inspect.getmembers(of):
         function: Callable[..., Any] | None = member.fget if isinstance(member, property) else member
@@ -37,7 +37,7 @@ def _results(of: type) -> Iterator[Any]:
 
 @pytest.mark.parametrize("package", [namesrv_broker_agent, namesrv_client], ids=lambda package: package.__name__)
 def test_types_of_results_are_exported(package: ModuleType) -> None:
-    """Each class of ours in a public field or result, also of those classes, can be imported from the package."""
+    """Our classes in public fields and results, recursively, can be imported from the package."""
     exported = {value for name in package.__all__ if isinstance(value := getattr(package, name), type)}
     used = {found for each in exported for hint in _results(each) for found in _classes(hint)}
 

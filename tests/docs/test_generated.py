@@ -19,7 +19,7 @@ def test_pages_are_current(tmp_path: Path) -> None:
     The test ends at the first page that is not; `python -m tests.docs.generated` writes all of them anew.
     """
     for page, text in generated(tmp_path / "data").items():
-        # the sentences in the tables of the APIs may be older than those in the code
+        # The sentences in the tables of the APIs may be older than the docstrings.
         shown = _names if page in API_PAGES else str
         assert (page, shown(page.read_text())) == (page, shown(text))
 

@@ -7,14 +7,14 @@ from namesrv_remoting.requests import REQUESTS
 from tests.docs.generated import PROTOCOL
 from tests.support.pages import ROOT
 
-# first cells of the rows of docs/protocol.md, by `sender` in REQUESTS
+# `sender` in REQUESTS -> first cells of its rows in docs/protocol.md.
 _SENT_BY: Final = {"broker": "brokers", "client": "clients", "admin": "operators"}
-# codes as prose: `105`, `100 to 102`, and `from 20002 on`
+# Codes in prose: `105`, `100 to 102`, and `from 20002 on`.
 _CODES: Final = re.compile(r"from (?P<since>\d+) on|(?P<first>\d+)(?: to (?P<last>\d+))?")
 
 
 def test_daemon_manual_lists_every_native_request() -> None:
-    """Number and name of each extension, in order."""
+    """The manual has number and name of each extension, in order."""
     rows = re.findall(r"^\| (\d{5}) \| `(\w+)` \|", (ROOT / "namesrv" / "README.md").read_text(), re.MULTILINE)
 
     extensions = sorted(kind.code for kind in REQUESTS.values() if kind.is_extension)
@@ -22,7 +22,7 @@ def test_daemon_manual_lists_every_native_request() -> None:
 
 
 def test_protocol_lists_every_request_at_its_sender() -> None:
-    """The numbers of each row; the server's own request is in the sentence below the table."""
+    """Each row has the numbers of its sender; the server's own request is in the sentence below the table."""
     page = PROTOCOL.read_text()
 
     for sender, title in _SENT_BY.items():

@@ -32,7 +32,7 @@ def test_access_and_settings_files_are_valid(text: str) -> None:
 
 @pytest.mark.slow
 def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
-    """With the page's openssl commands a server requires and accepts client certificates, and loads a new one."""
+    """With certificates from the page's openssl commands a server accepts clients, and loads a renewed certificate."""
     reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})
     for step in ("certificates-ca", "certificates-server", "certificates-client"):
         reader.does(step)
@@ -85,7 +85,7 @@ def test_certificates_are_revoked(tmp_path: Path) -> None:
 def _shown(address: tuple[str, int], directory: Path) -> bytes | None:
     """The server certificate of a new connection, verified by name."""
     context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
-    # the default from Python 3.13 on
+    # The default flag from Python 3.13 on.
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_cert_chain(directory / "broker-1.pem", directory / "broker-1.key")
     with socket.create_connection(address) as plain, context.wrap_socket(plain, server_hostname="localhost") as secure:

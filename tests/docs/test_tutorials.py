@@ -59,7 +59,7 @@ def test_dead_broker(tmp_path: Path) -> None:
 
     history = reader.sees("history")
     (evicted,) = re.findall(r"^(\S+ \S+) .*-broker-a", history, re.MULTILINE)
-    # before the client polls; a reader takes longer
+    # Right after the eviction: later the client polls, and has another route.
     at = datetime.fromisoformat(evicted) + timedelta(milliseconds=1)
     after = Reader(tmp_path, DEAD_BROKER, {"2026-11-22T19:35:11": at.isoformat()})
     after.sees("at")

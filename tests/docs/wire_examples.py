@@ -10,9 +10,9 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 
-# the page's boot id, as long as a real one
+# The page's boot id has the length of a real one.
 BOOT_ID: Final = "5f0c1e8ab2d94673"
-# the name and the start of the page's server
+# Name and start of the page's server.
 NAME: Final = "ns1"
 STARTED: Final = "2026-03-01T12:00:00Z"
 

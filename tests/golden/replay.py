@@ -19,20 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# a guard: a busy machine may be slow to begin its response
+# A busy machine may be slow to begin its response.
 ANSWER_SECONDS = 120.0
-# A server responds or closes at once on loopback; only after this time a step counts as silent.
+# A step without a response for this time counts as silent; on loopback a server responds or closes at once.
 SILENCE_SECONDS = 0.3
 
-# compared fields of a response, by the names that deviations use
+# The compared fields of a response; deviations use these names.
 HEADER_FIELDS = ("code", "flag", "remark", "extFields")
-# outcomes other than a response
+# Outcomes other than a response.
 OUTCOMES = ("closed", "silent", "none")
 
-# a string, which stays as it is, or an unquoted integer key, which fastjson writes
+# Matches a string, which stays unchanged, or an unquoted integer key, as written by fastjson.
 _STRING_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\s*:)')
 
-# fields of a response, or an outcome
+# Fields of a response, or an outcome.
 Answer = Mapping[str, Any] | str
 
 
@@ -49,7 +49,7 @@ class Step:
     connection: int
     request: bytes
     answer: Answer
-    # None: any number drawn by the server
+    # None: any number chosen by the server.
     opaque: int | None
     is_only_code_compared: bool
 
@@ -59,9 +59,9 @@ class Deviation:
     """A step with an intended different response, with any response, or with a longer remark."""
 
     reason: str
-    # None: any response, unless `has_longer_remark`
+    # None: any response, unless `has_longer_remark`.
     wanted: Answer | None
-    # further lines follow the recorded remark
+    # True: the server's remark has lines after the recorded remark.
     has_longer_remark: bool = False
 
 
@@ -101,7 +101,7 @@ def _step(recorded: Mapping[str, Any]) -> Step:
 
 
 def read_deviations(path: Path) -> dict[str, Deviation]:
-    """Deviations by the name of their step.
+    """Deviations, by name of their step.
 
     Raises:
         ReplayError: a deviation has no reason, or does not say what it wants.
@@ -182,7 +182,7 @@ def _differences(step: Step, wanted: Answer, got: Answer) -> list[str]:
     if isinstance(wanted, str) or isinstance(got, str):
         return [] if wanted == got else [f"want {_shown(wanted)}, got {_shown(got)}"]
     names = ("code",) if step.is_only_code_compared else ("serialize_type", *HEADER_FIELDS)
-    # clients treat an empty field like a missing one
+    # Clients treat an empty field like a missing one.
     found = [
         f"{name}: want {wanted.get(name)!r}, got {got.get(name)!r}"
         for name in names
@@ -200,7 +200,7 @@ def _shown(answer: Answer) -> str:
 
 
 def _as_data(body: str) -> object:
-    """The parsed body, or its text when it is not JSON."""
+    """The parsed body, or its text if it is not JSON."""
     try:
         return _without_order(json.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, body)))
     except ValueError:

@@ -15,17 +15,17 @@ from tests.golden.replay import (
 from tests.support.in_process import namesrv_in_process
 
 HERE = Path(__file__).parent
-# frames of real brokers, recorded with Apache's NameServer
+# Frames of real brokers, recorded with Apache's NameServer.
 RECORDINGS = HERE / "recordings"
 SCENARIOS = {"all-codes": 57, "malformed-frames": 49, "register-variants": 64}
 PATHS = [*(HERE / f"{name}.jsonl" for name in SCENARIOS), *sorted(RECORDINGS.glob("*.jsonl"))]
-# enabled by default in the recorded server
+# The recorded server has this enabled by default.
 AS_RECORDED: dict[str, Any] = {"admin_enabled": True, "proxy_protocol": "optional"}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 async def test_scenario(path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A fresh server answers every step of Apache's scenarios and real brokers as recorded or as deviations say."""
+    """A fresh server answers every step as recorded with Apache's server, or as the step's deviation says."""
     deviations = read_deviations(path.parent / "deviations.toml")
 
     async with namesrv_in_process(tmp_path, **(AS_RECORDED if path.stem in SCENARIOS else {})) as server:

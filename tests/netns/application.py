@@ -21,9 +21,9 @@ from namesrv_client import ClientSettings, RouteClient, RouteError
 
 TOPIC: Final = "orders"
 _PAUSE_SECONDS: Final = 0.02
-# ends the application if a killed test never does
+# Ends the application of a killed test.
 _LONGEST_SECONDS: Final = 600.0
-# on a busy machine a request may take seconds
+# On a busy machine a request may take seconds.
 _TIMEOUT_SECONDS: Final = 30.0
 
 
@@ -35,12 +35,12 @@ def print_line(line: str) -> None:
 
 @dataclass
 class Seen:
-    """Results of all pulls."""
+    """Counters of all pulls."""
 
     pulls: int = 0
-    # pulls without a route, with the reason
+    # Pulls without a route, with the reason.
     failed: list[str] = field(default_factory=list)
-    # brokers of incomplete routes
+    # Brokers of incomplete routes.
     incomplete: list[list[str]] = field(default_factory=list)
     servers: list[str] = field(default_factory=list)
     longest_seconds: float = 0.0
@@ -53,7 +53,7 @@ class Seen:
 
 
 async def library(seen: Seen, run: "Run", *, watch: bool) -> None:
-    """Pull from the library: the cached route and a fresh one, both of which must be complete."""
+    """Pull from the library: cached and fresh routes must both be complete."""
     name_servers = os.environ["NAME_SERVERS"]
     settings = ClientSettings(
         name_servers=name_servers,

@@ -15,7 +15,7 @@ from tests.netns.network import why_not
 def deploy(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
     """A function that makes the hosts, with additional NameServer settings; they are removed at the end of the test."""
     if (reason := why_not()) is not None:
-        # tests are skipped only for missing privileges, because packages can be installed
+        # Only missing privileges skip the tests, since missing packages can be installed.
         assert os.geteuid() != 0 or "not allowed" in reason, reason
         pytest.skip(reason)
     with ExitStack() as stack:

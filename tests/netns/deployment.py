@@ -20,7 +20,7 @@ from tests.support.printing_process import PrintingProcess
 
 PAGE: Final = "docs/deploying.md"
 SERVERS: Final = ("ns1", "ns2", "ns3")
-# a server added later
+# A server that is added later.
 NEW_SERVER: Final = "ns4"
 BROKERS: Final = ("broker-a", "broker-b")
 _NUMBERS: Final = ((11, (*SERVERS, NEW_SERVER)), (21, BROKERS), (31, ("app1", "app2")), (41, ("ops",)))
@@ -34,7 +34,7 @@ export HOST="$host"
 exec ip netns exec "$PREFIX-$host" sh -c "$*"
 """
 _SUDO: Final = '#!/bin/sh\nexec "$@"\n'
-# systemd-run OPTION... COMMAND...: runs the command with the variables of the EnvironmentFile
+# `systemd-run OPTION... COMMAND...`: runs the command with the variables of the EnvironmentFile.
 _SYSTEMD_RUN: Final = """#!/bin/sh
 set -aeu
 while [ "${1#--}" != "$1" ]; do
@@ -43,7 +43,7 @@ while [ "${1#--}" != "$1" ]; do
 done
 exec "$@"
 """
-# `python3 -m venv DIRECTORY`: an environment with the version under test, and a pip that records its arguments
+# `python3 -m venv DIRECTORY`: makes an environment with the version under test, and a pip that records its arguments.
 _PYTHON3: Final = f"""#!/bin/sh
 set -eu
 mkdir -p "$3/bin"
@@ -51,7 +51,7 @@ ln -s "{Path(sys.executable).parent}/namesrv" "$3/bin/namesrv"
 printf '#!/bin/sh\\necho "$@" >>"$(dirname "$0")/pip.arguments"\\n' >"$3/bin/pip"
 chmod +x "$3/bin/pip"
 """
-# a guard: the longest command takes a hundredth of it on an idle machine
+# The longest command takes a hundredth of this time on an idle machine.
 _COMMAND_SECONDS: Final = 900
 
 
@@ -59,7 +59,7 @@ class Application(PrintingProcess):
     """tests/netns/application.py on a host."""
 
     def wait_until_it_leaves(self, server: str) -> None:
-        """Return once the application uses another server."""
+        """Return as soon as the application uses another server."""
         self.wait_until(lambda: server not in [line for line in self.lines if line.startswith("asks ")][-1])
 
     def end(self) -> dict[str, Any]:
@@ -70,10 +70,10 @@ class Application(PrintingProcess):
 
 
 class Deployment:
-    """The running example; a context manager that ends it."""
+    """The running example, as a context manager."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
-        # more lines for namesrv.env, for tests that need short times
+        # More lines for namesrv.env, for tests that need short times.
         self._settings = settings
         self._directory = directory
         self._stack = ExitStack()
@@ -81,7 +81,7 @@ class Deployment:
         name_servers = re.search("'(.*)'", example(PAGE, "environment"))
         assert name_servers is not None
         self.name_servers = name_servers[1]
-        # server lists of brokers and clients: the page's, until `lists` changes them
+        # The server lists of brokers and clients: the page's, until `lists` changes them.
         self._server_lists = {"brokers": self.name_servers, "clients": self.name_servers}
 
     def __enter__(self) -> Self:
@@ -170,7 +170,7 @@ class Deployment:
         """Lines of an event with these fields in a NameServer's log, of all its boots."""
         here = self.directory(name)
         text = "".join(path.read_text() for path in (here / "log", here / "log.now") if path.exists())
-        # the last line may be incomplete
+        # The last line may be incomplete.
         lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in lines if line["event"] == event and fields.items() <= line.items()]
 
@@ -183,7 +183,7 @@ class Deployment:
     def _make_service(self, host: Host) -> None:
         here = self.directory(host.name)
         here.mkdir()
-        # each version has a directory, and a link marks the current one
+        # Each version has a directory; a link marks the current version.
         (here / "namesrv-1").symlink_to(Path(sys.executable).parent.parent)
         (here / "namesrv").symlink_to(here / "namesrv-1")
         text = example(PAGE, "namesrv.env").replace("=ns1", f"={host.name}").replace(HOSTS["ns1"], host.address)

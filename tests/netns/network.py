@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, Self
 
 _BRIDGE: Final = "br0"
-# `ip netns exec` mounts NAME/hosts of this directory as /etc/hosts
+# `ip netns exec` mounts NAME/hosts of this directory as /etc/hosts.
 _ETC: Final = Path("/etc/netns")
-# a thousand times longer than any `ip` command
+# A thousand times the duration of any `ip` command.
 _COMMAND_SECONDS: Final = 300
 _CLONE_NEWNET: Final = 0x40000000
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +50,7 @@ class Host:
         self._network = network
 
     def command(self, *words: str) -> tuple[str, ...]:
-        """A command that runs on this host; it replaces the wrapper's process."""
+        """The command line that runs a command on this host, in the process of the wrapper."""
         return ("ip", "netns", "exec", self.namespace, *words)
 
     def cut(self) -> None:
@@ -86,7 +86,7 @@ class Network:
     """Hosts that reach each other by name and address; a context manager that leaves nothing behind."""
 
     def __init__(self) -> None:
-        # prefix of all namespaces; interface names are unique only within one of them
+        # Prefix of all namespaces; names of interfaces are unique only within a namespace.
         self.prefix = f"namesrv-{os.getpid()}-{secrets.token_hex(3)}"
         self._switch = f"{self.prefix}-switch"
         self.hosts: dict[str, Host] = {}
@@ -128,7 +128,7 @@ class Network:
         for namespace in (*(host.namespace for host in self.hosts.values()), self._switch):
             _remove(namespace)
         with contextlib.suppress(OSError):
-            # if it was made for this
+            # rmdir() fails if the directory has other files.
             _ETC.rmdir()
 
 
@@ -149,7 +149,7 @@ def _remove_what_killed_tests_left() -> None:
 
 
 def ip(*words: str, is_checked: bool = True) -> str:
-    """What `ip` prints. Raises AssertionError if the command fails."""
+    """The output of an `ip` command. Raises AssertionError if the command fails."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
     assert not is_checked or not done.returncode, f"ip {' '.join(words)}: {done.stderr}"
     return done.stdout

@@ -34,7 +34,7 @@ def counted(application: Application) -> dict[str, Any]:
 
 
 def test_rolling_upgrade(deploy: Deploy) -> None:
-    """All three servers are upgraded and restarted; no pull fails, no route lacks a broker, none is evicted."""
+    """All three servers are upgraded and restarted; no pull fails, no route lacks a broker, no broker is evicted."""
     deployment = deploy()
     applications = run_everything(deployment)
     deployment.run_example("check")
@@ -50,13 +50,13 @@ def test_rolling_upgrade(deploy: Deploy) -> None:
     for application in applications:
         seen = counted(application)
         assert seen["pulls"] > 50
-        # the application had to change servers
+        # The application had to change servers.
         assert len(seen["servers"]) > 1
     deployment.run_example("check")
 
 
 def test_upgrade_stops_if_the_new_version_refuses_the_settings(deploy: Deploy) -> None:
-    """Nothing changes then, and the link marks the old version."""
+    """If the new version refuses the settings, nothing changes, and the link marks the old version."""
     deployment = deploy("NAMESRV_BROKER_EXPIRY_SECONDS=2m")
 
     output = deployment.run_example("upgrade", code=2)
@@ -70,7 +70,7 @@ def test_upgrade_stops_if_the_new_version_refuses_the_settings(deploy: Deploy) -
 
 
 def test_disconnected_host_recovers(deploy: Deploy) -> None:
-    """Only the disconnected server evicts the brokers, and it recovers by itself."""
+    """Only the disconnected server evicts the brokers, and recovers without help."""
     deployment = deploy("NAMESRV_BROKER_EXPIRY_SECONDS=20", "NAMESRV_SCAN_INTERVAL_SECONDS=1")
     applications = run_everything(deployment, "heartbeat_seconds = 1.0")
     lost = deployment.host("ns2")
@@ -80,7 +80,7 @@ def test_disconnected_host_recovers(deploy: Deploy) -> None:
     for broker in BROKERS:
         deployment.wait_for_eviction("ns2", broker_name=broker, reason="silent")
     assert "ns2:9876" in deployment.run_example("cut-off")
-    # an application still waiting for ns2 would see its brokers return one by one
+    # An application that still waits for ns2 would see its brokers return one by one.
     for application in applications:
         application.wait_until_it_leaves("ns2")
     lost.mend()
@@ -93,7 +93,7 @@ def test_disconnected_host_recovers(deploy: Deploy) -> None:
 
 
 def test_server_is_replaced_by_another_one(deploy: Deploy) -> None:
-    """A fourth server is added, brokers first, and the first removed, clients first; no route ever lacks a broker."""
+    """A server is added, for brokers first, and another one removed, for clients first; no route lacks a broker."""
     deployment = deploy()
     deployment.lists("brokers", *SERVERS)
     deployment.lists("clients", *SERVERS)

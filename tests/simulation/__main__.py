@@ -18,9 +18,9 @@ from tests.support.journal import Journal
 
 _PROGRESS_SECONDS = 10.0
 _SEEDS_PER_CHUNK = 10
-# limits the memory of a process: a run with a killed process leaves half a megabyte that is never collected
+# Seeds per process. A run with a killed process leaks half a megabyte, so new processes limit the memory.
 _CHUNKS_PER_PROCESS = 50
-# seeds that a journal records at once
+# Number of seeds that a journal records at once.
 _SEEDS_PER_SLICE = 200
 
 
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _go_on(journal: Journal, options: argparse.Namespace) -> int:
-    """Run slice after slice until the time is over, and return 1 if a seed failed."""
+    """Run slices of seeds until the time is over, and return 1 if a seed failed."""
     ends, left, failed = time.monotonic() + options.seconds, options.count, 0
     while left and time.monotonic() < ends:
         first, size = journal.total("seeds"), min(left, _SEEDS_PER_SLICE)
@@ -77,7 +77,7 @@ def _run_all(seeds: range, plan: str, jobs: int, *, keep_going: bool) -> dict[st
     virtual_seconds = 0.0
     for done, (outcome, smallest) in enumerate(results(seeds, PLANS[plan], jobs), start=1):
         virtual_seconds += outcome.seconds
-        # xor does not depend on the order of the seeds
+        # XOR does not depend on the order of the seeds.
         checksum ^= outcome.checksum
         if smallest is not None:
             failures += 1
@@ -104,7 +104,7 @@ def _run_all(seeds: range, plan: str, jobs: int, *, keep_going: bool) -> dict[st
 
 
 def _print_summary(**figures: Any) -> None:
-    """Print the last line, which is for programs."""
+    """Print the last line, which other programs read."""
     _print(json.dumps(figures))
 
 

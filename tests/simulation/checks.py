@@ -19,35 +19,35 @@ from tests.simulation.faults import Fault
 from tests.simulation.network import End
 from tests.simulation.world import Machine, Violation
 
-# requests that count as a sign of life of a broker
+# Requests that count as a sign of life of a broker.
 _SIGNS_OF_LIFE: Final = frozenset(
     {RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION}
 )
-# faults of servers that may lose any broker
+# Faults of servers that may lose any broker.
 _HITS_ALL: Final = frozenset({"isolate", "busy"})
-# time in which an idle loop reads what has arrived
+# Time in which an idle loop reads data that has arrived.
 _UNREAD_SECONDS: Final = 0.02
 _LOOK_SECONDS: Final = 0.5
 # Iterations of a busy server's loop until an arrived sign of life counts: one reads it, two handle it. A new connection
 # takes three more, one to accept it and two until it is read.
 _READING_ITERATIONS: Final = 3
 _ACCEPTING_ITERATIONS: Final = 3
-# number of latest signs of a broker at a server: more than can arrive during these iterations
+# Number of latest signs that are kept for a broker and a server; fewer can arrive during these iterations.
 _SIGNS_KEPT: Final = 32
-# for latencies, and for loop iterations between an arrival and its effect
+# Tolerance for latencies, and for loop iterations between an arrival and its effect.
 _SLACK_SECONDS: Final = 0.3
-# the largest difference of two clocks
+# The largest difference of two clocks.
 _DRIFT: Final = 0.002
 _TICK_SECONDS: Final = 1.0
 _MAX_CREDIT_SECONDS: Final = 600.0
-# the longest time from a failed call of the disk to the end of the process
+# The longest time from a failed disk call to the end of the process.
 _FAILING_SECONDS: Final = 2.0
-# pause of an agent after slow failures, and the factor by which its timeouts grow
+# Pause of an agent after slow failures, and the factor by which its timeouts grow.
 _SLOW_BACKOFF_SECONDS: Final = 15.0
 _MAX_PATIENCE: Final = 4.0
 
 
-# queues of a topic by broker, and addresses of these brokers; None without a route
+# Queues of a topic by broker, and addresses of these brokers; None without a route.
 _Value = tuple[frozenset[tuple[str, int, int, int]], frozenset[tuple[str, int, str]]] | None
 
 
@@ -56,7 +56,7 @@ class _Sign(NamedTuple):
 
     at: float
     end: End
-    # iteration of the server's loop after which it counts
+    # Iteration of the server's loop after which the sign counts.
     counts_after: int
 
 
@@ -109,12 +109,12 @@ class Checks:
         self._times = cluster.times
         # (broker's machine, server's machine) -> arrival of the last sign of life, handled or not
         self._last_arrivals: dict[tuple[str, str], float] = {}
-        # the same -> latest signs of life
+        # (broker's machine, server's machine) -> latest signs of life
         self._signs: defaultdict[tuple[str, str], deque[_Sign]] = defaultdict(lambda: deque(maxlen=_SIGNS_KEPT))
-        # end -> iteration of its machine after which it is read
+        # end of a connection -> iteration of its machine after which the end is read
         self._readable: dict[End, int] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
-        # the same -> connections with a registration, and the last one
+        # (broker's machine, server's machine) -> connections with a registration, and the last one
         self._registered: defaultdict[tuple[str, str], dict[End, _Sign]] = defaultdict(dict)
         # boot id -> routes of the boot
         self._histories: dict[str, _History] = {}
@@ -134,7 +134,7 @@ class Checks:
             node.machine.on_end = lambda left, node=node: self._ended(node, left)  # type: ignore[misc]
 
     def _fail(self, invariant: str, what: str) -> None:
-        # recorded rather than raised, because the faulty process would catch it as its own error
+        # Recorded, not raised, because the faulty process would catch the exception as its own error.
         self._world.violation = self._world.violation or Violation(invariant, what)
 
     def begin(self) -> None:
@@ -172,11 +172,11 @@ class Checks:
         )
 
     def _closed(self, end: End) -> None:
-        """An agent must not close a server's only connection to it before it has registered over another one."""
+        """Check that an agent registers over a new connection before it closes its only one to a server."""
         broker = self._brokers.get(f"{end.machine.address}:10911")
         network, server = self._world.network, end.there
         if broker is None or broker.is_leaving or network.latest[broker.name, server.name] != end.number:
-            # an agent may close a connection that is not its latest, such as a failed attempt
+            # An agent may close a connection that is not its latest, such as a failed attempt.
             return
         is_way_open = network.is_open((broker.name, server.name)) and network.is_open((server.name, broker.name))
         usable = [each for each in self._registered[broker.name, server.name] if each.is_open]
@@ -206,11 +206,11 @@ class Checks:
             if connection is not None and connection.is_open:
                 self._fail("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
             if effect.silent_seconds > effect.live.expiry_seconds:
-                # The next scan would have evicted the broker. A connection that is silent as long only looks open.
+                # The next scan would have evicted the broker: a connection silent for so long only seems to be open.
                 return
             for end, sign in self._registered[broker.name, server.name].items():
                 silent = self._world.now - sign.at
-                # A server that computes for long after it has read its sockets cannot know of what arrives meanwhile.
+                # A server that computes for long after reading its sockets cannot know of later arrivals.
                 has_read = silent > _UNREAD_SECONDS and server.machine.iterations > sign.counts_after
                 if end.is_open and end.loop is server.machine.loop and has_read:
                     self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
@@ -222,7 +222,7 @@ class Checks:
         return bool(machine.iteration_seconds) or self._world.now < machine.was_busy_until + _SLACK_SECONDS
 
     def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
-        """The arrival of the last sign of life that the server has to know of.
+        """The arrival of the last sign of life that the server must know.
 
         A server reads its sockets and then evicts, so it cannot know of signs that arrive in between; nor of those that
         a reset connection has lost before they were read.
@@ -233,7 +233,7 @@ class Checks:
         return -1e9
 
     def _client_changed(self, client: ClientNode, change: RouteChange) -> None:
-        """A client never loses a route, nor goes back to an older one of the same boot."""
+        """Check that a client never loses a route, nor returns to an older one of the same boot."""
         self._known.setdefault((client.name, client.machine.lives), set()).add(change.topic)
         for name in change.brokers_removed:
             if not self._is_excused(name):
@@ -256,7 +256,7 @@ class Checks:
             return True
         machines = {broker.name for broker in group}
         if len(self._cluster.servers) == 1:
-            # no other server can contradict a lone one that has lost its files
+            # A single server that has lost its files cannot be contradicted by others.
             machines.add(self._cluster.servers[0].name)
         since = self._world.now - self._times.expiry - self._times.scan - self._times.warm_up - 2 * self._times.poll
         return any(
@@ -266,7 +266,7 @@ class Checks:
         )
 
     def _watched(self, server: ServerNode, asked: PullRoutesRequest, response: PulledRoutes) -> None:
-        """The response to a watch has all changes since its revision, and nothing else."""
+        """Check that the response to a watch has all changes since its revision, and no others."""
         history = self._histories.setdefault(response.boot_id, _History())
         where = f"{server.name} at {response.revision}, since {asked.since}"
         if response.boot_id == asked.boot_id:
@@ -283,7 +283,7 @@ class Checks:
                 self._fail("WatchLosesNothing", f"{where}: {topic} is on {actual}, not {value}")
 
     def _check_kv(self, server: ServerNode) -> None:
-        """A server keeps every key that it has acknowledged."""
+        """Check that a server keeps every acknowledged key."""
         assert server.controller is not None
         found = server.controller.namesrv.kv.namespace("simulation") or {}
         for operator in self._cluster.operators:
@@ -305,9 +305,9 @@ class Checks:
         self._world.at(self._world.now + _LOOK_SECONDS, self._look)
 
     def _look_at(self, server: ServerNode) -> None:
-        """No server keeps a dead broker or a slow reader."""
+        """Check that no server keeps a dead broker or a slow reader."""
         controller, now, machine = server.controller, self._world.now, server.machine
-        # a server that is stopped is checked when it has had time to catch up
+        # A frozen server is checked after it has had time to catch up.
         if (
             not server.is_running
             or controller is None
@@ -332,7 +332,7 @@ class Checks:
                 continue
             broker = self._brokers[key.broker_addr]
             last_seen = max(self._last_arrivals.get((broker.name, server.name), 0.0), server.started_at)
-            # signs that arrived during a stop may be read after it, and count from then on
+            # Signs that arrived during a freeze may be read afterwards, and count from then on.
             stops = (*machine.freezes, *machine.hogs)
             late = sum(end - max(begin, last_seen) for begin, end in stops if end > last_seen)
             allowed = live.expiry_seconds + self._times.scan + _TICK_SECONDS + min(late, _MAX_CREDIT_SECONDS)
@@ -343,7 +343,7 @@ class Checks:
     def _ended(self, node: Node, left: list[str]) -> None:
         disk = node.machine.disk
         if disk is not None and disk.failed_at > self._world.now - _FAILING_SECONDS and not left:
-            # the process ended because of its disk, and its supervisor starts it again
+            # The process ended because of its disk; its supervisor starts it again.
             node.machine.problems.clear()
             if node.is_wanted:
                 self._world.at(self._world.now + 1.0, node.start)
@@ -358,9 +358,9 @@ class Checks:
     # -- after the faults ----------------------------------------------------------------------------------------------
 
     def settle_seconds(self) -> float:
-        """The longest time from now, when all faults are over, until every server knows the truth.
+        """The longest time from the end of all faults until every server knows the truth.
 
-        It is one heartbeat that finds its connection dead, or the pause of an agent after slow failures.
+        The time is that of a heartbeat that finds its connection dead, or the pause of an agent after slow failures.
         """
         times = self._times
         longest = times.heartbeat + times.response
@@ -370,12 +370,12 @@ class Checks:
         return longest + _SLACK_SECONDS
 
     def check_settled(self) -> None:
-        """All servers and clients know the truth."""
+        """Check that all servers and clients know the truth."""
         self.check_tables()
         self._check_clients()
 
     def check_tables(self) -> None:
-        """Every server has exactly the live brokers and their topics."""
+        """Check that every server has exactly the live brokers and their topics."""
         for server in self._cluster.servers:
             for difference in self._differences(server):
                 self._fail("TablesEqualTruth", f"{server.name}: {difference}")
@@ -395,7 +395,7 @@ class Checks:
         rows = {
             topic: {queues.broker_name: (queues.read_queue_nums, queues.write_queue_nums) for queues in row.queues}
             for topic, row in tables.topic_queue_table.items()
-            # an agent with one topic adds a topic of its own name in RocketMQ's protocol
+            # In RocketMQ's protocol an agent with one topic adds a topic with the broker's name.
             if topic not in tables.broker_addr_table
         }
         if rows != (expected := self.expected_rows()):
@@ -431,7 +431,7 @@ class Checks:
                     self._fail("EveryChangeSeen", f"{client.name}: {topic} is on {found}, not {row}")
 
     def check_gone(self) -> None:
-        """All processes have ended."""
+        """Check that all processes have ended."""
         for node in self._cluster.nodes:
             if node.is_running:
                 tasks = [] if node.machine.loop is None else node.machine.loop.tasks

@@ -1,4 +1,4 @@
-"""Three NameServers, five broker agents and five clients on machines of their own, and the truth about them."""
+"""Three NameServers, five broker agents and five clients, each on its own machine, and their true state."""
 
 import asyncio
 import itertools
@@ -28,8 +28,8 @@ from tests.simulation.world import Kind, Machine, World
 
 PORT: Final = 9876
 CLUSTER: Final = "cluster"
-# The response for so many unknown topics is large: this number of them exceeds what a server buffers for a peer that
-# does not read, and the kernels' windows.
+# Unknown topics have large responses: this number of them exceeds what a server buffers for a peer that does not read,
+# and the windows of the kernels.
 _UNKNOWN_TOPICS: Final = tuple(f"unknown-{number}-".ljust(120, "x") for number in range(80))
 _PULLS: Final = 12
 
@@ -40,9 +40,9 @@ class Node:
     def __init__(self, world: World, machine: Machine) -> None:
         self.world = world
         self.machine = machine
-        # the process is to run; false while it is down or was asked to stop
+        # True while the process should run; false while it is down or was asked to stop.
         self.is_wanted = False
-        # start of this life, in the world's time
+        # Start of this life, in the world's time.
         self.started_at = 0.0
 
     @property
@@ -61,7 +61,7 @@ class Node:
             self.machine.start(self.main)
 
     def begin(self) -> None:
-        """Reset the state of the life before."""
+        """Reset the state of the previous life."""
 
     async def main(self) -> None:
         raise NotImplementedError
@@ -112,7 +112,7 @@ class ServerNode(Node):
 
     def _limits(self) -> Limits:
         limits = Limits.of(self.settings)
-        # a small buffer, which few unread responses fill
+        # A small buffer, which few unread responses fill.
         limits.server.write_buffer_bytes = 64 * 1024
         limits.server.whole_frame_seconds = self.times.unread
         limits.server.first_frame_seconds = self.times.unread / 3
@@ -126,7 +126,7 @@ class ServerNode(Node):
             await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
             listening.cancel()
             if controller.listening.is_set():
-                # the list of observers belongs to this boot; an observer in it receives every effect
+                # The list of observers belongs to this boot; each observer receives every effect.
                 controller.namesrv.manager._sink.observers.append(self._observe)  # type: ignore[attr-defined]
 
     def stop(self) -> None:
@@ -154,7 +154,7 @@ class BrokerNode(Node):
         self.broker_name = name
         self.broker_id = number
         self.address = f"{machine.address}:10911"
-        # current topics
+        # The current topics.
         self.topics = {topic: TopicConfig(topic, 4, 4) for topic in topics}
         self.settings = AgentSettings(
             cluster_name=CLUSTER,
@@ -165,7 +165,7 @@ class BrokerNode(Node):
             heartbeat_seconds=times.heartbeat,
             response_timeout_seconds=times.response,
             connect_timeout_seconds=times.connect,
-            # agents with protocol rocketmq register with every heartbeat, as Java's brokers do
+            # Agents with protocol rocketmq register with every heartbeat, like Java's brokers.
             protocol=world.random(f"protocol of {machine.name}").choice(["auto", "auto", "rocketmq"]),
         )
         self.agent: BrokerAgent | None = None
@@ -195,7 +195,7 @@ class BrokerNode(Node):
             self.machine.loop.call_soon(self._leaves.set)
 
     def has_registered(self, agent_id: str | None) -> bool:
-        """Return true if a registration with this agent id is of this life; in RocketMQ's protocol it has no id."""
+        """Return true if a registration with this agent id is of this life; RocketMQ's protocol has no agent ids."""
         return self.agent is not None and agent_id == self.agent._identity.agent_id
 
     @property
@@ -213,7 +213,7 @@ class BrokerNode(Node):
         if not self.can_change_topics or self.agent is None or self.machine.loop is None:
             return
         if queues is None and self.settings.protocol == "rocketmq":
-            # a registration in RocketMQ's protocol removes no topic, unless servers are set to
+            # A registration in RocketMQ's protocol removes topics only with a setting of the server.
             return
         agent, loop = self.agent, self.machine.loop
 
@@ -272,7 +272,7 @@ class ClientNode(Node):
             await asyncio.wait([asking])
 
     async def _ask(self, client: RouteClient) -> None:
-        """Request each topic until it has a route, as an application does."""
+        """Request each topic until it has a route, like an application."""
         left = list(self._topics)
         while left:
             for topic in list(left):
@@ -299,11 +299,11 @@ class OperatorNode(Node):
     def __init__(self, world: World, machine: Machine, size: Size, servers: list[ServerNode]) -> None:
         super().__init__(world, machine)
         self._pace, self._puts_keys = size.times.pace, size.puts_keys
-        # a run with fewer faults has fewer puts
+        # A run with fewer faults has fewer puts.
         self._put_pace = max(self._pace, 1.0)
         self._servers = servers
         self._leaves = asyncio.Event()
-        # tasks of this life that send many requests
+        # Tasks of this life that send many requests.
         self._asking: list[asyncio.Task[None]] = []
         # server -> acknowledged keys and their values
         self.acknowledged: dict[str, dict[str, str]] = {server.name: {} for server in servers}
@@ -324,7 +324,7 @@ class OperatorNode(Node):
         others: dict[ServerNode, RemotingClient] = {}
         works = [self._watch(server, clients[server], chosen) for server in clients]
         if self._puts_keys:
-            # requests of one connection are handled one by one, so a second connection puts keys concurrently
+            # A server handles the requests of a connection one by one, so a second connection puts keys concurrently.
             others = {server: self._new_client(server, chosen) for server in self._servers}
             works += [self._put(clients, chosen, "a"), self._put(others, chosen, "b")]
         tasks = [asyncio.create_task(work) for work in works]
@@ -363,7 +363,7 @@ class OperatorNode(Node):
                 self.acknowledged[server.name][key] = value
 
     def pull_a_lot(self, server: ServerNode, seconds: float) -> None:
-        """Send requests whose responses exceed what a server writes to a peer that does not read."""
+        """Send requests with more responses than a server buffers for a peer that does not read."""
         if self.machine.loop is not None and not self._leaves.is_set():
             self._asking.append(self.machine.loop.create_task(self._pull_a_lot(server, seconds)))
 

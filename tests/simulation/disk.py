@@ -1,4 +1,4 @@
-"""A machine's disk: real files in a directory, of which a power cut leaves only what was synced.
+"""A machine's disk: real files in a directory, of which a power cut keeps only synced contents.
 
 During a run, calls of `os` are intercepted: they record open descriptors and synced contents, and fail on demand.
 """
@@ -26,21 +26,21 @@ class Disk:
     def __init__(self, directory: Path, chosen: random.Random) -> None:
         self.directory = directory
         self._chosen = chosen
-        # open descriptors of the process
+        # Open descriptors of the process.
         self.open: set[int] = set()
         # inode -> synced contents; directory -> synced entries, name -> inode
         self._contents: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int]] = {}
-        # errno of writes during a fault, or 0
+        # errno of writes during a fault, or 0.
         self.error = 0
-        # time of the last failed call
+        # Time of the last failed call.
         self.failed_at = float("-inf")
-        # number of changing calls until a power cut, or None
+        # Number of changing calls until a power cut, or None.
         self.calls_left: int | None = None
         self.on_torn: Callable[[], None] = lambda: None
-        # additional seconds of writes in threads during a fault
+        # Additional seconds of writes in threads during a fault.
         self.slow_seconds = 0.0
-        # end of the last slow write
+        # End of the last slow write.
         self.slow_until = float("-inf")
         directory.mkdir(parents=True)
 
@@ -79,7 +79,7 @@ class Disk:
         self.open.clear()
 
     def lose_power(self) -> None:
-        """Keep what was synced, and any part of the rest."""
+        """Keep synced contents, and a random part of other contents."""
         if self._chosen.random() < 0.2:
             return
         for folder, _, files in sorted(os.walk(self.directory)):
@@ -128,7 +128,7 @@ class _Calls:
 
     def close(self, descriptor: int) -> None:
         if self._world.is_over:
-            # an ended process closes nothing, because the number may belong to another process by now
+            # An ended process closes nothing, because another process may have reused the number.
             return
         disk = self._disk()
         if disk is not None:
@@ -145,7 +145,7 @@ class _Calls:
                 self._world.thread.wait(disk.slow_seconds)
             disk.changes()
             if disk.error:
-                # a full disk takes a part of the data, and then no more
+                # A full disk accepts a part of the data, and then nothing.
                 data = data[: len(data) // 2] if disk.error == errno.ENOSPC else b""
                 if not data:
                     disk.check(self._world.now)

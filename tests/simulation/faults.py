@@ -1,4 +1,4 @@
-"""Faults of a run: a list that is planned before the run, so that it can be shrunk."""
+"""The faults of a run, planned before the run so that a failing list can be shrunk."""
 
 import errno
 import random
@@ -63,15 +63,15 @@ _KINDS: Final[dict[str, int]] = {
 # One run of so many has a peer that reads slowly; it is drawn separately, so that it changes no other fault.
 _RUNS_PER_SLOW_READER: Final = 12
 _READ_RATES: Final = (1_000, 10_000, 40_000)
-# kinds of faults between two machines
+# Kinds of faults between two machines.
 _WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way", "slow flow"})
 _ON_SERVERS: Final = frozenset({"busy", "hog", "disk full", "disk fails", "disk slow", "torn"})
-# with short times all processes run at the beginning
+# With short times all processes run at the beginning.
 _BEGIN: Final = 4.0
 _END: Final = 24.0
-# time in which the removals of a schedule begin
+# Time in which the removals of a schedule begin.
 _REMOVALS_SECONDS: Final = 8.0
-# kinds without an end
+# Kinds without an end.
 _INSTANT: Final = frozenset({"clock", "topic"})
 # kind -> kinds that make it worse in the middle
 _SECONDS: Final[dict[str, tuple[str, ...]]] = {
@@ -98,7 +98,7 @@ def plan(chosen: random.Random, size: Size) -> list[Fault]:
     kinds, weights = list(_KINDS), list(_KINDS.values())
     count = chosen.randint(1, size.most_faults)
     faults = [_fault(chosen, kind, size) for kind in chosen.choices(kinds, weights, k=count)]
-    # some faults come in pairs: the second one happens during the first
+    # Some faults come in pairs: the second one happens during the first.
     faults += [_second(chosen, fault, size) for fault in faults if fault.kind in _SECONDS and chosen.random() < 0.5]
     return sorted(faults, key=lambda fault: fault.at)
 
@@ -115,7 +115,7 @@ def removals(chosen: random.Random, size: Size) -> list[Fault]:
         at, seconds = chosen.uniform(0.0, _REMOVALS_SECONDS) * pace, chosen.uniform(0.01, 4.0 * pace)
         faults.append(Fault(at, kind, where, seconds, _VALUES[kind](chosen) if kind in _VALUES else None))
         if kind in _SECONDS:
-            # the broker returns while its old connections are slow
+            # The broker returns while its old connections are slow.
             faults.append(_second(chosen, faults[-1], size))
     return sorted(faults, key=lambda fault: fault.at)
 
@@ -130,7 +130,7 @@ def slow_readers(chosen: random.Random, size: Size) -> list[Fault]:
 
 
 def slow_reader(at: float, server: str, seconds: float, rate: float) -> Fault:
-    """The operator requests more from a server than it reads."""
+    """A fault in which the operator requests more from a server than it reads."""
     return Fault(at, "slow reader", ("operator", server), seconds, rate)
 
 
@@ -144,7 +144,7 @@ def _second(chosen: random.Random, first: Fault, size: Size) -> Fault:
 
 def _fault(chosen: random.Random, kind: str, size: Size) -> Fault:
     pace = size.times.pace
-    # most faults are short; some last until every timeout has expired
+    # Most faults are short; some last until every timeout has expired.
     lengths = [chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0 * pace), chosen.uniform(6.0, _END - _BEGIN) * pace]
     seconds = chosen.choice(lengths)
     at = chosen.uniform(_BEGIN * pace, max(_BEGIN * pace, _END * pace - seconds))
@@ -171,13 +171,13 @@ class Injector:
         self._world = cluster.world
         self._network = cluster.world.network
         self._is_over = False
-        # all that were scheduled, at their times in the run
+        # All scheduled faults, at their times in the run.
         self.faults: list[Fault] = []
-        # processes that are started again once they have ended
+        # Processes that start again after they have ended.
         self.ending: set[Node] = set()
 
     def end(self) -> None:
-        """Start no process again, not even one that is still leaving."""
+        """Start no process again, not even one that is still stopping."""
         self._is_over = True
 
     def schedule(self, fault: Fault) -> None:
@@ -227,11 +227,11 @@ class Injector:
 
     def _up(self, node: Node) -> None:
         if node.is_wanted or self._is_over:
-            # the end of another fault has started the process, or all processes are stopped
+            # The end of another fault has started the process, or all processes are stopped.
             self.ending.discard(node)
             return
         if node.is_running:
-            # its supervisor waits until the process has ended
+            # The supervisor waits until the process has ended.
             self.ending.add(node)
             self._world.at(self._world.now + 0.5, lambda: self._up(node))
         else:
@@ -341,7 +341,7 @@ class Injector:
     def _topic(self, fault: Fault) -> None:
         node = self._cluster.node(fault.where[0])
         assert isinstance(node, BrokerNode)
-        # all brokers of a group have the same topics, which slaves copy from their master
+        # All brokers of a group have the same topics, which slaves copy from their master.
         topic, queues = fault.value
         group = [each for each in self._cluster.brokers if each.broker_name == node.broker_name]
         if all(each.can_change_topics for each in group if each.broker_id == MASTER_ID):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# timers within this time are due
+# Timers within this time are due.
 _RESOLUTION: Final = 1e-6
 
 
@@ -35,7 +35,7 @@ class _Future(asyncio.Future[T]):
 
 
 class _Task(asyncio.Task[T]):
-    """A task with such a hash."""
+    """A task whose hash does not depend on its address in memory."""
 
     def __init__(self, number: int, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], **options: Any) -> None:
         self._number = number
@@ -61,7 +61,7 @@ class _Handle:
         return f"<Handle [{self.callback!r} at {self.due:.6f}]>"
 
     def cancel(self) -> None:
-        # its entry stays in the heap until it is due
+        # A cancelled timer stays in the heap until it is due.
         self.is_cancelled = True
         self.callback = self.args = None
 
@@ -75,7 +75,7 @@ class _Handle:
 class SimulatedLoop(asyncio.BaseEventLoop):
     """The event loop of one life of a machine's process."""
 
-    # attributes of asyncio's base class that its stubs leave out
+    # Attributes of asyncio's base class that its stubs lack.
     _ready: deque[_Handle]
     _closed: bool
     _check_closed: Callable[[], None]
@@ -87,10 +87,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._numbers, self._timer_numbers = itertools.count(), itertools.count()
         # (when, number, handle)
         self._timers: list[tuple[float, int, _Handle]] = []
-        # uvloop runs timers before sockets, asyncio's own loop after them
+        # uvloop runs timers before sockets; asyncio's own loop runs them afterwards.
         self._runs_timers_first = machine.world.random(f"loop of {machine.name} {machine.lives}").random() < 0.5
         self._delays = machine.world.random(f"threads of {machine.name} {machine.lives}")
-        # all tasks of this loop; asyncio's own list is of all loops
+        # All tasks of this loop; asyncio's own list has the tasks of all loops.
         self._tasks: list[weakref.ref[_Task[Any]]] = []
         self.main: asyncio.Task[None] | None = None
         self.set_exception_handler(self._record_problem)
@@ -184,7 +184,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 ready.extend(due)
         asyncio._set_running_loop(self)
         try:
-            # callbacks that these add run in the next iteration
+            # Callbacks that these callbacks add run in the next iteration.
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle.is_cancelled:
@@ -209,7 +209,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return [handle for _, _, handle in self._timers if not handle.is_cancelled]
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # what our code passes
-        """Run the function at a later moment, and deliver its result at another one, as a thread would."""
+        """Run the function at a later time, and deliver its result later still, like a thread."""
         done: asyncio.Future[T] = self.create_future()
         world, machine = self.machine.world, self.machine
         slow = 0.0 if machine.disk is None else machine.disk.slow_seconds

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
 
-# Imported once here rather than in each process; our own modules are not.
+# Imported here once instead of in each process, unlike our own modules.
 import msgspec  # noqa: F401
 import pydantic  # noqa: F401
 
@@ -271,7 +271,7 @@ def main() -> int:
     fix_hashes()
     chosen = [number for number, mutation in enumerate(MUTATIONS) if options.only in mutation.name]
     known = {} if options.replay is None else read_seeds(options.replay)
-    # a change of our code may change the run of a recorded seed, so that another seed finds the bug
+    # After a change of our code another seed may find the bug, since the recorded seed has another run.
     tasks = [(number, [*known.get(MUTATIONS[number].name, []), *range(options.count)]) for number in chosen]
     every: list[Found] = []
     for found in hunted(tasks, options.plan):
@@ -279,7 +279,7 @@ def main() -> int:
         sys.stdout.write(f"{_row(found)}\n")
         sys.stdout.flush()
     missed = sum(found.seed is None for found in every)
-    # the last line, for programs
+    # The last line, for programs.
     sys.stdout.write(f"{json.dumps({'planted': len(every), 'found': len(every) - missed})}\n")
     if options.write is not None:
         page = options.write.read_text(encoding="utf-8")

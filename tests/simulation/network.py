@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimulatedLoop
     from tests.simulation.world import Machine, World
 
-# bytes that the kernels of both sides hold for a connection before the sender has to wait
+# Bytes that the kernels of both sides buffer for a connection before the sender has to wait.
 WINDOW_BYTES: Final = 16 * 1024
 _SEGMENT_BYTES: Final = 1460
 _READ_BYTES: Final = 64 * 1024
-# data that was unread for so long is read in one piece, also from a way with crumbs
+# Data that was unread for this time is read in one piece, even if it arrived in crumbs.
 _GATHERED_SECONDS: Final = 0.05
-# interval of the reads of a slow reader
+# Interval of the reads of a slow reader.
 _SLOW_READ_SECONDS: Final = 0.1
 _FIRST_RETRY_SECONDS: Final = 0.2
 _MAX_RETRY_SECONDS: Final = 3.0
@@ -83,13 +83,13 @@ class Network:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.listeners: dict[tuple[str, int], Listener] = {}
-        # both ends of each connection that is not closed on both sides
+        # Both ends of each connection that is not closed on both sides.
         self.ends: dict[int, End] = {}
         # (connecting machine, its target) -> number of the end of the latest attempt
         self.latest: dict[tuple[str, str], int] = {}
         # ways (from, to) that are cut -> number of faults that cut them
         self._cuts: dict[tuple[str, str], int] = {}
-        # ways with additional latency, and ways whose data arrives in crumbs
+        # Ways with additional latency, and ways whose data arrives in crumbs.
         self.extra_latency: dict[tuple[str, str], float] = {}
         self.crumbs: dict[tuple[str, str], int] = {}
         # (reading machine, writing machine) -> bytes a second
@@ -97,9 +97,9 @@ class Network:
         self.chosen = world.random("network")
         self._numbers = itertools.count(_FIRST_DESCRIPTOR)
         self._ports: dict[str, Iterator[int]] = {}
-        # receives each write that has arrived as a whole, with its end
+        # Callback for each write that has arrived completely, with its end of the connection.
         self.on_arrival: Callable[[End, bytes], None] = lambda *_: None
-        # receives each end that its process closes
+        # Callback for each end of a connection that its process closes.
         self.on_close: Callable[[End], None] = lambda _: None
 
     # -- the wires ----------------------------------------------------------------------------------------------------
@@ -230,28 +230,28 @@ class End(asyncio.Transport):
         self.peer: End | None = None
         self._network = network
         self._world = network.world
-        # additional latency of what it sends, and the end of that
+        # Additional latency of sent data, and the time when the latency ends.
         self._lag = (0.0, 0.0)
         self._way = (machine.name, there.name)
         self._back = (there.name, machine.name)
-        # state of the process's side
+        # State of the process's side.
         self._protocol: Any = None
         self._buffer = bytearray()
         self._high, self._low = _DEFAULT_HIGH, _DEFAULT_HIGH // 4
-        # since when its protocol may not write, because the other side does not read; None if it may
+        # Time since which the protocol may not write, because the other side does not read; None if it may.
         self.paused_since: float | None = None
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False
-        # state of the kernel's side: received bytes that are not read, and bytes on their way or unread at the peer
+        # State of the kernel's side: received bytes that are unread, and bytes in flight or unread at the peer.
         self._received = bytearray()
-        # since when the received bytes wait for a read
+        # Time since which the received bytes have waited for a read.
         self._unread_since = 0.0
-        # since when bytes had waited for a read that a reset has lost
+        # Time since which bytes had waited for a read when a reset discarded them.
         self.lost_since = float("inf")
         self._has_eof = False
         self._read_planned = False
-        # time before which a slow reader does not read
+        # Time before which a slow reader does not read.
         self._reads_at = 0.0
         self._segments: deque[tuple[bytes | None, list[bytes]]] = deque()
         self._is_pumping = False
@@ -259,9 +259,9 @@ class End(asyncio.Transport):
         self._blocked_since: float | None = None
         self._outstanding = 0
         self._last_arrival = 0.0
-        # writes that the kernel does not have as a whole: (bytes left, data)
+        # Writes that the kernel has not accepted completely: (bytes left, data).
         self._writes: deque[list[Any]] = deque()
-        # closed for the kernel, too, which answers further data with a reset
+        # True: closed for the kernel, too, which answers further data with a reset.
         self.is_gone = False
 
     def __repr__(self) -> str:
@@ -388,7 +388,7 @@ class End(asyncio.Transport):
         self.vanish()
 
     def slow_down(self, seconds: float, until: float) -> None:
-        """Add latency to what it sends until a time."""
+        """Add latency to sent data until a time."""
         self._lag = (seconds, until)
 
     def vanish(self) -> None:
@@ -495,7 +495,7 @@ class End(asyncio.Transport):
         if network.is_open(self._back):
             self._retry, self._blocked_since = _FIRST_RETRY_SECONDS, None
         elif not self.is_gone:
-            # the segment has arrived, but its acknowledgement has not
+            # The segment has arrived, but its acknowledgement has not.
             self._segments.appendleft((b"", []))
             self._try_later()
             return
@@ -513,7 +513,7 @@ class End(asyncio.Transport):
             self.break_off(TimeoutError(errno.ETIMEDOUT, "connection timed out"))
             return
         if self.is_gone and now - self._blocked_since > 60.0:
-            # a kernel resends the end of a closed connection for a limited time
+            # A kernel resends the end of a closed connection for a limited time.
             self._segments.clear()
             return
         self._is_pumping = True
@@ -551,7 +551,7 @@ class End(asyncio.Transport):
         self._world.at(self._world.now + network.latency(self._way), arrive)
 
     def break_off(self, error: OSError) -> None:
-        """End the connection on this side; what was not read is lost."""
+        """End the connection on this side; unread data is lost."""
         self.vanish()
         if self._received:
             self.lost_since = self._unread_since

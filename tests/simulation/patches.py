@@ -74,7 +74,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (line_log, "threading", threads),
         (line_archive, "threading", threads),
         (line_archive, "Queue", threads.Queue),
-        # a fifth as often as in reality
+        # A fifth of the real frequency.
         (line_log, "FLUSH_SECONDS", 1.0),
         (secrets, "token_hex", lambda size=32: token(size).hex()),
         (secrets, "token_bytes", token),

@@ -18,18 +18,18 @@ from tests.simulation.patches import simulated_surroundings
 from tests.simulation.sizes import DEFAULTS, LARGE, Size, only_registrations, small
 from tests.simulation.world import Violation, World
 
-# one run of so many is large, and one of so many has the default times as well
+# One in this number of runs is large, and one in this number also has the default times.
 _RUNS_PER_LARGE: Final = 50
 _RUNS_PER_DEFAULTS: Final = 500
-# One run of removals of so many is large. Each of its schedules takes as long as ten small ones.
+# One in this number of runs of removals is large; each of its schedules takes as long as ten small ones.
 _REMOVALS_PER_LARGE: Final = 500
 # Schedules of removals in one run. Building, starting and ending the processes takes as long as two small schedules.
 SCHEDULES: Final = 20
-# after a poll: a response that times out, and another server's response
+# Time after a poll for a response that times out, and for another server's response.
 _CALL_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 30.0
 _PASSES_IN_A_ROW: Final = 2
-# a collection takes as long as the whole heap is large
+# The duration of a collection grows with the heap.
 _RUNS_PER_COLLECTION: Final = 25
 _RUNS: Final = itertools.count(1)
 
@@ -40,7 +40,7 @@ class Outcome:
 
     seed: int
     faults: tuple[Fault, ...]
-    # checksum of the timeline
+    # Checksum of the timeline.
     checksum: int
     seconds: float
     invariant: str = ""

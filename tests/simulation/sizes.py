@@ -34,21 +34,21 @@ class Times:
     poll: float
     warm_up: float
     response: float
-    # connect timeouts of an agent and a client
+    # Connect timeouts of an agent and a client.
     connect: float
     client_connect: float
     drain: float
-    # time in which a response has to be read
+    # Time in which a response must be read.
     unread: float
-    # factor for the times of faults and of the operator's puts
+    # Factor for the times of faults and of the operator's puts.
     pace: float
-    # time in which all processes start, and in which they stop
+    # Time in which all processes start, and in which all stop.
     start: float = 2.0
-    # time between two looks at the end of a run
+    # Interval of the checks at the end of a run.
     look: float = 0.5
 
 
-# a tenth of the defaults, so that a run takes a tenth of the time
+# A tenth of the defaults, so that a run takes a tenth of the time.
 SHORT: Final = Times(
     heartbeat=3.0,
     expiry=12.0,
@@ -63,7 +63,7 @@ SHORT: Final = Times(
     pace=1.0,
 )
 
-# times of small runs
+# Times of small runs.
 SHORTEST: Final = Times(
     heartbeat=1.0,
     expiry=4.0,
@@ -85,7 +85,7 @@ def _default(settings: type[BaseModel], name: str) -> float:
     return float(settings.model_fields[name].default)
 
 
-# times of the default settings
+# Times of the default settings.
 DEFAULTS: Final = Times(
     heartbeat=_default(AgentSettings, "heartbeat_seconds"),
     expiry=_default(Settings, "broker_expiry_seconds"),
@@ -145,7 +145,7 @@ def small(chosen: random.Random) -> Size:
 
 
 def only_registrations(chosen: random.Random) -> Size:
-    """Draw the brokers of a run with one server, which knows nothing of others, and without clients."""
+    """Draw the brokers of a run with a single server and without clients."""
     return Size(SHORTEST, _numbered("ns", 1), _one_or_two_groups(chosen), (), puts_keys=False, most_faults=3)
 
 

@@ -29,7 +29,7 @@ def hunt(*arguments: str) -> None:
 
 
 def test_removals_find_an_unregistration_that_is_not_fenced() -> None:
-    """A few runs of removals contain the race that they are about: a broker returns before its old request arrives."""
+    """A few runs of removals contain the race: a broker returns before its old unregistration arrives."""
     hunt("--plan", "removals", "--only", "is not fenced", "--count", "5")
 
 

@@ -62,7 +62,7 @@ def print_smallest() -> None:
 
 def test_failed_seed_is_shrunk_in_the_process_that_ran_it() -> None:
     """The simulation replaces clocks and the process id, which the threads of the pool in the first process need."""
-    # a process of its own, since pytest has threads, and a process with threads should not fork
+    # In a separate process, since pytest has threads, and a process with threads should not fork.
     command = [sys.executable, "-c", f"from {__name__} import print_smallest; print_smallest()"]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
@@ -72,7 +72,7 @@ def test_failed_seed_is_shrunk_in_the_process_that_ran_it() -> None:
 
 
 def test_unfinished_line_of_a_journal_is_ignored(tmp_path: Path) -> None:
-    """A line that a killed process has left without its end does not count, and is gone after the next one."""
+    """An unfinished line of a killed process does not count, and is gone after the next line."""
     path = tmp_path / "journal.jsonl"
     path.write_text('{"seeds": 3}\n{"seeds": 4')
     Journal(path).add(seeds=5)

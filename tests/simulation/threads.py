@@ -18,7 +18,7 @@ from tests.simulation.disk import ProcessDied
 if TYPE_CHECKING:
     from tests.simulation.world import Machine, World
 
-# delay until a runnable thread continues
+# Delay until a runnable thread continues.
 _WAKE_SECONDS: Final = (2e-5, 5e-4)
 
 
@@ -30,7 +30,7 @@ class SimulatedThread:
         self._world = world
         self._machine: Machine = world.running
         self._is_dead = self.has_ended = False
-        # number of its waits so far: a wake-up for an earlier wait is ignored
+        # Number of waits so far: a wake-up for an earlier wait is ignored.
         self._waits = 0
         self._stack = greenlet.greenlet(lambda: self._run(target, args))
 
@@ -45,7 +45,7 @@ class SimulatedThread:
         self.has_ended = True
 
     def wait(self, seconds: float | None) -> None:
-        """Let others run until this thread is woken, or the time is over."""
+        """Let other threads run until this thread is woken or the time is over."""
         if seconds is not None:
             self._wake_at(self._world.now + seconds)
         resumer = self._stack.parent
@@ -75,7 +75,7 @@ class SimulatedThread:
         world = self._world
         before, world.thread = world.thread, self
         with self._machine.entered():
-            # control returns here when the thread waits or ends
+            # Control returns here when the thread waits or ends.
             self._stack.parent = greenlet.getcurrent()
             self._stack.switch()
         world.thread = before
@@ -157,7 +157,7 @@ class Threading:
     def sleep(self, seconds: float) -> None:
         """A replacement of time.sleep."""
         if get_ident() != self._real_thread:
-            # a thread of a library that another test has left running
+            # A thread of a library that another test has left running.
             self._real_sleep(seconds)
             return
         assert self._world.thread is not None, "the process would block"

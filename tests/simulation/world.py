@@ -19,11 +19,11 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.threads import SimulatedThread
 
-# duration of one loop iteration, at least and at most
+# Shortest and longest duration of a loop iteration.
 ITERATION_SECONDS: Final = (20e-6, 200e-6)
 WALL_START: Final = 1_700_000_000.0
 _NEVER: Final = float("inf")
-# limit of all iterations of a run, which only an endless loop exceeds
+# Limit of all iterations of a run, which only an endless loop exceeds.
 _MAX_ITERATIONS: Final = 3_000_000
 
 Kind = Literal["server", "broker", "client"]
@@ -42,18 +42,18 @@ class World:
 
     def __init__(self, seed: int, directory: str = "", *, keeps_lines: bool = False) -> None:
         self.seed = seed
-        # parent directory of the machines' disks
+        # Parent directory of the machines' disks.
         self._directory = directory
         self.now = 0.0
         self.machines: dict[str, Machine] = {}
-        # machine whose process is running; None for the network or a fault
+        # Machine whose process is running; None for the network or a fault.
         self.running: Machine | None = None
-        # running thread of that process, if it is not the loop's
+        # Running thread of that process, if it is not the loop's.
         self.thread: SimulatedThread | None = None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._pace = self.random("pace")
-        # the timeline: a checksum of its lines, and the lines if they are kept
+        # The timeline: a checksum of its lines, and the lines if they are kept
         self.checksum = 0
         self.lines: list[str] | None = [] if keeps_lines else None
         self.iterations = 0
