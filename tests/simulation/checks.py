@@ -224,8 +224,9 @@ class Checks:
     def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
         """The arrival of the last sign of life that the server must know.
 
-        A server reads its sockets and then evicts, so it cannot know of signs that arrive in between; nor of those that
-        a reset connection has lost before they were read.
+        A server reads its sockets and then evicts, so it cannot know of signs that arrive in between; nor of signs that
+        a reset connection has lost before they were read. It ignores requests that it reads together with the end of
+        their connection: signs of a killed process do not count if the server had not read them before.
         """
         for sign in reversed(self._signs[broker.name, server.name]):
             if server.machine.iterations > sign.counts_after and sign.at < sign.end.lost_since:

@@ -247,7 +247,7 @@ class End(asyncio.Transport):
         self._received = bytearray()
         # Time since which the received bytes have waited for a read.
         self._unread_since = 0.0
-        # Time since which bytes had waited for a read when a reset discarded them.
+        # Time since which bytes had waited for a read when a reset discarded them, or the peer's process ended.
         self.lost_since = float("inf")
         self._has_eof = False
         self._read_planned = False
@@ -381,6 +381,8 @@ class End(asyncio.Transport):
         self._writes.clear()
         self._protocol = None
         self._close_socket()
+        if self.peer is not None and self.peer._received:
+            self.peer.lost_since = self.peer._unread_since
 
     def lose_power(self) -> None:
         self._segments.clear()

@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.__main__ import results
 from tests.simulation.faults import Fault, slow_reader
 from tests.simulation.patches import simulated_surroundings
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.simulation import Outcome, simulate, simulate_removals
 from tests.simulation.sizes import LARGE
 from tests.simulation.world import World
 from tests.support.journal import Journal
@@ -109,6 +109,21 @@ def test_delayed_heartbeat_over_a_replaced_connection_does_not_count() -> None:
 
     assert outcome.message == ""
     assert any("evicted 10.0.1.3:10911 silent" in line for line in outcome.lines)
+
+
+def test_registration_of_a_killed_process_that_was_not_read_does_not_count() -> None:
+    """A broker registers again and is killed before the busy server reads its registration together with the end."""
+    faults = [
+        Fault(50.565, "leave", ("broker-a-1",), 0.984),
+        Fault(67.456, "cut", ("broker-a-1", "ns-1"), 1.555),
+        Fault(68.981, "hog", ("ns-1",), 0.270),
+        Fault(69.179, "kill", ("broker-a-1",), 0.567),
+        Fault(69.574, "hog", ("ns-1",), 1.573),
+    ]
+    outcome = simulate_removals(27271, faults, keeps_lines=True)
+
+    assert outcome.message == ""
+    assert any("evicted 10.0.1.2:10911 silent" in line for line in outcome.lines)
 
 
 @pytest.mark.slow
