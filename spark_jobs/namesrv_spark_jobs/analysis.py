@@ -9,20 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from namesrv_spark_jobs.engines.engine import Engine, Rows
-from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
-from namesrv_spark_jobs.pipeline import Tables, good_and_bad, made, read_lines, walked
+from namesrv_spark_jobs.pipeline import Tables, tables_of
 from namesrv_spark_jobs.report.summary import charts, summary
-from namesrv_spark_jobs.transforms import (
-    divergence,
-    extract,
-    output_rows,
-    replay,
-    silences,
-)
+from namesrv_spark_jobs.transforms import clients, divergence, extract, output_rows, replay, silences
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.registration_periods import BROKER
 
@@ -91,18 +84,47 @@ def analyse(
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     with written_in(engine):
-        lines = read_lines(engine, files, options)
-        good, bad = good_and_bad(engine, lines)
-        if not good:
-            raise NothingToReadError(bad)
-        walk = walked(engine, lines, options, progress)
-        tables = made(engine, walk, options, progress)
+        tables = tables_of(engine, files, options, progress)
+        report_tables = _of_report(engine, tables, options, progress)
         progress("summing up")
-        return _summed_up(engine, tables, options, list(taken_in or files), cut)
+        return _summed_up(engine, report_tables, options, list(taken_in or files), cut)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTables(Tables):
+    """With the tables that only the report needs; the transforms of the same names describe their rows."""
+
+    exposures: DataFrame
+    pulls: DataFrame
+    unknown_revisions: DataFrame
+    evictions: DataFrame
+    as_logged: DataFrame
+
+
+def _of_report(engine: Engine, tables: Tables, options: Options, progress: Callable[[str], None]) -> ReportTables:
+    progress("clients")
+    routes, intervals, rest = tables.routes, tables.intervals, tables.rest
+    members = engine.stored(clients.members(routes, intervals), "members")
+    given = clients.given(rest, "served", options.topics)
+    progress("what if")
+    stored = engine.all_stored(
+        exposures=clients.exposures(intervals, members, clients.served(given, routes), rest),
+        pulls=clients.exposed_pulls(intervals, members, clients.given(rest, "pulls", options.topics)),
+        evictions=replay.replayed(tables.silences, options.what_if),
+        as_logged=replay.replayed_as_logged(tables.silences, tables.moments),
+    )
+    return ReportTables(
+        **vars(tables),
+        exposures=stored["exposures"],
+        pulls=stored["pulls"],
+        unknown_revisions=clients.unknown_revisions(given, routes),
+        evictions=stored["evictions"],
+        as_logged=stored["as_logged"],
+    )
 
 
 def _summed_up(
-    engine: Engine, tables: Tables, options: Options, files: Sequence[str], cut: Collection[str]
+    engine: Engine, tables: ReportTables, options: Options, files: Sequence[str], cut: Collection[str]
 ) -> Analysis:
     rows = output_rows.interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact)
     intervals = engine.stored(rows, "interval_rows")
@@ -118,7 +140,7 @@ def _summed_up(
     )
 
 
-def _collected(engine: Engine, tables: Tables, options: Options, intervals: DataFrame) -> dict[str, Rows]:
+def _collected(engine: Engine, tables: ReportTables, options: Options, intervals: DataFrame) -> dict[str, Rows]:
     """The rows for summary and charts, by name; their number is bounded."""
     stored = engine.all_stored(
         values=output_rows.distributed_values(tables.intervals, tables.exposures, redact=options.redact),

@@ -1,11 +1,12 @@
 """The stages from lines to tables. The result of each stage is stored once; later stages read the columns they need."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape
+from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import DataFrame, F
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms import boots, clients, extract, registration_periods, replay, silences
@@ -19,7 +20,7 @@ _MOST_SLICES: Final = 200_000
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """The parsed lines, stored, and their counts. Each later stage is a subclass that adds its own stored tables."""
+    """The parsed lines, stored, and their counts."""
 
     # see `extract.file_names`
     files: DataFrame
@@ -29,6 +30,8 @@ class Lines:
     clock_steps: DataFrame
     # see `extract.tally`
     tallied: DataFrame
+    # the number of lines with each `part` of `events`
+    counts: Mapping[str, int]
 
     @property
     def bad(self) -> DataFrame:
@@ -62,28 +65,21 @@ def _once(events: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk(Lines):
-    """The tables after the one sort of all heartbeats, which are summed up in `points`."""
+class Tables(Lines):
+    """The tables that the report and the history need; the transforms of the same names describe their rows."""
 
     # see `boots.timed`
     moments: DataFrame
     boots: DataFrame
     boot_rows: Rows
+    # all heartbeats, summed up
     points: DataFrame
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tables(Walk):
-    """The tables of the analysis; the transforms of the same names describe their rows."""
-
     brokers: DataFrame
+    routes: DataFrame
     periods: DataFrame
     intervals: DataFrame
-    exposures: DataFrame
-    pulls: DataFrame
-    unknown_revisions: DataFrame
-    evictions: DataFrame
-    as_logged: DataFrame
+    # see `replay.silences`
+    silences: DataFrame
 
     @property
     def named_periods(self) -> DataFrame:
@@ -99,7 +95,53 @@ class Tables(Walk):
         return rows.join(self.brokers, on=["key", "who"], how="left")
 
 
-def read_lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
+def tables_of(engine: Engine, files: Sequence[str], options: Options, progress: Callable[[str], None]) -> Tables:
+    """Read all lines of these files, and make their tables.
+
+    Raises:
+        MissingFileError: a file has been removed or renamed.
+        NothingToReadError: no line could be read.
+    """
+    lines = _lines(engine, files, options)
+    progress("clocks")
+    heartbeats, rest = lines.heartbeats, lines.rest
+    moments = engine.stored(boots.timed(rest), "moments")
+    clocks = boots.clocks(_anchors(heartbeats, rest, moments))
+    boot_table = engine.stored(boots.boots(lines.taken, moments, clocks, options), "boots")
+    boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id", "first", "last")})["boots"]
+    progress("heartbeats")
+    live = live_heartbeats(engine, lines, heartbeats, moments, boot_rows)
+    rows = silences.rows(live, moments.filter(F.col("event") == "evict"))
+    # the one big sort: all heartbeats and evictions, by broker and time
+    followed = silences.followed(engine.spread(rows, "key", lines.counts.get(HEARTBEAT_PART, 0)))
+    points = engine.stored(silences.points(followed, boot_table, options.what_if), "points")
+    progress("registration periods")
+    first = engine.all_stored(
+        periods=registration_periods.periods(points, rest, moments),
+        beginnings=registration_periods.beginnings(points),
+        routes=clients.routes(rest, options.topics),
+        brokers=extract.brokers(lines.taken),
+    )
+    periods, begun = first["periods"], first["beginnings"]
+    second = engine.all_stored(
+        intervals=registration_periods.intervals(periods, boot_table, moments, begun),
+        silences=replay.silences(points, periods, begun, boot_table),
+    )
+    return Tables(
+        **vars(lines),
+        moments=moments,
+        boots=boot_table,
+        boot_rows=boot_rows,
+        points=points,
+        brokers=first["brokers"],
+        routes=first["routes"],
+        periods=periods,
+        intervals=second["intervals"],
+        silences=second["silences"],
+    )
+
+
+def _lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
     """Parse every line once, mark duplicates, divide boots with missing lines, and count the lines."""
     of_lines = partial(extract.events, options=options)
     shape = Shape(by="part", sparse=extract.SPARSE, distinct=extract.DISTINCT)
@@ -117,32 +159,11 @@ def read_lines(engine: Engine, files: Sequence[str], options: Options) -> Lines:
         events = engine.stored(boots.split(events, engine.stored(resumed, "resumed")), "split", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
     tallied = engine.stored(extract.tally(numbered, names, options), "tally")
-    return Lines(files=names, events=events, clock_steps=steps, tallied=tallied)
-
-
-def good_and_bad(engine: Engine, lines: Lines) -> tuple[int, int]:
-    """The number of lines that could be read, and of those that could not."""
-    is_bad = (F.col("part") == BAD_PART).alias("is_bad")
-    tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
-    numbers = {row["is_bad"]: int(row["lines"]) for row in engine.collected({"counted": tallied})["counted"]}
-    return numbers.get(False, 0), numbers.get(True, 0)
-
-
-def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[str], None]) -> Walk:
-    """Run the stages that read all lines: clocks, boots, and the sort of all heartbeats."""
-    progress("clocks")
-    taken, heartbeats, rest = lines.taken, lines.heartbeats, lines.rest
-    moments = engine.stored(boots.timed(rest), "moments")
-    clocks = boots.clocks(_anchors(heartbeats, rest, moments))
-    boot_table = engine.stored(boots.boots(taken, moments, clocks, options), "boots")
-    boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id", "first", "last")})["boots"]
-    progress("heartbeats")
-    live = live_heartbeats(engine, lines, heartbeats, moments, boot_rows)
-    rows = silences.rows(live, moments.filter(F.col("event") == "evict"))
-    # the one big sort: all heartbeats and evictions, by broker and time
-    followed = silences.followed(engine.spread(rows, "key", _heartbeat_count(engine, lines)))
-    points = engine.stored(silences.points(followed, boot_table, options.what_if), "points")
-    return Walk(**vars(lines), moments=moments, boots=boot_table, boot_rows=boot_rows, points=points)
+    counted = tallied.groupBy("part").agg(F.sum("lines").alias("lines"))
+    counts = {row["part"]: int(row["lines"]) for row in engine.collected({"counted": counted})["counted"]}
+    if not counts.keys() - {BAD_PART}:
+        raise NothingToReadError(counts.get(BAD_PART, 0))
+    return Lines(files=names, events=events, clock_steps=steps, tallied=tallied, counts=counts)
 
 
 def live_heartbeats(
@@ -154,54 +175,6 @@ def live_heartbeats(
     width = max(_LEAST_SLICE, sum(row["last"] - row["first"] for row in boot_rows) // _MOST_SLICES)
     spans = boots.late_spans(moments, boots.extents(lines.taken), width)
     return boots.live_heartbeats(heartbeats, engine.stored(spans, "late_spans"), width)
-
-
-def _heartbeat_count(engine: Engine, lines: Lines) -> int:
-    """The number of heartbeats among the selected lines."""
-    counted = lines.taken.filter(F.col("part") == HEARTBEAT_PART).agg(
-        F.coalesce(F.sum("lines"), F.lit(0)).alias("count")
-    )
-    (heartbeats,) = engine.collected({"heartbeats": counted})["heartbeats"]
-    return int(heartbeats["count"])
-
-
-def made(engine: Engine, walk: Walk, options: Options, progress: Callable[[str], None]) -> Tables:
-    """Run the stages that need only points and the events that are not heartbeats."""
-    progress("registration periods")
-    rest, points, boot_table = walk.rest, walk.points, walk.boots
-    first = engine.all_stored(
-        periods=registration_periods.periods(points, rest, walk.moments),
-        beginnings=registration_periods.beginnings(points),
-        routes=clients.routes(rest, options.topics),
-        brokers=extract.brokers(walk.taken),
-    )
-    period_table, begun, routes = first["periods"], first["beginnings"], first["routes"]
-    progress("clients")
-    second = engine.all_stored(
-        intervals=registration_periods.intervals(period_table, boot_table, walk.moments, begun),
-        silences=replay.silences(points, period_table, begun, boot_table),
-    )
-    intervals, silence_table = second["intervals"], second["silences"]
-    members = engine.stored(clients.members(routes, intervals), "members")
-    given = clients.given(rest, "served", options.topics)
-    progress("what if")
-    third = engine.all_stored(
-        exposures=clients.exposures(intervals, members, clients.served(given, routes), rest),
-        pulls=clients.exposed_pulls(intervals, members, clients.given(rest, "pulls", options.topics)),
-        evictions=replay.replayed(silence_table, options.what_if),
-        as_logged=replay.replayed_as_logged(silence_table, walk.moments),
-    )
-    return Tables(
-        **vars(walk),
-        brokers=first["brokers"],
-        periods=period_table,
-        intervals=intervals,
-        exposures=third["exposures"],
-        pulls=third["pulls"],
-        unknown_revisions=clients.unknown_revisions(given, routes),
-        evictions=third["evictions"],
-        as_logged=third["as_logged"],
-    )
 
 
 def _anchors(heartbeats: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame:

@@ -10,13 +10,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.history.hours import LogsError
 from namesrv_spark_jobs.history.model import LEAST_EXPIRY_MS, Broker, Reading, Run
 from namesrv_spark_jobs.history.spans import Span, written
 from namesrv_spark_jobs.options import Options, WhatIf
-from namesrv_spark_jobs.pipeline import Tables, good_and_bad, made, read_lines, walked
-from namesrv_spark_jobs.transforms import registration_periods, replay
+from namesrv_spark_jobs.pipeline import Tables, tables_of
+from namesrv_spark_jobs.transforms import replay
+from namesrv_spark_jobs.transforms.extract import BAD_PART
 from namesrv_spark_jobs.transforms.output_rows import whole_ms
 
 # One row that an engine has returned.
@@ -40,8 +42,9 @@ class ReadSpan:
     resources: ExitStack
     about: Reading
     tables: Tables
-    # all rows of `replay.silences`, and the few rows with a silence longer than `usual`
-    silences: DataFrame
+    # see `replay.replayed_as_logged`
+    as_logged: DataFrame
+    # the few rows of `tables.silences` that are longer than `usual`
     long_silences: DataFrame
     # nearly all silences are at most this long, microseconds
     usual: int
@@ -63,24 +66,24 @@ def read_span(folder: Path, files: list[str], span: Span) -> ReadSpan:
         tables_folder = resources.enter_context(TemporaryDirectory(dir=folder, ignore_cleanup_errors=True))
         engine = resources.enter_context(EmbeddedEngine(Path(tables_folder), memory=MEMORY))
         with written_in(engine):
-            lines = read_lines(engine, files, options)
-            good, bad = good_and_bad(engine, lines)
-            if not good:
-                raise LogsError(f"no line of a log {moments_of(span)} could be read")
-            walk = walked(engine, lines, options, lambda _: None)
-            tables = made(engine, walk, options, lambda _: None)
-            begun = registration_periods.beginnings(tables.points)
-            silences = engine.stored(replay.silences(tables.points, tables.periods, begun, tables.boots), "silences")
+            try:
+                tables = tables_of(engine, files, options, lambda _: None)
+            except NothingToReadError:
+                raise LogsError(f"no line of a log {moments_of(span)} could be read") from None
+            as_logged = engine.stored(replay.replayed_as_logged(tables.silences, tables.moments), "as_logged")
             middle = F.percentile("usual_interval", F.array(F.lit(0.5))).alias("middle")
             [[usual_interval]] = [row["middle"] for row in tables.periods.agg(middle).collect()]
             usual = round((usual_interval or 0) * _USUAL_PERIODS)
-            long_silences = engine.stored(silences.filter(is_longer(usual)), "long_silences")
+            long_silences = engine.stored(tables.silences.filter(is_longer(usual)), "long_silences")
+        counts = tables.counts
         return ReadSpan(
             engine=engine,
             resources=resources.pop_all(),
-            about=Reading(span=span, files=len(files), lines=good + bad, bad=bad, read_ms=read_ms),
+            about=Reading(
+                span=span, files=len(files), lines=sum(counts.values()), bad=counts.get(BAD_PART, 0), read_ms=read_ms
+            ),
             tables=tables,
-            silences=silences,
+            as_logged=as_logged,
             long_silences=long_silences,
             usual=usual,
             began=began,

@@ -22,7 +22,7 @@ def what_ifs(read: ReadSpan, request: WhatIfRequest) -> WhatIfs:
     # under an expiry shorter than the heartbeat interval every broker is evicted all the time: slow and useless
     others_ms = (it for it in OTHER_EXPIRIES_MS if it * 1000 >= read.usual)
     expiries = sorted({request.expiry_ms, *others_ms})
-    evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
+    evictions = read.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     for expiry_ms in expiries:
         evictions = evictions.unionByName(_evictions(read, expiry_ms, request.scan_ms))
     closed = read.tables.intervals.filter(F.col("is_unannounced") & (F.col("reason") != "silent"))
@@ -74,7 +74,7 @@ def _with_chart(outcomes: Sequence[Outcome]) -> tuple[str, list[Outcome]]:
 
 def _evictions(read: ReadSpan, expiry_ms: int, scan_ms: int) -> DataFrame:
     """The evictions under one setting; only the few silences that outlast its expiry are replayed."""
-    silences = read.long_silences if expiry_ms * 1000 >= read.usual else read.silences
+    silences = read.long_silences if expiry_ms * 1000 >= read.usual else read.tables.silences
     grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,))
     evicted = replay.replayed(silences.filter(is_longer(expiry_ms * 1000)), grid)
     return evicted.withColumn("policy", F.lit(expiry_ms))
