@@ -38,7 +38,7 @@ def routes(rest: DataFrame, topics: Sequence[str]) -> DataFrame:
     wanted = _wanted(entries.select("*", F.explode("entry.topics").alias("topic")), topics)
     named = wanted.filter(F.col("topic").isNotNull() & F.col("revision").isNotNull())
     first = named.groupBy(*_ROUTE).agg(F.min_by("entry", "seq").alias("entry"))
-    order, backwards = (W.partitionBy("boot", "topic").orderBy(by) for by in (F.asc("revision"), F.desc("revision")))
+    order, backwards = (W.partitionBy("boot", "topic").orderBy(by) for by in ("revision", F.desc("revision")))
     whole = F.when(F.col("entry.whole"), F.col("turn"))
     numbered = first.withColumn("turn", F.row_number().over(order))
     so_far, after = (by.rowsBetween(W.unboundedPreceding, end) for by, end in ((order, W.currentRow), (backwards, -1)))

@@ -40,8 +40,8 @@ def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *,
     pull_counts = pulls.groupBy("key", "evict_seq").agg(F.sum("pulls").alias("exposed_pulls"))
     eviction = ["key", "evict_seq"]
     known = intervals.join(exposed, on=eviction, how="left").join(pull_counts, on=eviction, how="left")
-    known = known.na.fill(0, ["clients_exposed", "clients_seen", "exposed_pulls"])
     shown = {
+        **{name: F.coalesce(name, F.lit(0)) for name in ("clients_exposed", "clients_seen", "exposed_pulls")},
         **{f"{name}_ms": _wall(name) for name in ("first_ok", "last_ok", "removed")},
         **{f"{name}_ms": F.col(name) / 1000 for name in ("expiry", "upper", "lower")},
         "interval_ms": F.col("usual_interval") / 1000,

@@ -86,7 +86,7 @@ def replayed(silences: DataFrame, grid: WhatIf) -> DataFrame:
     """
     known = silences.filter(F.col("broker_expiry").isNotNull())
     cells = known.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
-    cells = cells.withColumn("deadline", _deadline(cells))
+    cells = cells.withColumn("deadline", _deadline())
     cells = cells.withColumn("at", next_tick(F.col("deadline"), F.col("policy.scan")))
     evictions = _evicted(cells)
     return evictions.filter(F.col("at") <= F.col("end_live")).select(
@@ -102,13 +102,13 @@ def _literal(policy: Policy) -> Column:
     )
 
 
-def _deadline(cells: DataFrame) -> Column:
+def _deadline() -> Column:
     """The time until which the broker may be silent; null for a broker without a logged expiry, which is never evicted.
 
     A policy replaces the server's default expiry. A broker that registered with an expiry of its own keeps that expiry.
     """
-    logged = F.col("live") + cells["expiry"]
-    is_usual = F.coalesce(cells["expiry"] == F.col("broker_expiry"), F.expr("false"))
+    logged = F.col("live") + F.col("expiry")
+    is_usual = F.coalesce(F.col("expiry") == F.col("broker_expiry"), F.expr("false"))
     return F.when(is_usual, F.col("live") + F.col("policy.expiry")).otherwise(logged)
 
 
@@ -190,7 +190,8 @@ def compared(periods: DataFrame, replayed: DataFrame) -> DataFrame:
     evicts = periods.filter((F.col("reason") == "silent") & F.col("first_ok").isNotNull())
     logged = evicts.select("key", "period", scan_number, F.lit(1).alias("logged"))
     evicted = replayed.select("key", "period", scan_number, F.lit(1).alias("replayed"))
-    pairs = logged.join(evicted, on=place, how="full_outer").na.fill(0, ["logged", "replayed"])
+    pairs = logged.join(evicted, on=place, how="full_outer")
+    pairs = pairs.withColumns({name: F.coalesce(name, F.lit(0)) for name in ("logged", "replayed")})
     of_period = pairs.groupBy("key", "period").agg(
         F.sum("logged").alias("logged"),
         F.sum("replayed").alias("replayed"),

@@ -290,10 +290,6 @@ def when(condition: Column, value: object) -> Case:
     return Case([]).when(condition, value)
 
 
-def asc(column: "str | Column") -> Column:
-    return Ordered(f"{col(column).sql} ASC NULLS FIRST")
-
-
 def desc(column: "str | Column") -> Column:
     return Ordered(f"{col(column).sql} DESC NULLS LAST")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from namesrv_spark_jobs.engines.embedded.columns import Column, col, lit, ordered, quoted
+from namesrv_spark_jobs.engines.embedded.columns import Column, col, ordered, quoted
 
 _JOINS: Final = {
     "inner": "JOIN",
@@ -43,9 +43,6 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<Table {', '.join(self.columns)}>"
-
-    def __getitem__(self, name: str) -> Column:
-        return col(name)
 
     def _made(self, sql: str, columns: Sequence[str] | None = None) -> "Table":
         return Table(self._database, sql, self.columns if columns is None else columns)
@@ -127,10 +124,6 @@ class Table:
     def agg(self, *columns: Column) -> "Table":
         return Grouped(self, []).agg(*columns)
 
-    @property
-    def na(self) -> "Missing":
-        return Missing(self)
-
     def collect(self) -> list[Row]:
         """All rows."""
         return self._database.rows_of(self.sql)
@@ -155,14 +148,3 @@ class Grouped:
         if not after:
             return summed
         return summed.withColumns({name: Column(made(quoted(name))) for name, made in after.items()})
-
-
-class Missing:
-    """The counterpart of DataFrameNaFunctions."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def fill(self, value: object, names: Sequence[str]) -> Table:
-        filled = {name: Column(f"coalesce({quoted(name)}, {lit(value).sql})") for name in names}
-        return self._table.withColumns(filled)
