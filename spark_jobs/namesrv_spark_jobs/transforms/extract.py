@@ -81,9 +81,9 @@ def events(read: DataFrame, options: Options) -> DataFrame:
     numbers are stored, and the texts `part`, `event` and `identity`, which are the same in thousands of lines.
     """
     # the first condition: bad lines are shown even when the options exclude them
-    part = F.when(problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
+    part = F.when(F.col("problem").isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
     part = part.when(F.col("event").isin(*HEARTBEATS), HEARTBEAT_PART).otherwise(REST_PART)
-    read = read.withColumns({"part": part, "problem": problem()})
+    read = read.withColumn("problem", _problem()).withColumn("part", part)
     is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
     return read.select(
         "part",
@@ -92,31 +92,31 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         (F.col("v") > VERSION).alias("is_newer"),
         "seq",
         "ts_ms",
-        microseconds("mono_ms").alias("mono"),
+        _microseconds("mono_ms").alias("mono"),
         "event",
-        identity(),
+        _identity(),
         F.xxhash64("boot_id").alias("boot"),
         F.xxhash64("boot_id", F.lit(1), "cluster", F.lit(2), "broker_addr").alias("key"),
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
         F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
-        microseconds("expiry_ms").alias("expiry"),
+        _microseconds("expiry_ms").alias("expiry"),
         (F.col("silent_ms") > 0).alias("was_registered"),
         *(F.when(is_looked_at, F.col(name)).alias(name) for name in (*_TEXTS, *_WHOLE)),
-        *(F.when(is_looked_at, microseconds(f"{name}_ms")).alias(name) for name in _TIMES),
+        *(F.when(is_looked_at, _microseconds(f"{name}_ms")).alias(name) for name in _TIMES),
     )
 
 
-def microseconds(name: str) -> Column:
+def _microseconds(name: str) -> Column:
     """A time of the log (milliseconds with three decimals) in whole microseconds; null when it is out of range."""
     return F.when(F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS), F.rint(F.col(name) * 1000).cast("long"))
 
 
-def problem() -> Column:
+def _problem() -> Column:
     """The reason why a line is bad; null for a good line."""
     problems = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
     for name in REQUIRED:
         problems = problems.when(F.col(name).isNull(), f"no {name}")
-    problems = problems.when(microseconds("mono_ms").isNull(), "mono_ms is not a time")
+    problems = problems.when(_microseconds("mono_ms").isNull(), "mono_ms is not a time")
     problems = problems.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
     return problems.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
 
@@ -163,7 +163,7 @@ def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
     return known.select(F.col("name").alias("file"), F.col("problem").alias("reason"), shown.alias("line"))
 
 
-def identity() -> Column:
+def _identity() -> Column:
     """The names of a line as one text, the column `identity`."""
     own = (F.col(name).cast("string") for name in _OWN_NAMES)
     # only names that may contain the separator, since this is done for each heartbeat
@@ -171,7 +171,7 @@ def identity() -> Column:
     return F.concat_ws(_BETWEEN, *(F.coalesce(text, F.lit(_NOTHING)) for text in (*own, *peers))).alias("identity")
 
 
-def identity_columns() -> list[Column]:
+def _identity_columns() -> list[Column]:
     """The names that are in the column `identity`."""
     names = (*_OWN_NAMES, *_PEERS_NAMES)
     texts = (F.nullif(F.get(F.split("identity", _BETWEEN), F.lit(at)), F.lit(_NOTHING)) for at in range(len(names)))
@@ -223,7 +223,7 @@ def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
         F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),
     )
     named = counted.join(F.broadcast(files), on="file", how="left").withColumn("file", F.col("name"))
-    return named.select("*", *identity_columns()).drop("identity", "name")
+    return named.select("*", *_identity_columns()).drop("identity", "name")
 
 
 def brokers(tallied: DataFrame) -> DataFrame:
