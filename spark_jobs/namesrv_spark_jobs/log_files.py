@@ -192,7 +192,7 @@ def _is_whole_table(path: Path) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    """True if the whole file decompresses, or seems to.
+    """True if the whole file decompresses, or seems to; as in gzip, other bytes may follow.
 
     Decompressing everything would take as long as Spark's reading. The last four bytes of a whole file are the length
     of its content; those of a truncated file are random. If they fit the compression ratio at the beginning, the file
@@ -208,12 +208,7 @@ def _is_whole(path: Path) -> bool:
             expected = len(content) * size / len(head)
     except (OSError, ZeroDivisionError, zlib.error):
         return False
-    return (size > _SAMPLE and _LEAST * expected < recorded < _MOST * expected) or decompresses(path)
-
-
-def decompresses(path: Path) -> bool:
-    """True if a compressed file can be read to its end; as in gzip, other bytes may follow."""
-    return after_gzip(path) is not None
+    return (size > _SAMPLE and _LEAST * expected < recorded < _MOST * expected) or after_gzip(path) is not None
 
 
 def after_gzip(path: Path) -> bytes | None:

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -165,7 +166,7 @@ def about_run(argv: Sequence[str], seconds: float, verdicts: Sequence[Verdict]) 
         "seconds": round(seconds, 3),
         "arguments": list(argv),
         "directory": str(Path.cwd()),
-        "gates": [{"gate": one.gate, "failed": one.failed, "says": one.says} for one in verdicts],
+        "gates": [asdict(verdict) for verdict in verdicts],
         "python": platform.python_version(),
         "platform": sys.platform,
     }
