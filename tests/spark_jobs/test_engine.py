@@ -40,14 +40,21 @@ from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
     ],
 )
 def test_spark_is_taken_where_it_is_asked_for(
-    tmp_path: Path, options: tuple[str, ...], environ: dict[str, str], engine: str, why: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    environ: dict[str, str],
+    engine: str,
+    why: str,
 ) -> None:
     """A master, a URL or spark-submit selects Spark; otherwise the report needs no Java."""
     log = tmp_path / "a.jsonl"
     log.write_text("{}")
     settings = read_settings([str(log), *options, "--out", str(tmp_path / "report")])
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
 
-    chosen = choose(settings, settings.inputs, tmp_path / "report", environ)
+    chosen = choose(settings, settings.inputs, tmp_path / "report")
 
     assert (engine, why) == (chosen.name, chosen.why)
 
@@ -67,18 +74,18 @@ def test_log_that_does_not_fit_is_refused(
     words = [str(log), "--out", str(tmp_path / "report")]
 
     with pytest.raises(UsageError, match=rf"^--out .*: no space left in {tmp_path}: .* needed, .* free; {remedy}$"):
-        choose(read_settings(words), [str(log)], tmp_path / "report", {})
+        choose(read_settings(words), [str(log)], tmp_path / "report")
     for asked in (("--engine", "spark"), ("--master", "spark://h:1"), ("--conf", "spark.local.dir=/big")):
-        assert choose(read_settings([*words, *asked]), [str(log)], tmp_path / "report", {}).name == "spark"
+        assert choose(read_settings([*words, *asked]), [str(log)], tmp_path / "report").name == "spark"
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert choose(read_settings(words), [str(log)], tmp_path / "report", {}).why == "duckdb is not installed"
+    assert choose(read_settings(words), [str(log)], tmp_path / "report").why == "duckdb is not installed"
 
 
 def test_full_disk_under_duckdb_is_an_error_of_the_system(tmp_path: Path) -> None:
     """A full disk is an error of the system, not of the engine; DuckDB has one class for all errors of files."""
     log = write_log(tmp_path / "logs")
     settings = read_settings([str(log), "--out", str(tmp_path / "report"), "--engine", "embedded"])
-    choice = choose(settings, [str(log)], tmp_path / "report", {})
+    choice = choose(settings, [str(log)], tmp_path / "report")
 
     with (
         pytest.raises(OSError, match="No space left") as raised,

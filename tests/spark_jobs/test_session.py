@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.command.session import is_submitted, require_java, require_master, session_conf, spark_session
+from namesrv_spark_jobs.command.session import require_java, require_master, session_conf, spark_session
 from namesrv_spark_jobs.errors import UsageError
 
 
@@ -26,20 +26,24 @@ from namesrv_spark_jobs.errors import UsageError
         (b"\x7fELF nonsense", "{java} -version: [Errno 8] Exec format error"),
     ],
 )
-def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, message: str | None) -> None:
+def test_java_that_is_too_old_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str | bytes, message: str | None
+) -> None:
     """The error has one line with the remedy."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_bytes(says if isinstance(says, bytes) else f"#!/bin/sh\necho '{says}' >&2\n".encode())
     java.chmod(0o755)
-    # Java on the path, or in JAVA_HOME.
-    for environ in ({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, {"PATH": f"{java.parent}"}):
+    # Java in JAVA_HOME, or on the path.
+    for home, path in ((str(tmp_path), "/usr/bin:/bin"), ("", f"{java.parent}")):
+        monkeypatch.setenv("JAVA_HOME", home)
+        monkeypatch.setenv("PATH", path)
         with (
             nullcontext()
             if message is None
             else pytest.raises(UsageError, match=f"^{re.escape(message.format(java=java))}")
         ):
-            require_java(environ)
+            require_java()
 
 
 def test_reachable_master_is_accepted() -> None:
@@ -83,7 +87,6 @@ def test_existing_session_is_used_and_left_running(spark: SparkSession) -> None:
         assert session.conf.get("spark.master") == "local[2]"
 
     assert spark.range(3).count() == 3
-    assert [is_submitted(environ) for environ in ({}, {"PYSPARK_GATEWAY_PORT": "4711"})] == [False, True]
 
 
 def test_master_beside_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

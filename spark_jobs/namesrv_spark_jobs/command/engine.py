@@ -55,13 +55,13 @@ class Choice:
     size: int
 
 
-def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
+def choose(settings: Settings, files: Sequence[str], out: Path) -> Choice:
     """The engine of --engine; with `auto`, Spark if an option demands it or duckdb is not installed.
 
     Raises UsageError when `auto` finds too little room for the embedded engine on the disk of `out`, and when the
     engine cannot open a file because of its name.
     """
-    choice = _choice(settings, files, out, environ)
+    choice = _choice(settings, files, out)
     if choice.name == SPARK:
         _refuse_colons(files)
     # the embedded engine opens files of lines itself, whatever their names; DuckDB opens the tables
@@ -77,14 +77,14 @@ def _refuse_colons(files: Sequence[str]) -> None:
             raise UsageError(f"{file}: Spark cannot read a file with a colon in its name; rename the file")
 
 
-def _choice(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str]) -> Choice:
+def _choice(settings: Settings, files: Sequence[str], out: Path) -> Choice:
     size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
         return Choice(settings.engine, f"--engine {settings.engine}", size)
     for is_so, why in (
-        (is_submitted(environ), "started by spark-submit"),
+        (is_submitted(), "started by spark-submit"),
         (settings.master is not None, f"--master {settings.master}"),
-        (is_remote(environ), "SPARK_REMOTE is set"),
+        (is_remote(), "SPARK_REMOTE is set"),
         (bool(settings.conf), "--conf is given"),
         (any(is_url(file) for file in files), "an input is a URL"),
         (not _has_duckdb(), "duckdb is not installed"),

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER: Final = "local[*]"
-MASTER_SECONDS: Final = 5.0
+_MASTER_SECONDS: Final = 5.0
 # the time within which a cluster has to start a first executor
-EXECUTOR_SECONDS: Final = 90.0
+_EXECUTOR_SECONDS: Final = 90.0
 _JAVA_SECONDS: Final = 30.0
 _STANDALONE: Final = re.compile(r"(?P<host>.+):(?P<port>[0-9]{1,5})")
 
@@ -61,10 +61,10 @@ _LOCAL: Final = {
 }
 
 
-def require_java(environ: Mapping[str, str] = os.environ) -> None:
+def require_java() -> None:
     """Raise UsageError, with a remedy, when the `java` that Spark's launcher will use is missing or too old."""
-    home, remedy = environ.get("JAVA_HOME"), "`make setup-spark` installs it, or set JAVA_HOME"
-    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java", path=environ.get("PATH"))
+    home, remedy = os.environ.get("JAVA_HOME"), "`make setup-spark` installs it, or set JAVA_HOME"
+    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     try:
         # Spark 4 needs Java 17, Spark 3.5 needs Java 8
         needed = 17 if int(version("pyspark").partition(".")[0]) >= 4 else 8  # noqa: PLR2004
@@ -87,7 +87,7 @@ def require_java(environ: Mapping[str, str] = os.environ) -> None:
         raise UsageError(f"Java {needed} or newer is needed, but {java} is Java {match[1]}; {remedy}")
 
 
-def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
+def require_master(master: str) -> None:
     """Connect to a standalone master, or raise UsageError: Spark would try for a minute without a message."""
     if not master.startswith("spark://"):
         return
@@ -100,21 +100,21 @@ def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
     refusals = []
     for host, port in addresses:
         try:
-            with socket.create_connection((host, port), timeout=seconds):
+            with socket.create_connection((host, port), timeout=_MASTER_SECONDS):
                 return
         except OSError as error:
             refusals.append(f"{host}:{port} {error.strerror or error}")
     raise UsageError(f"--master {master}: {'; '.join(refusals)}")
 
 
-def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
+def is_submitted() -> bool:
     """True if spark-submit started this process; spark-submit has chosen the master then, so it is not set here."""
-    return "PYSPARK_GATEWAY_PORT" in environ
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
+def is_remote() -> bool:
     """True if Spark's own variable `SPARK_REMOTE` has the address of a Spark Connect server, which has the session."""
-    return bool(environ.get("SPARK_REMOTE"))
+    return bool(os.environ.get("SPARK_REMOTE"))
 
 
 @contextmanager
@@ -224,5 +224,7 @@ def _require_executor(session: "SparkSession", master: str) -> None:
         done.set()
 
     threading.Thread(target=probe, name="first-job", daemon=True).start()
-    if not done.wait(EXECUTOR_SECONDS):
-        raise UsageError(f"--master {master}: no executor within {EXECUTOR_SECONDS:g} s; is a worker running and free?")
+    if not done.wait(_EXECUTOR_SECONDS):
+        raise UsageError(
+            f"--master {master}: no executor within {_EXECUTOR_SECONDS:g} s; is a worker running and free?"
+        )

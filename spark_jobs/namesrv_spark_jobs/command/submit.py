@@ -27,18 +27,16 @@ def build(target: Path) -> int:
     return len(files)
 
 
-def submit_line(
-    master: str, deploy_mode: str | None, conf: Mapping[str, str], arguments: Sequence[str], *, package: Path = PACKAGE
-) -> str:
+def submit_line(master: str, deploy_mode: str | None, conf: Mapping[str, str], arguments: Sequence[str]) -> str:
     """The spark-submit command as one line for a shell; `arguments` are the report's own."""
     # In the source tree, `make spark-zip` writes the zip to dist/; an installed package has no such folder.
-    entry = package.parent / _ENTRY
+    entry = PACKAGE.parent / _ENTRY
     in_tree = entry.is_file()
     words = ["spark-submit", "--master", master]
     words += ["--deploy-mode", deploy_mode] if deploy_mode else []
     words += [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    words += ["--py-files", str(package.parents[1] / "dist" / NAME) if in_tree else NAME]
-    words += [str(entry) if in_tree else str(package / "__main__.py")]
+    words += ["--py-files", str(PACKAGE.parents[1] / "dist" / NAME) if in_tree else NAME]
+    words += [str(entry) if in_tree else str(PACKAGE / "__main__.py")]
     return shlex.join([*words, *arguments])
 
 
