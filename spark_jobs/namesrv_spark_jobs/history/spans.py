@@ -6,6 +6,8 @@ from typing import Final, Self
 
 import msgspec
 
+from namesrv_spark_jobs.history.moments import moment_ms
+
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
@@ -75,8 +77,11 @@ def written(ms: int, *, precise: bool = True) -> str:
 
 
 def to_the_second(text: str) -> str:
-    """A result of `written` without its milliseconds, which the field of a form does not accept."""
-    return text.partition(".")[0]
+    """A moment of a query in the only notation that the field of a form accepts; empty if it is not a moment."""
+    try:
+        return written(moment_ms(text), precise=False)
+    except ValueError:
+        return ""
 
 
 def tick_texts(span: Span) -> Iterator[tuple[int, str]]:

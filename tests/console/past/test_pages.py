@@ -118,6 +118,16 @@ async def test_missing_directory_is_named_beside_the_others(tmp_path: Path) -> N
     assert (report.status_code, report.text) == (503, f"{away}: no such directory\n")
 
 
+async def test_fields_of_a_form_have_moments_that_browsers_accept(tmp_path: Path) -> None:
+    """A browser warns about a date without a time; a field whose text is not a moment is empty."""
+    write_plain(tmp_path, "ns-1-boot-1-1.jsonl", HeartbeatLines().start().lines)
+    async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
+        page = await shown.text("/timeline?from=2026-03-01&to=yesterday&wait=1")
+
+    assert 'name="from" type="datetime-local" step="1" value="2026-03-01T00:00:00"' in page
+    assert 'name="to" type="datetime-local" step="1" value=""' in page
+
+
 async def test_hostile_names_are_text(tmp_path: Path) -> None:
     """Any peer of a NameServer can register any name, and the log contains the name unchanged."""
     lines = HeartbeatLines(nameserver=HOSTILE).start().heartbeats(0, 30_000, of=broker(HOSTILE, cluster=HOSTILE))
