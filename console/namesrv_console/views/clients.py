@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from namesrv_console.state import BrokerKey, Cluster, ServerView
-from namesrv_console.views.paging import on_page
+from namesrv_console.views.paging import Paged, on_page
 from namesrv_remoting.bodies.extensions import Connection
 
 
@@ -35,13 +35,9 @@ class ClientRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientPage:
+class ClientPage(Paged[ClientRow]):
     """The connections that are shown, and the number of connections by role and by protocol."""
 
-    rows: Sequence[ClientRow]
-    count: int
-    page: int
-    pages: int
     roles: Mapping[str, int]
     protocols: Mapping[str, int]
     # Names of the servers whose connections are unknown.

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from namesrv_client.ctl.comparison import Difference, differing_facts, perm_text, route_facts
 from namesrv_console.state import Cluster
-from namesrv_console.views.paging import on_page
+from namesrv_console.views.paging import Paged, on_page
 from namesrv_remoting.access import is_system_topic
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
@@ -187,14 +187,9 @@ class TopicQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPage:
+class TopicPage(Paged[TopicRow]):
     """One page of the rows that a query selects."""
 
-    rows: Sequence[TopicRow]
-    # Number of rows on all pages.
-    count: int
-    page: int
-    pages: int
     # Number of system topics that were left out.
     hidden: int
 
