@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from namesrv_client.ctl.audit_trail import Trail
+from namesrv_client.ctl.commands.audit import open_files
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer, until
@@ -318,6 +321,25 @@ def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
     assert ended.problems == [f"{unseen}; the lines are from {usual}"]
     nowhere = run("audit", *servers, env={"XDG_STATE_HOME": str(tmp_path), "COLUMNS": "500"})
     assert f"no such directory: {tmp_path / 'namesrv'}, and no open files of a server at 127.0.0.1:1" in nowhere.err
+
+
+def test_files_that_a_process_closes_meanwhile_hide_no_other(tmp_path: Path) -> None:
+    """A busy server opens and closes sockets all the time; its lock stays in the list."""
+    held = tmp_path / "lock"
+    script = (
+        f"held = open({str(held)!r}, 'w')\n"
+        "print('opened', flush=True)\n"
+        "for _ in range(20_000):\n"
+        "    for file in [open('/dev/null') for _ in range(20)]:\n"
+        "        file.close()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as busy:
+        assert busy.stdout is not None
+        assert busy.stdout.readline() == b"opened\n"
+        found = [held in open_files(busy.pid) for _ in range(200)]
+        busy.kill()
+
+    assert all(found)
 
 
 @pytest.mark.parametrize("closed", ["", "audit", "audit/dt=2026-03-01", "audit/dt=2026-03-01/hour=08"])

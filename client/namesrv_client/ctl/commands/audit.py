@@ -1,5 +1,6 @@
 """`audit`: shows the audit trail of a server from its files."""
 
+import contextlib
 import os
 import re
 import time
@@ -162,18 +163,23 @@ def _data_dir(info: ServerInfo) -> Path | None:
 
     The names of a server's log files contain its boot id.
     """
-    paths = _open_files(info.pid)
+    paths = open_files(info.pid)
     if not any(info.boot_id in path.name for path in paths):
         return None
     return next((path.parent for path in paths if path.name == _LOCK), None)
 
 
-def _open_files(pid: int | None) -> list[Path]:
+def open_files(pid: int | None) -> list[Path]:
     """The open files of a process; empty without Linux's /proc, and for another account's process."""
+    files = []
     try:
-        return [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            # The process may have closed the file since its directory was listed.
+            with contextlib.suppress(FileNotFoundError):
+                files.append(link.readlink())
     except OSError:
-        return []
+        pass
+    return files
 
 
 def _existing(default: Path, more: str) -> Path:
