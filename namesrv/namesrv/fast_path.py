@@ -23,7 +23,7 @@ from namesrv.encoded_routes import (
     version_response,
 )
 from namesrv.heartbeat_log.log import HeartbeatLog
-from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
+from namesrv.net.request import LONGEST_FAST_REQUEST, Connection
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo
@@ -45,7 +45,7 @@ from namesrv_remoting.serializers import decode_frame
 from namesrv_remoting.signatures import ACCESS_KEY
 
 # Returns the access classes of requests that need no further check on a connection.
-OpenClasses = Callable[[ServerConnection], frozenset[AccessClass]]
+OpenClasses = Callable[[Connection], frozenset[AccessClass]]
 
 _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
@@ -282,7 +282,7 @@ class FastPath:
             self._remembered.popitem(last=False)
         self._remembered[key] = request
 
-    def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
+    def answer(self, connection: Connection, frame: bytes) -> bytes | None:
         """Return the encoded response, empty for a one-way request; None if the dispatcher has to answer."""
         before, opaque, after = _split(frame)
         request = self._remembered.get((before[8:], after))
@@ -299,7 +299,7 @@ class FastPath:
         return None
 
     def _route(
-        self, connection: ServerConnection, request: _RouteRequest, serialize_type: int, opaque: bytes
+        self, connection: Connection, request: _RouteRequest, serialize_type: int, opaque: bytes
     ) -> bytes | None:
         if not self.is_ready:
             return None
@@ -328,9 +328,7 @@ class FastPath:
             peer.note_role("client")
         return response.frame(opaque)
 
-    def _heartbeat(
-        self, connection: ServerConnection, heartbeat: _Heartbeat, opaque: bytes, frame: bytes
-    ) -> bytes | None:
+    def _heartbeat(self, connection: Connection, heartbeat: _Heartbeat, opaque: bytes, frame: bytes) -> bytes | None:
         manager = self._manager
         if heartbeat.is_native and (
             heartbeat.key in manager.tables.incomplete
@@ -347,7 +345,7 @@ class FastPath:
             return b""
         return (self._routes.native_success if heartbeat.is_native else JSON_SUCCESS).frame(opaque)
 
-    def _compare_version(self, connection: ServerConnection, query: _VersionQuery, opaque: bytes) -> bytes | None:
+    def _compare_version(self, connection: Connection, query: _VersionQuery, opaque: bytes) -> bytes | None:
         live = self._manager.tables.broker_live_table.get(query.key)
         if live is None or live.data_version is None:
             return None
@@ -358,7 +356,7 @@ class FastPath:
             return b""
         return version_response(live.data_version, changed=query.offered != live.data_version).frame(opaque)
 
-    def _count_heartbeat(self, connection: ServerConnection) -> None:
+    def _count_heartbeat(self, connection: Connection) -> None:
         self.heartbeats += 1
         if connection.peer.role != "broker":
             connection.peer.note_role("broker")

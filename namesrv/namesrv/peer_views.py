@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from namesrv.encoded_routes import EncodedRoutes, RoutesInView
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Connection
 from namesrv_remoting.address_views import AddressViews, Viewer
 from namesrv_remoting.addresses import host_of
 
@@ -15,7 +15,7 @@ class PeerViews:
     connection's `peer.routes` are then the encoded routes in this view.
     """
 
-    def __init__(self, file: AddressViews, routes: EncodedRoutes, connections: Mapping[int, ServerConnection]) -> None:
+    def __init__(self, file: AddressViews, routes: EncodedRoutes, connections: Mapping[int, Connection]) -> None:
         self.file = file
         self._routes = routes
         self._connections = connections
@@ -30,7 +30,7 @@ class PeerViews:
         for connection in self._connections.values():
             connection.peer.routes = None
 
-    def routes_of(self, connection: ServerConnection, account: str = "") -> RoutesInView:
+    def routes_of(self, connection: Connection, account: str = "") -> RoutesInView:
         """The encoded routes in the view of a connection; if views need accounts, for this account."""
         known: RoutesInView | None = connection.peer.routes
         if known is not None:
@@ -41,7 +41,7 @@ class PeerViews:
         return routes
 
 
-def _viewer(connection: ServerConnection, account: str) -> Viewer:
+def _viewer(connection: Connection, account: str) -> Viewer:
     peer = connection.peer
     # The address of a PROXY header is trusted, since it is read only where the setting proxy_protocol says so.
     ip = host_of(peer.proxied) if peer.proxied else peer.ip

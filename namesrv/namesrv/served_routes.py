@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from namesrv.encoded_routes import EncodedRoutes, RoutesInView
-from namesrv.net.dispatcher import Request
+from namesrv.net.request import Request
 from namesrv.peer_views import PeerViews
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.watchers import RouteWatchers

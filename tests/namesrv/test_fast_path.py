@@ -10,7 +10,8 @@ import pytest
 from namesrv import fast_path
 from namesrv.fast_path import FastPath
 from namesrv.net.budget import LARGE_BYTES
-from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import LONGEST_FAST_REQUEST
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame

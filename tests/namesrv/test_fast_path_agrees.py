@@ -12,8 +12,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from namesrv.net.dispatcher import Request
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Request
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame

@@ -11,9 +11,10 @@ from typing import Any, Final
 import pytest
 
 from namesrv.net.budget import MemoryBudget
-from namesrv.net.dispatcher import Dispatcher, Handler, Reply, Request
+from namesrv.net.dispatcher import Dispatcher, Handler, Reply
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.remoting_server import ConnectionEventListener, RemotingServer
+from namesrv.net.request import Connection, Request
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls
@@ -95,10 +96,10 @@ class Serving:
 
 
 # the response to a frame on the fast path, empty when none is due; None leaves the frame to the dispatcher
-Recognise = Callable[[ServerConnection, bytes], bytes | None]
+Recognise = Callable[[Connection, bytes], bytes | None]
 
 
-def recognise_nothing(connection: ServerConnection, frame: bytes) -> None:
+def recognise_nothing(connection: Connection, frame: bytes) -> None:
     """Leave every frame to the dispatcher."""
 
 
@@ -108,7 +109,7 @@ class FastPathOf:
     def __init__(self, recognise: Recognise) -> None:
         self._recognise = recognise
 
-    def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
+    def answer(self, connection: Connection, frame: bytes) -> bytes | None:
         return self._recognise(connection, frame) if len(frame) == 4 + int.from_bytes(frame[:4]) else None
 
     def learn(self, frame: bytes, command: RemotingCommand) -> None:

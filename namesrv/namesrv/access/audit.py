@@ -28,8 +28,8 @@ from namesrv.access.audit_lines import (
     plain,
 )
 from namesrv.access.audit_windows import WINDOW_SECONDS, RefusalWindow, RegistrationWindow, is_registration
-from namesrv.net.dispatcher import Handler, Reply, Request
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.dispatcher import Handler, Reply
+from namesrv.net.request import Connection, Request
 from namesrv.routeinfo.effects import Effect
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import AccessFile
@@ -210,7 +210,7 @@ class AuditLog:
         )
         self._refuse(connection, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
-    def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
+    def refused_connection(self, connection: Connection, error: RemoteProtocolError) -> None:
         """Queue a refused connection, or the refusal of a frame for lack of memory; closes for silence have no line."""
         remark = cut(str(error), _REMARK_CHARACTERS)
         self._refuse(connection, Refusal("CONNECT", sender_of(connection, ""), error.reason, remark))
@@ -220,7 +220,7 @@ class AuditLog:
         if self._clock.monotonic() >= self._window_ends:
             self._end_window()
 
-    def _refuse(self, connection: ServerConnection, refusal: Refusal) -> None:
+    def _refuse(self, connection: Connection, refusal: Refusal) -> None:
         if self._refusals.admit(refusal, connection.peer.ip, connection.peer.network):
             self._record(refusal)
 
@@ -277,7 +277,7 @@ def _current() -> _AuditedRequest | None:
     return None if audited is None or audited.request is None else audited
 
 
-def sender_of(connection: ServerConnection, account: str) -> dict[str, Any]:
+def sender_of(connection: Connection, account: str) -> dict[str, Any]:
     """Return account, address and certificate names of the peer, as far as they are known."""
     certificate = [cut(name) for name in connection.certificate_names[:_NAMES]]
     peer = connection.peer

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
-from namesrv.net.dispatcher import Handler, Request
+from namesrv.net.dispatcher import Handler
+from namesrv.net.request import Request
 
 
 @dataclass(slots=True)

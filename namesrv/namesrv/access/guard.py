@@ -15,10 +15,9 @@ from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
 from namesrv.access.reservations import Judgement, Reservations, judge, occupants_of
-from namesrv.net.dispatcher import Request
 from namesrv.net.frame_admission import Admission
 from namesrv.net.peer import ConnectionIdentity
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Connection, Request
 from namesrv.net.steps import in_parts
 from namesrv.routeinfo.effects import Effect, Evicted
 from namesrv.routeinfo.records import BrokerAddrInfo
@@ -172,7 +171,7 @@ class AccessGuard:
             return Admission.REFUSED
         return Admission.ADMITTED
 
-    def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
+    def open_classes(self, connection: Connection) -> frozenset[AccessClass]:
         """Return the access classes of unsigned requests that a connection may send without further checks."""
         return self._identity_of(connection).open_classes
 
@@ -224,14 +223,14 @@ class AccessGuard:
             raise AccessRefusedError("the access key is no longer valid", reason="mismatch")
         return account, signer.recipe
 
-    def _account_of(self, connection: ServerConnection) -> Account:
+    def _account_of(self, connection: Connection) -> Account:
         account = self._identity_of(connection).account
         if account is None:
             remark = "request is not signed, and no account matches this address or certificate"
             raise AccessRefusedError(remark, reason="anonymous")
         return account
 
-    def _check_account(self, account: Account, connection: ServerConnection) -> None:
+    def _check_account(self, account: Account, connection: Connection) -> None:
         """Refuse an expired account, or one used outside its networks; the remark gives its owner the reason."""
         if not account.is_admitted_from(address_of(connection.peer.ip)):
             remark = f"account {account.name} may not be used from {connection.peer.ip}"
@@ -258,7 +257,7 @@ class AccessGuard:
                 raise SystemBusyError(f"no thread to verify a signature: {error}") from error
         return self._verifier.check(command)
 
-    def _identity_of(self, connection: ServerConnection) -> ConnectionIdentity:
+    def _identity_of(self, connection: Connection) -> ConnectionIdentity:
         known = connection.peer.identity
         if known is not None and known.file is self.file:
             return known

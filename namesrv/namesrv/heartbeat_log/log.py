@@ -15,7 +15,7 @@ from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
-from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Connection
 from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.effects import Effect, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
@@ -156,7 +156,7 @@ class HeartbeatLog(LineLog):
         self._read_wall()
         await run_in_steps(self.late.update(self._liveness.now()))
 
-    def served(self, connection: ServerConnection, topic: str, revision: int) -> None:
+    def served(self, connection: Connection, topic: str, revision: int) -> None:
         """Note that a connection got the route of a topic at this revision."""
         if not connection.is_open:
             return
@@ -170,7 +170,7 @@ class HeartbeatLog(LineLog):
             monotonic = self._monotonic()
             self._put_light((monotonic + self._wall_offset, monotonic, client_name(connection), topic, revision))
 
-    def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
+    def served_many(self, connection: Connection, revisions: Iterable[tuple[str, int]]) -> None:
         """Note that a connection got the routes of topics at these revisions; a topic may have no route."""
         if not connection.is_open:
             # The response does not arrive, and `gone` may have been called already.
@@ -187,7 +187,7 @@ class HeartbeatLog(LineLog):
         fields = {"client": client_name(connection), "topics": names, "revisions": numbers}
         self._note(self._clock.monotonic(), EventLine(b"served", fields), _weight(names))
 
-    def gone(self, connection: ServerConnection) -> None:
+    def gone(self, connection: Connection) -> None:
         """Note that a connection has closed."""
         record = connection.peer.served
         if record is not None:
@@ -202,7 +202,7 @@ class HeartbeatLog(LineLog):
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)
 
-    def _record(self, connection: ServerConnection) -> dict[str, int]:
+    def _record(self, connection: Connection) -> dict[str, int]:
         while self._served_pairs >= MAX_SERVED_PAIRS:
             self._forget_first()
         record = connection.peer.served
@@ -251,6 +251,6 @@ def _weight(topics: Sequence[object]) -> int:
     return 1 + len(topics) // _TOPICS_PER_WEIGHT
 
 
-def client_name(connection: ServerConnection) -> str:
+def client_name(connection: Connection) -> str:
     """Return the name of a connection in the log."""
     return f"{connection.peer.address}#{connection.id}"

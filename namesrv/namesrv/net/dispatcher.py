@@ -12,7 +12,7 @@ from typing import Final
 
 from namesrv.net.budget import LARGE_BYTES
 from namesrv.net.frame_admission import Admission
-from namesrv.net.protocol import Request, Response
+from namesrv.net.request import Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import (
@@ -172,6 +172,3 @@ class Dispatcher:
             body=reply.body,
             serialize_type=response_type(command.serialize_type),
         )
-
-
-__all__ = ["HELD", "SUCCESS", "Dispatcher", "Handler", "Reply", "Request", "Response", "admit_all"]

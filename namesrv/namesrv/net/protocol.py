@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import LARGE_BYTES, MemoryBudget
@@ -24,7 +24,8 @@ from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
 from namesrv.net.read_shares import NetworkShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
-from namesrv.net.requests import HeldRequest, RequestQueue
+from namesrv.net.request import LONGEST_FAST_REQUEST, FastPath, HeldRequest, Request, RequestHandler, Response
+from namesrv.net.requests import RequestQueue
 from namesrv.net.steps import FairScheduler
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
@@ -39,8 +40,6 @@ from namesrv_runtime.clock import Clock
 _MAX_CHARGED_BYTES: Final = 256 * 1024
 # Requests up to this size are not charged to the memory account.
 _SMALL_BYTES: Final = 4 * 1024
-# The dispatcher answers longer requests.
-LONGEST_FAST_REQUEST: Final = 512
 # a value that `NetworkShare.left` never reaches, so that the share does not end a read
 _ANY_COST: Final = float("-inf")
 # Memory of TLS for one connection, as measured: during the handshake, and after it.
@@ -58,71 +57,6 @@ _HAS_UNREAD: Final = "has_unread_records"
 _HEADER: Final = State.HEADER
 _BODY: Final = State.BODY
 _ENDED: Final = State.ENDED
-
-
-class Response(NamedTuple):
-    """An encoded response (empty for a one-way request), and what the connection does after it is sent."""
-
-    data: bytes
-    # the connection is closed
-    closes: bool = False
-    # memory of the peer's account that the connection releases
-    reserved_bytes: int = 0
-
-
-@dataclass(slots=True, frozen=True)
-class Request:
-    """The argument of a handler: a command, and the connection over which it was received."""
-
-    command: RemotingCommand
-    connection: "ServerConnection"
-    # the account of the peer, if the server has accounts
-    account: str = ""
-    # the reason why the body was not received: then the request can only be refused
-    unread: str = ""
-    # raises a ResponseError for forbidden topics in the body; None if permission does not depend on the topics
-    check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
-    # cluster and address of a registered broker that the request may replace -> the account of that broker
-    displaces: Mapping[tuple[str, str], str] = field(default_factory=dict)
-
-
-class RequestHandler(Protocol):
-    """The dispatcher, as connections see it; `Dispatcher` explains its fields."""
-
-    concurrent: frozenset[int]
-    large_frames: Mapping[int, int]
-    before_registration: frozenset[int]
-
-    async def answer(self, request: Request) -> Response:
-        """The response to a request; empty if a handler holds the request."""
-        ...
-
-    async def respond(self, request: Request, pending: Awaitable[Any], began: float) -> Response:
-        """Await the reply of a handler, and return the response with it; empty if the handler holds the request."""
-        ...
-
-    def note_answered(self, request_code: int, code: int, began: float) -> None:
-        """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
-        ...
-
-    def admission_of(self, request: Request) -> Admission:
-        """Judge a request by its header alone."""
-        ...
-
-
-class FastPath(Protocol):
-    """Recognises repeated requests by their bytes, and answers them inside `data_received`."""
-
-    def answer(self, connection: "ServerConnection", frame: bytes) -> bytes | None:
-        """The encoded response, empty if no response is due; None leaves the frame to the dispatcher.
-
-        `frame` may be a whole read that is not exactly one frame; the result is None then.
-        """
-        ...
-
-    def learn(self, frame: bytes, command: RemotingCommand) -> None:
-        """Learn from a request that was decoded for the dispatcher, so that its repetition is recognised."""
-        ...
 
 
 class ConnectionOwner(Protocol):
@@ -847,11 +781,16 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _answer(request: Request, charge: int) -> Coroutine[None, None, None]:
-    return request.connection.answer(request, charge)
+    return _connection_of(request).answer(request, charge)
 
 
 def _request_ended(request: Request, charge: int) -> None:
-    request.connection.request_ended(charge)
+    _connection_of(request).request_ended(charge)
+
+
+def _connection_of(request: Request) -> ServerConnection:
+    # Only `ServerConnection` queues requests; `Connection` has no methods that handlers must not call.
+    return cast("ServerConnection", request.connection)
 
 
 def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:

@@ -15,8 +15,9 @@ from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
-from namesrv.net.protocol import FastPath, RequestHandler, ServerConnection
+from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
+from namesrv.net.request import FastPath, RequestHandler
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler, in_parts
 from namesrv.net.tls import ServerTls, TlsDetector

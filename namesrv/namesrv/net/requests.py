@@ -5,7 +5,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
+
+from namesrv.net.request import HeldRequest
 
 R = TypeVar("R")
 
@@ -13,14 +15,6 @@ R = TypeVar("R")
 # response is written to the socket at once.
 _ANSWERING_SECONDS: Final = 0.0005
 _ANSWERED_TOGETHER: Final = 8
-
-
-class HeldRequest(Protocol):
-    """A request that waits for its response without a task."""
-
-    def cancel(self) -> None:
-        """Give up the request without a response, since its connection ends."""
-        ...
 
 
 class RequestQueue(Generic[R]):

@@ -6,7 +6,8 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.kv import KVLimitError, KVWriteError
-from namesrv.net.dispatcher import SUCCESS, Handler, Reply, Request
+from namesrv.net.dispatcher import SUCCESS, Handler, Reply
+from namesrv.net.request import Request
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import TopicLists
 from namesrv.routeinfo import views

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.net.dispatcher import SUCCESS, Reply, Request
+from namesrv.net.dispatcher import SUCCESS, Reply
+from namesrv.net.request import Request
 from namesrv.net.steps import run_in_steps
 from namesrv.processors.admin import log_change
 from namesrv.revocation import revoke_registrations

@@ -13,7 +13,8 @@ import msgspec
 
 from namesrv.context import Namesrv
 from namesrv.encoded_routes import RoutesInView
-from namesrv.net.dispatcher import HELD, Reply, Request
+from namesrv.net.dispatcher import HELD, Reply
+from namesrv.net.request import Request
 from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.no_route import no_route_reason
 from namesrv.state.watchers import FEW_TOPICS, SharedResponse, SharedResponses, WatchedRoutes

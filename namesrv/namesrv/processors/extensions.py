@@ -6,7 +6,8 @@ from typing import Final
 
 from namesrv import version
 from namesrv.context import Namesrv
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
+from namesrv.net.request import Request
 from namesrv.net.steps import in_parts
 from namesrv.observability.health import ServerState, server_problems
 from namesrv.processors.live_settings import settings_list

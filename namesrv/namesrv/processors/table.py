@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Concatenate, TypeAlias
 
 from namesrv.context import Namesrv
-from namesrv.net.dispatcher import Dispatcher, Handler, Reply, Request, admit_all
+from namesrv.net.dispatcher import Dispatcher, Handler, Reply, admit_all
+from namesrv.net.request import Request
 from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor, note_unread
 from namesrv.processors.client import ClientProcessor

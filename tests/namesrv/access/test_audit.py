@@ -14,7 +14,8 @@ from namesrv.access.audit_windows import (
     WINDOW_SECONDS,
 )
 from namesrv.kv import KVLimits
-from namesrv.net.dispatcher import SUCCESS, Reply, Request
+from namesrv.net.dispatcher import SUCCESS, Reply
+from namesrv.net.request import Request
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_client.ctl.audit_trail import Trail

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.net.budget import MemoryBudget
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
+from namesrv.net.request import Request
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import binary_frame, json_frame, native_frame

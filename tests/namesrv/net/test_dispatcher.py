@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from namesrv.net.dispatcher import Dispatcher, Reply, Request
-from namesrv.net.protocol import Response, ServerConnection
+from namesrv.net.dispatcher import Dispatcher, Reply
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Request, Response
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     BadRequestError,

@@ -4,9 +4,10 @@ import logging
 
 import pytest
 
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
 from namesrv.net.peer import Peer
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Request
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, FAIL, Feed, Gate, every_feeding, serving

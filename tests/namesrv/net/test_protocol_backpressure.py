@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from namesrv.net.budget import LARGE_BYTES
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.request import Request
 from namesrv.net.steps import BatchSize, FairScheduler
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer

@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST, LEAST_SHARE, WAITING_COST, ReadShares
+from namesrv.net.request import Request
 from tests.support.fake_clock import settle, until
 from tests.support.serving import Serving, serving
 from tests.support.spelling import ONEWAY, RESPONSE, json_frame

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from namesrv.net.dispatcher import Dispatcher, Reply, Request
+from namesrv.net.dispatcher import Dispatcher, Reply
+from namesrv.net.request import Request
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6

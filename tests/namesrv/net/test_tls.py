@@ -21,9 +21,10 @@ from starlette.applications import Starlette
 
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from namesrv.net.budget import MemoryBudget
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST, NetworkShare, ReadShares
+from namesrv.net.request import Request
 from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv.net.tls_session import TlsSession
 from namesrv.net.tls_transport import HandshakeThreads, TlsTransport

@@ -4,7 +4,8 @@ from typing import get_type_hints
 
 import pytest
 
-from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.dispatcher import Reply
+from namesrv.net.request import Request
 from namesrv.processors.table import served_requests
 from namesrv_remoting.requests import REQUESTS
 from tests.support.in_process import InProcess
