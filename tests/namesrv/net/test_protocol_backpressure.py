@@ -229,6 +229,19 @@ async def test_fast_path_waits_until_its_last_response_is_sent() -> None:
         assert len(b"".join(responses)) == served.server.bytes_sent
 
 
+async def test_long_responses_to_one_read_arrive_in_order() -> None:
+    """More than 64 KiB of responses of the fast path to one read take several writes; none is lost or moved."""
+    async with serving(fast_path=fast_response) as served:
+        peer = await served.connect()
+        served.connection_of(peer).data_received(requests(10))
+
+        responses = [await peer.receive() for _ in range(10)]
+        assert [(response.opaque, len(response.body)) for response in responses] == [
+            (opaque, 16 * 1024) for opaque in range(1, 11)
+        ]
+        assert served.server.dispatcher.answered == {}
+
+
 async def test_unread_responses_of_the_fast_path_take_little_memory() -> None:
     """A peer that pipelines and does not read holds no more than needs no reservation, beside its last response."""
     async with serving(fast_path=fast_response) as served:
