@@ -340,8 +340,8 @@ class ServerConnection(asyncio.Protocol):
         Without memory, decline the large frame that waits, or refuse the peer if none waits.
         """
         self._memory.set_records(size)
-        # The records of a body that is received, or dropped, are decrypted soon.
-        if self._receiver.state is _BODY or not self._lacks_memory(size):
+        # An accepted body has reserved memory, and its records are decrypted soon.
+        if self._receiver.is_body_accepted or not self._lacks_memory(size):
             return
         if self._receiver.state is _HEADER:
             self._decline_frame()

@@ -226,6 +226,11 @@ class Receiver:
         """Whether a frame waits for a decision, and can be accepted, since its beginning was not dropped."""
         return self.state is _HEADER and self._body is None
 
+    @property
+    def is_body_accepted(self) -> bool:
+        """Whether the next bytes are the body of an accepted frame, for which memory is reserved."""
+        return self.state is _BODY and self.header is not None
+
     def check_every_header(self) -> None:
         """Return the header of every frame as an event before the frame."""
         self.checks_every_header, self.is_idle = True, False

@@ -880,6 +880,29 @@ async def test_large_frame_over_tls_is_declined_without_memory(ca: Authority) ->
             assert connection.is_open
 
 
+async def test_waiting_records_of_a_dropped_body_take_memory_of_the_peer(ca: Authority) -> None:
+    """A peer whose large frame was declined is cut off, too, once its waiting records exceed its share."""
+    large = {ECHO: MEBIBYTE}
+    budget = MemoryBudget(MEBIBYTE)
+    async with serving(tls=tls(ca), budget=budget, large_frames=large) as served:
+        with socket.create_connection(served.addresses[0]) as peer:
+            records, connection, transport = await opened(served, peer)
+            await settle()
+            frame = json_frame(ECHO, 7, None, bytes(800 * 1024))
+            # the share of an address is 128 KiB
+            transport.data_received(records.sealed(frame[: 200 * 1024]))
+            await until(lambda: served.server.dispatcher.answered)
+            connection.read_share.spend(ITERATION_COST)
+            transport.data_received(records.sealed(frame[200 * 1024 : 400 * 1024]))
+            await until(lambda: not served.server.connections)
+
+        assert [message for _, _, message in served.event_listener.refused] == [
+            f"no memory for a frame of {len(frame)} bytes",
+            "no memory for received bytes",
+        ]
+        assert budget.used_bytes == 0
+
+
 async def test_proxy_header_takes_no_memory_after_it(ca: Authority) -> None:
     """The first bytes of a connection are freed once they are passed on."""
     async with serving(tls=tls(ca), proxy_protocol=True) as served:
