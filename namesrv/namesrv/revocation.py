@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.steps import in_parts
 from namesrv.routeinfo.acting_master import makes_routes
 from namesrv.routeinfo.effects import BrokerEffect, address_fields
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.yielding import in_chunks
 from namesrv_remoting.access import AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
@@ -52,7 +52,7 @@ async def revoke_registrations(namesrv: Namesrv, file: AccessFile, only: BrokerA
     revoked, tables, connections = list[Revoked](), namesrv.manager.tables, namesrv.slots.connections
     now = namesrv.clock.wall()
     brokers = [(key, live) for key, live in tables.broker_live_table.items() if only is None or key == only]
-    async for part in in_parts(brokers, _BROKERS_AT_ONCE):
+    async for part in in_chunks(brokers, _BROKERS_AT_ONCE):
         for key, live in part:
             connection = connections.get(live.connection_id)
             reason = _why_revoked(file, key, live, connection, now) or await _refused_topic(file, tables, key, live)
@@ -124,7 +124,7 @@ async def _refused_topic(
     if not makes_routes(live.broker_id, tables.addrs_of(live.broker_name), enable_acting_master=True):
         # The topics are those of the broker's master, or of another slave, which may have an account of its own.
         return None
-    async for part in in_parts(list(tables.topics.of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
+    async for part in in_chunks(list(tables.topics.of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
         for topic in part:
             if not account.may(_registration(key, live, topic)):
                 return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for topic {topic}"

@@ -12,11 +12,11 @@ import pytest
 
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply
+from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.remoting_server import ConnectionEventListener, RemotingServer
 from namesrv.net.request import Connection, Request
 from namesrv.net.slots import ConnectionSlots
-from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings

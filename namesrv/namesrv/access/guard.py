@@ -18,10 +18,10 @@ from namesrv.access.reservations import Judgement, Reservations, judge, occupant
 from namesrv.net.frame_admission import Admission
 from namesrv.net.peer import ConnectionIdentity
 from namesrv.net.request import Connection, Request
-from namesrv.net.steps import in_parts
 from namesrv.routeinfo.effects import Effect, Evicted
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.yielding import in_chunks
 from namesrv_remoting.access import ROCKETMQ_CLASSES, AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
@@ -184,7 +184,7 @@ class AccessGuard:
             return ()
         registered = permissions_needed(request.command, names_at_the_places(request.command, self._tables))
         readable: list[str] = []
-        async for part in in_parts(topics, _CHUNK):
+        async for part in in_chunks(topics, _CHUNK):
             for topic in part:
                 may_register = all(account.may(each._replace(topic=topic)) for each in registered)
                 if may_register or account.may(Permission(_ROUTE, None, None, topic)):
@@ -324,7 +324,7 @@ class AccessGuard:
     async def _check_topics(
         self, request: Request, account: Account, needed: Iterable[Permission], topics: Iterable[str]
     ) -> None:
-        async for part in in_parts(list(topics), _CHUNK):
+        async for part in in_chunks(list(topics), _CHUNK):
             for each in (one._replace(topic=topic) for topic in part for one in needed):
                 if not account.may(each):
                     error = _not_allowed(account, each)

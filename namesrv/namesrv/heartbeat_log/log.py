@@ -16,13 +16,13 @@ from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
 from namesrv.net.request import Connection
-from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.effects import Effect, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
+from namesrv.yielding import run_in_steps
 from namesrv_remoting.bodies.base import parts
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention

@@ -18,6 +18,7 @@ from namesrv.net.account import MemoryAccount
 from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
+from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.frame_admission import Admission, admit
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
@@ -25,8 +26,7 @@ from namesrv.net.proxy_header import ProxyHeader
 from namesrv.net.read_shares import NetworkShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
 from namesrv.net.request import LONGEST_FAST_REQUEST, FastPath, HeldRequest, Request, RequestHandler, Response
-from namesrv.net.requests import RequestQueue
-from namesrv.net.steps import FairScheduler
+from namesrv.net.request_queue import RequestQueue
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, response_type

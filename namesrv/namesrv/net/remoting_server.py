@@ -13,15 +13,16 @@ from typing import Final, Protocol
 
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher
+from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.request import FastPath, RequestHandler
 from namesrv.net.slots import ConnectionSlots
-from namesrv.net.steps import FairScheduler, in_parts
 from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv.periodic import Periodic
+from namesrv.yielding import in_chunks
 from namesrv_remoting.address_views import DEFAULT_LISTENER
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
@@ -235,6 +236,6 @@ class RemotingServer:
     async def _sweep(self, lateness: float) -> None:
         # After a late iteration, input that arrived in time may be unread, so the lateness is subtracted.
         now = self.clock.monotonic() - lateness
-        async for some in in_parts(list(self.connections.values()), _CHECKED_AT_ONCE):
+        async for some in in_chunks(list(self.connections.values()), _CHECKED_AT_ONCE):
             for connection in some:
                 connection.check_deadlines(now)

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from namesrv.access.quotas import Bucket
 from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
-from namesrv.net.steps import in_parts
+from namesrv.yielding import in_chunks
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime import threads
@@ -188,7 +188,7 @@ async def _broker_targets(namesrv: Namesrv) -> list[TargetGroup]:
     """All brokers, by the setting `broker_metrics_target`; the event loop runs between chunks."""
     target, groups = namesrv.settings.current.broker_metrics_target, list[TargetGroup]()
     if target:
-        async for part in in_parts(list(namesrv.manager.tables.broker_addr_table.values()), _CHUNK):
+        async for part in in_chunks(list(namesrv.manager.tables.broker_addr_table.values()), _CHUNK):
             groups.extend(_broker_target(target, group, number) for group in part for number in group.broker_addrs)
     return groups
 

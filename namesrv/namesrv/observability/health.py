@@ -8,7 +8,7 @@ from typing import Final
 
 from namesrv.certificates import SOON_DAYS, CrlSeconds
 from namesrv.context import Namesrv
-from namesrv.net.steps import in_parts
+from namesrv.yielding import in_chunks
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import GroupHealth, group_health
 
@@ -121,10 +121,10 @@ async def groups_by_health(namesrv: Namesrv) -> dict[GroupHealth, list[str]]:
     by_health: dict[GroupHealth, list[str]] = {health: [] for health in GroupHealth}
     now, tables = namesrv.manager.now(), namesrv.manager.tables
     silences: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    async for some in in_parts(list(tables.broker_live_table.values()), _CHUNK):
+    async for some in in_chunks(list(tables.broker_live_table.values()), _CHUNK):
         for live in some:
             silences[live.broker_name][live.broker_id] = (now - live.last_update) / live.expiry_seconds
-    async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
+    async for part in in_chunks(list(tables.broker_addr_table.values()), _CHUNK):
         for group in part:
             # The brokers are found by the name of their group: they may have registered under another cluster's name
             # than the group has. A group that came after the first chunk has no brokers here.

@@ -26,8 +26,8 @@ from namesrv.counters import REASONS
 from namesrv.fast_path import FastPath
 from namesrv.histogram import Histogram
 from namesrv.net.remoting_server import RemotingServer
-from namesrv.net.steps import in_parts
 from namesrv.observability.health import Groups, groups_by_health
+from namesrv.yielding import in_chunks
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_runtime.log import lines_lost
 from namesrv_runtime.threads import NoThreadError, in_thread
@@ -74,7 +74,7 @@ async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
     """Count connections by protocol and role, in chunks, so that no pull waits; changes meanwhile may be missed."""
     # A server without connections has a count, too.
     counts: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
-    async for part in in_parts(list(namesrv.slots.connections.values()), _CHUNK):
+    async for part in in_chunks(list(namesrv.slots.connections.values()), _CHUNK):
         counts.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
     return counts
 
@@ -83,7 +83,7 @@ async def count_brokers(namesrv: Namesrv) -> Counter[str]:
     """Count live and suspect brokers in chunks."""
     counts: Counter[str] = Counter({"live": 0, "suspect": 0})
     now, table = namesrv.manager.now(), namesrv.manager.tables.broker_live_table
-    async for part in in_parts(list(table.values()), _CHUNK):
+    async for part in in_chunks(list(table.values()), _CHUNK):
         for live in part:
             counts["suspect" if live.is_suspect(now) else "live"] += 1
     return counts

@@ -10,11 +10,11 @@ from typing import Final
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import SUCCESS, Reply
 from namesrv.net.request import Request
-from namesrv.net.steps import run_in_steps
 from namesrv.processors.admin import log_change
 from namesrv.revocation import revoke_registrations
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv.yielding import run_in_steps
 from namesrv_remoting.access import AccessFile
 from namesrv_remoting.address_views import BrokerIdentity
 from namesrv_remoting.bodies.base import Steps, emptied

@@ -15,9 +15,9 @@ from namesrv.context import Namesrv
 from namesrv.encoded_routes import RoutesInView
 from namesrv.net.dispatcher import HELD, Reply
 from namesrv.net.request import Request
-from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.no_route import no_route_reason
 from namesrv.state.watchers import FEW_TOPICS, SharedResponse, SharedResponses, WatchedRoutes
+from namesrv.yielding import in_chunks, run_in_steps
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
 from namesrv_remoting.codes import RequestCode
@@ -201,7 +201,7 @@ class ClientProcessor:
                 if number % _ENCODED_CHUNK == 0:
                     await asyncio.sleep(0)
         if not pull.observes:
-            async for part in in_parts(served, _CHECKED_CHUNK):
+            async for part in in_chunks(served, _CHECKED_CHUNK):
                 self._note_served(request, part)
         return Reply(self._encoded(revision, routes, is_full=changed is None))
 
@@ -219,7 +219,7 @@ class ClientProcessor:
             return None
         if pull.since == namesrv.manager.revisions.revision:
             return []
-        async for part in in_parts(pull.topics, _CHECKED_CHUNK):
+        async for part in in_chunks(pull.topics, _CHECKED_CHUNK):
             changed = namesrv.manager.revisions.changed_since(part, pull.since)
             if changed is None:
                 return None

@@ -8,10 +8,10 @@ from namesrv import version
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import Reply
 from namesrv.net.request import Request
-from namesrv.net.steps import in_parts
 from namesrv.observability.health import ServerState, server_problems
 from namesrv.processors.live_settings import settings_list
 from namesrv.processors.topic_lists import LargeLists
+from namesrv.yielding import in_chunks
 from namesrv_remoting.access import Account
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -119,7 +119,7 @@ class ExtensionProcessor:
                 unsent_bytes=connection.unsent_bytes,
                 account=connection.peer.account or None,
             )
-            async for part in in_parts(wanted, _CHUNK)
+            async for part in in_chunks(wanted, _CHUNK)
             for connection in part
         ]
         return Reply(NATIVE.encode(ConnectionsResponse(connections)))
@@ -159,7 +159,7 @@ class ExtensionProcessor:
                 state=None if live.state is None else dict(live.state),
                 advertised=None if live.advertised == NOTHING_ADVERTISED else live.advertised,
             )
-            async for part in in_parts(sorted(wanted), _CHUNK)
+            async for part in in_chunks(sorted(wanted), _CHUNK)
             for key, live in part
         ]
         return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(body))))

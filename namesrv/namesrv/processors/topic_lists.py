@@ -8,9 +8,9 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from namesrv.net.steps import in_parts
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.rows import QueueRow
+from namesrv.yielding import in_chunks
 from namesrv_remoting.bodies.dialects import Dialect
 from namesrv_remoting.bodies.route import TopicList
 from namesrv_remoting.errors import SystemBusyError, SystemError_
@@ -91,7 +91,7 @@ class TopicLists:
         made: bytes | str
         # Most topics share a row.
         is_row_wanted = functools.cache(lambda row: row is not None and is_wanted(row.queues))
-        async for part in in_parts(list(rows), _CHUNK):
+        async for part in in_chunks(list(rows), _CHUNK):
             wanted = [name for name in part if is_row_wanted(rows.get(name))]
             names += wanted
             size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.admission import attempted_takeover, check_routes, check_topics, is_in_use, takeover_refusal
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
 from namesrv.routeinfo.effects import Effect, Fenced, OverQuota, ProcessStopped, RouteChanged, Scanned
@@ -46,6 +45,7 @@ from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_registe
 from namesrv.routeinfo.write_removal import WriteRemoval, ended_removals
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv.rwlock import ReadWriteLock
+from namesrv.yielding import run_in_steps
 from namesrv_remoting.bodies.base import parts
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_READ, PERM_WRITE

@@ -28,12 +28,12 @@ from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.net.budget import MemoryBudget
+from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.peer import address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.remoting_server import RemotingServer
 from namesrv.net.slots import ConnectionSlots
-from namesrv.net.steps import FairScheduler
 from namesrv.observability.surface import HttpAddresses, http_ports
 from namesrv.peer_views import PeerViews
 from namesrv.processors.table import dispatcher_of

@@ -8,9 +8,9 @@ import logging
 from typing import Final
 
 from namesrv.context import Namesrv, Spawn
+from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.steps import FairScheduler
 from namesrv.periodic import Periodic
 from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS, stopped_seconds
 from namesrv.state.disconnected import RECONNECTION_SECONDS

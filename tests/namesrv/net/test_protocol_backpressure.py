@@ -7,9 +7,9 @@ import pytest
 
 from namesrv.net.budget import LARGE_BYTES
 from namesrv.net.dispatcher import Reply
+from namesrv.net.fair_scheduler import BatchSize, FairScheduler
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.request import Request
-from namesrv.net.steps import BatchSize, FairScheduler
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer
 from tests.support.serving import ECHO, Gate, Serving, serving

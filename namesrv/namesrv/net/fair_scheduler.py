@@ -1,14 +1,10 @@
-"""Fair scheduling of dispatched requests, and long computations that yield to the event loop between steps."""
+"""Fair scheduling of dispatched requests: how many begin in one iteration of the event loop, and in which order."""
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection
-from typing import Final, TypeVar
-
-from namesrv_remoting.bodies.base import Steps, parts
-
-T = TypeVar("T")
+from collections.abc import Callable, Collection
+from typing import Final
 
 # The most tasks that continue in one iteration of the event loop, and the number before the first measurement. The
 # longest first step of a task is that of a registration with ten topics: 32 of these take about 5 ms, so the next batch
@@ -146,24 +142,3 @@ class FairScheduler:
             if not waiter.done():
                 begun.append(waiter)
         return begun
-
-
-async def run_in_steps(work: Steps[T]) -> T:
-    """Run the work to its end, and yield to the event loop between its steps."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        await asyncio.sleep(0)
-
-
-async def in_parts(items: Collection[T], size: int) -> AsyncIterator[tuple[T, ...]]:
-    """Yield the items in batches of `size`, and let the event loop run between two batches."""
-    taken = 0
-    for part in parts(items, size):
-        yield part
-        taken += len(part)
-        if taken < len(items):
-            await asyncio.sleep(0)
