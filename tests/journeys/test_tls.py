@@ -58,16 +58,18 @@ def client_of(daemon: Daemon, **settings: Any) -> RouteClient:
 
 async def test_broker_and_client_meet_over_tls(start: Start, ca: Authority) -> None:
     """With TLS enforced, an agent registers and a client finds it, each with the authority's certificate alone."""
-    daemon = start(*flags(ca))
+    daemon = start(*flags(ca), "--http-listen=127.0.0.1:0")
 
     async with asyncio.timeout(GUARD_SECONDS), agent_of(daemon, **ca.client()) as agent:
         await agent.registered()
         async with client_of(daemon, **ca.client()) as client:
             found = await client.route("orders")
+            metrics = (await asyncio.to_thread(page, daemon, "/metrics"))[1]
 
     assert {it.broker_name: dict(it.broker_addrs) for it in found.data.broker_datas} == {
         "broker-a": {0: "10.0.0.1:10911"}
     }
+    assert "\nnameserver_tls_connections 2.0\n" in metrics
 
 
 def page(daemon: Daemon, path: str, ca: Authority | None = None, shown: Identity | None = None) -> tuple[int, str]:

@@ -1,6 +1,11 @@
 """Memory account of one connection: the part of its network's share of the budget that the connection holds."""
 
+from typing import Final
+
 from namesrv.net.budget import LARGE_BYTES, MemoryBudget
+
+# Requests up to this size are not charged, and as many waiting bytes are never refused.
+SMALL_BYTES: Final = 4 * 1024
 
 
 class MemoryAccount:
@@ -41,6 +46,10 @@ class MemoryAccount:
     def has_room_for_waiting(self) -> bool:
         """False if no memory is left for waiting bytes."""
         return self._budget.has_room_for_waiting(self._network)
+
+    def lacks_room_for(self, size: int) -> bool:
+        """Whether `size` waiting bytes are more than a little, and no memory is left for them."""
+        return size > SMALL_BYTES and not self.has_room_for_waiting()
 
     def charge_request(self, size: int) -> None:
         """Charge a request, even beyond the share of the peer's network; a negative size releases the charge."""

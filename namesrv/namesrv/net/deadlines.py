@@ -24,9 +24,9 @@ class Deadlines:
         "_handshake_left",
         "_is_in_handshake",
         "_limits",
-        "_opened",
         "_spare_seconds",
         "frame_deadline",
+        "opened_at",
         "quiet_since",
         "waiting_since",
         "write_deadline",
@@ -35,7 +35,7 @@ class Deadlines:
     def __init__(self, limits: ServerLimits, now: float) -> None:
         self._limits = limits
         # time at which the connection was accepted
-        self._opened = now
+        self.opened_at = now
         # the age at which the connection is closed if its peer is a client, as a multiple of the limit
         self._age_factor = random.uniform(*_AGE_FACTORS)
         # Time of the last read that received data. The end of a delay by the server itself counts like a read: a step
@@ -124,7 +124,7 @@ class Deadlines:
     def age_left(self, now: float) -> float:
         """The seconds until the connection of a client is due to be closed for its age; infinite without a limit."""
         most = self._limits.client_max_age_seconds
-        return self._opened + most * self._age_factor - now if most else NEVER
+        return self.opened_at + most * self._age_factor - now if most else NEVER
 
     def may_close_for_age(self, now: float) -> bool:
         """True if a connection that is due may be closed: its peer is quiet, or it is overdue by the limit again."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
-from namesrv.net.account import MemoryAccount
+from namesrv.net.account import SMALL_BYTES, MemoryAccount
 from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
@@ -38,18 +38,10 @@ from namesrv_runtime.clock import Clock
 # Memory charged for the requests in the queue of one connection, beyond which nothing more is read from the peer. The
 # number of requests in flight bounds those that are not charged.
 _MAX_CHARGED_BYTES: Final = 256 * 1024
-# Requests up to this size are not charged to the memory account.
-_SMALL_BYTES: Final = 4 * 1024
 # a value that `NetworkShare.left` never reaches, so that the share does not end a read
 _ANY_COST: Final = float("-inf")
-# Memory of TLS for one connection, as measured: during the handshake, and after it.
-_HANDSHAKE_BYTES: Final = 48 * 1024
-# Received bytes that `_HANDSHAKE_BYTES` includes. Hellos and certificates are smaller.
-_HELLO_BYTES: Final = 16 * 1024
-_TLS_BYTES: Final = 20 * 1024
 # properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
-_EXPIRES_AT: Final = "certificate_expires_at"
 _HAS_UNREAD: Final = "has_unread_records"
 
 
@@ -115,14 +107,12 @@ class ServerConnection(asyncio.Protocol):
     _owner: ConnectionOwner
     id: int
     peer: Peer = field(default_factory=Peer)
-    # the monotonic time of the accept
-    opened_at: float = field(init=False)
     # the share of this peer's network in each iteration of the loop
     read_share: NetworkShare = field(init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
     _receiver: Receiver = field(init=False)
-    _memory: MemoryAccount = field(init=False)
-    _deadlines: Deadlines = field(init=False)
+    memory: MemoryAccount = field(init=False)
+    deadlines: Deadlines = field(init=False)
     _queue: RequestQueue[Request] = field(init=False)
     # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
@@ -133,8 +123,7 @@ class ServerConnection(asyncio.Protocol):
     def __post_init__(self) -> None:
         """Create the deadlines and the queue from the owner's limits and clock."""
         owner = self._owner
-        self.opened_at = owner.clock.monotonic()
-        self._deadlines = Deadlines(owner.limits, self.opened_at)
+        self.deadlines = Deadlines(owner.limits, owner.clock.monotonic())
         self._queue = RequestQueue(owner.tasks, _answer, _request_ended)
 
     def __repr__(self) -> str:
@@ -149,9 +138,14 @@ class ServerConnection(asyncio.Protocol):
         return self._transport is None or not self._transport.is_closing()
 
     @property
+    def opened_at(self) -> float:
+        """The monotonic time of the accept."""
+        return self.deadlines.opened_at
+
+    @property
     def quiet_since(self) -> float:
         """The monotonic time of the last read that received data, or until which the server delayed the peer."""
-        return self._deadlines.quiet_since
+        return self.deadlines.quiet_since
 
     @property
     def must_register(self) -> bool:
@@ -163,7 +157,7 @@ class ServerConnection(asyncio.Protocol):
         """The seconds until a client's connection is due to be closed for its age; infinite for other peers."""
         if self.peer.role != "client" or self._owner.may_be_idle(self):
             return NEVER
-        return self._deadlines.age_left(self._owner.clock.monotonic())
+        return self.deadlines.age_left(self._owner.clock.monotonic())
 
     def _is_due_to_close(self) -> bool:
         """Whether a client's connection is too old, and everything that the client has sent was read."""
@@ -206,11 +200,11 @@ class ServerConnection(asyncio.Protocol):
 
     def reserve(self, size: int) -> bool:
         """Reserve memory on this peer's account until `release`; False if the peer's share has too little left."""
-        return self._memory.reserve(size)
+        return self.memory.reserve(size)
 
     def release(self, size: int) -> None:
         """Release reserved memory."""
-        self._memory.release(size)
+        self.memory.release(size)
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
@@ -222,7 +216,7 @@ class ServerConnection(asyncio.Protocol):
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._receiver = Receiver(self._owner.limits, self.read_share)
-        self._memory = MemoryAccount(self._owner.budget, peer.network)
+        self.memory = MemoryAccount(self._owner.budget, peer.network)
         # With high=0, `pause_writing` is called as soon as anything is unsent, and `resume_writing` once everything is
         # sent.
         self._transport.set_write_buffer_limits(high=0)
@@ -234,9 +228,13 @@ class ServerConnection(asyncio.Protocol):
         self._stop_receiving()
         self._owner.read_shares.leave(self.read_share)
         self._owner.connection_closed(self, "reset" if exc else "closed")
-        self._memory.close()
+        self.memory.close()
         self._note_all_sent()
         self._queue.cancel_held_and_concurrent()
+
+    def move_to(self, tls: asyncio.Transport) -> None:
+        """Use a TLS transport over the same socket from now on, before anything was sent."""
+        self._transport = tls
 
     def close(self) -> None:
         """Close the connection once all written data is sent."""
@@ -247,7 +245,7 @@ class ServerConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once; unsent data is lost."""
         self._stop_receiving()
-        self._deadlines.writing_resumed()
+        self.deadlines.writing_resumed()
         if self._transport is not None:
             self._transport.abort()
 
@@ -277,82 +275,17 @@ class ServerConnection(asyncio.Protocol):
     def _stop_receiving(self) -> None:
         self._receiver.end()
         self._is_behind = False
-        self._deadlines.frame_ended()
+        self.deadlines.frame_ended()
         # The memory account exists only after `connection_made`.
         if self._transport is not None:
-            self._memory.set_input(0)
-            self._memory.release_frame()
-
-    # -- TLS ----------------------------------------------------------------------------------------------------------
-
-    def move_to(self, tls: asyncio.Transport) -> None:
-        """Use a TLS transport over the same socket from now on, before anything was sent."""
-        self._transport = tls
-
-    def begin_tls(self) -> bool:
-        """Reserve memory for TLS and start the handshake deadline; False after a refusal for lack of memory."""
-        if not self._memory.reserve_tls(_HANDSHAKE_BYTES):
-            self._refuse_handshake()
-            return False
-        self.expect_handshake()
-        return True
-
-    def hold_handshake_bytes(self, size: int) -> bool:
-        """Reserve memory for received bytes that wait for the handshake; False after a refusal for lack of memory."""
-        if not self._memory.reserve_handshake_input(max(0, size - _HELLO_BYTES)):
-            self._refuse_handshake()
-            return False
-        return True
-
-    def _refuse_handshake(self) -> None:
-        self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
-
-    def expect_handshake(self) -> None:
-        """Start the handshake deadline: a peer that has not completed the handshake by then is refused."""
-        self._deadlines.handshake_began(self._owner.clock.monotonic())
-
-    def expect_proxy_header(self) -> None:
-        """Start the deadline of a PROXY header, as long as that of a first frame, unless a deadline runs already."""
-        self._deadlines.frame_began(self._owner.clock.monotonic(), is_first=True)
-
-    def hold_handshake_deadline(self) -> None:
-        """Hold the handshake deadline while the handshake waits for the server's threads."""
-        self._deadlines.hold(self._owner.clock.monotonic())
-
-    def resume_handshake_deadline(self) -> None:
-        """Let the handshake deadline run again."""
-        self._deadlines.resume(self._owner.clock.monotonic())
-
-    def handshake_over(self, tls_version: str = "") -> None:
-        """The handshake is complete, or the peer sent plain text instead; frames follow."""
-        self.peer.tls_version = tls_version
-        self._memory.set_input(0)
-        self._memory.shrink_tls(_TLS_BYTES)
-        self._deadlines.handshake_over(self._owner.clock.monotonic())
-        transport = self._transport
-        if transport is not None and transport.get_extra_info(_EXPIRES_AT, NEVER) < self._owner.clock.wall():
-            # A resumed TLS 1.2 session skips the verification of the certificate; Python cannot disable resumption.
-            self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
-
-    def hold_records(self, size: int) -> None:
-        """Charge memory for received TLS records that wait to be decrypted.
-
-        Without memory, decline the large frame that waits, or refuse the peer if none waits.
-        """
-        self._memory.set_records(size)
-        # An accepted body has reserved memory, and its records are decrypted soon.
-        if self._receiver.is_body_accepted or not self._lacks_memory(size):
-            return
-        if self._receiver.state is _HEADER:
-            self._decline_frame()
-        else:
-            self._refuse_input()
+            self.memory.set_input(0)
+            self.memory.release_frame()
 
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if a deadline has passed; `now` is the current time minus the lateness of the loop."""
-        deadlines, has_sent_request = self._deadlines, self.peer.has_sent_request
+        deadlines, has_sent_request = self.deadlines, self.peer.has_sent_request
         waits_for_memory = self._receiver.state is _HEADER
         if deadlines.write_deadline < now:
             self._give_up_slow_reader()
@@ -382,7 +315,7 @@ class ServerConnection(asyncio.Protocol):
         """Whether the server is late, not the peer: input is unread, reading is paused, or a handshake step is due."""
         accepted, transport = self.socket, self._transport
         has_unread_records = transport is not None and transport.get_extra_info(_HAS_UNREAD)
-        if has_unread_records or self._deadlines.is_held:
+        if has_unread_records or self.deadlines.is_held:
             return True
         if accepted is None or transport is None or not transport.is_reading():
             return transport is not None and not transport.is_closing()
@@ -408,8 +341,8 @@ class ServerConnection(asyncio.Protocol):
         transport.write(data)
         if self._all_sent is not None:
             # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
-            self._memory.charge_unsent(len(data), is_reserved=is_reserved)
-            if not is_reserved and self._lacks_memory(self.unsent_bytes):
+            self.memory.charge_unsent(len(data), is_reserved=is_reserved)
+            if not is_reserved and self.memory.lacks_room_for(self.unsent_bytes):
                 self._give_up_slow_reader()
 
     def _leaves_too_much_unread(self, further: int) -> bool:
@@ -425,13 +358,13 @@ class ServerConnection(asyncio.Protocol):
         """The socket buffer is full: read no more requests, and start the deadline for the peer to read."""
         if self._all_sent is None:
             self._all_sent = asyncio.Event()
-        self._deadlines.writing_paused(self._owner.clock.monotonic())
+        self.deadlines.writing_paused(self._owner.clock.monotonic())
         self._throttle()
 
     def resume_writing(self) -> None:
         """All responses are sent: read requests again."""
-        self._deadlines.writing_resumed()
-        self._memory.release_unsent()
+        self.deadlines.writing_resumed()
+        self.memory.release_unsent()
         self._note_all_sent()
         # `_throttle` runs in the next iteration, since the transport is still inside its write when it calls this.
         asyncio.get_running_loop().call_soon(self._throttle)
@@ -451,7 +384,7 @@ class ServerConnection(asyncio.Protocol):
         """Answer requests that the fast path recognises, and queue all others for the dispatcher."""
         owner, share, receiver = self._owner, self.read_share, self._receiver
         owner.bytes_received += len(data)
-        self._deadlines.quiet_since = owner.clock.monotonic()
+        self.deadlines.quiet_since = owner.clock.monotonic()
         if not share.is_active:
             share.activate()
         if receiver.is_idle and share.left > 0:
@@ -475,7 +408,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _handle_events(self) -> None:
         """Handle received frames until this network's share is used up, or the peer has to read responses first."""
-        receiver, share, deadlines = self._receiver, self.read_share, self._deadlines
+        receiver, share, deadlines = self._receiver, self.read_share, self.deadlines
         if not share.is_active:
             share.activate()
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
@@ -529,10 +462,10 @@ class ServerConnection(asyncio.Protocol):
 
     def _end_read(self) -> None:
         """Charge memory for the input that is left, update the frame deadline, and pause or resume reading."""
-        receiver, deadlines = self._receiver, self._deadlines
+        receiver, deadlines = self._receiver, self.deadlines
         if self._is_refused:
             return
-        if receiver.keeps_beginning and not self._memory.reserve_frame_beginning(receiver.held_bytes):
+        if receiver.keeps_beginning and not self.memory.reserve_frame_beginning(receiver.held_bytes):
             # A large frame waits for memory, and there is none even for its beginning: the frame is declined after its
             # wait. Until then, the server does not read from this peer, so that a crowd of peers cannot send one such
             # frame after the other.
@@ -540,9 +473,9 @@ class ServerConnection(asyncio.Protocol):
         # A body and the kept beginning of a waiting frame have reserved memory, or are dropped; other input is charged.
         if not receiver.keeps_beginning:
             if receiver.state is not _BODY:
-                self._memory.release_frame()
-            self._memory.set_input(receiver.held_bytes)
-            if self._lacks_memory(receiver.held_bytes):
+                self.memory.release_frame()
+            self.memory.set_input(receiver.held_bytes)
+            if self.memory.lacks_room_for(receiver.held_bytes):
                 self._refuse_input()
                 return
         if not receiver.is_inside_frame:
@@ -554,9 +487,15 @@ class ServerConnection(asyncio.Protocol):
             self._wait()
         self._throttle()
 
-    def _lacks_memory(self, size: int) -> bool:
-        """Whether `size` waiting bytes are more than a little, and no memory is left for them."""
-        return size > _SMALL_BYTES and not self._memory.has_room_for_waiting()
+    def free_input(self) -> None:
+        """No memory is left for waiting input: decline the large frame that waits, or refuse the peer if none waits."""
+        # An accepted body has reserved memory, and its TLS records are decrypted soon.
+        if self._receiver.is_body_accepted:
+            return
+        if self._receiver.state is _HEADER:
+            self._decline_frame()
+        else:
+            self._refuse_input()
 
     def _refuse_input(self) -> None:
         self.refuse(RemoteProtocolError("no memory for received bytes", reason="memory"))
@@ -565,10 +504,10 @@ class ServerConnection(asyncio.Protocol):
 
     def _dispatch(self, frame: Frame, raw: bytes = b"") -> None:
         """Queue a complete frame for the dispatcher."""
-        self._deadlines.frame_ended()
+        self.deadlines.frame_ended()
         self.read_share.spend(DISPATCH_COST + len(raw))
         # A large frame has no raw bytes.
-        if self._lacks_memory(len(raw)):
+        if self.memory.lacks_room_for(len(raw)):
             self._refuse_input()
             return
         if self._receive(frame, raw):
@@ -587,7 +526,7 @@ class ServerConnection(asyncio.Protocol):
         elif isinstance(event, HeaderReceived):
             self._decide(event)
         elif isinstance(event, ProxyHeader):
-            self._deadlines.frame_ended()
+            self.deadlines.frame_ended()
             if event.source is not None:
                 self.peer.proxied = address_text(event.source)
         else:
@@ -619,14 +558,14 @@ class ServerConnection(asyncio.Protocol):
             self._accept_if_memory(event)
 
     def _accept_if_memory(self, event: HeaderReceived) -> None:
-        if self._memory.reserve_large_frame(event.size):
+        if self.memory.reserve_large_frame(event.size):
             self._receiver.accept()
             # The deadline of the frame starts now, however long the frame has waited for memory.
-            self._deadlines.frame_ended()
+            self.deadlines.frame_ended()
 
     def _drop_body(self, event: HeaderReceived, why: str) -> None:
-        self._deadlines.frame_ended()
-        self._memory.release_frame()
+        self.deadlines.frame_ended()
+        self.memory.release_frame()
         self._receiver.drop_body()
         self._receive(event.header, unread=why)
 
@@ -637,7 +576,7 @@ class ServerConnection(asyncio.Protocol):
         """
         header = self._receiver.header
         if header is not None:
-            self._deadlines.quiet_since = self._owner.clock.monotonic()
+            self.deadlines.quiet_since = self._owner.clock.monotonic()
             if self._receiver.keeps_beginning:
                 self._accept_if_memory(header)
             self._handle_events()
@@ -649,7 +588,7 @@ class ServerConnection(asyncio.Protocol):
             why = f"no memory for a frame of {header.size} bytes"
             self._owner.refused(self, RemoteProtocolError(why, reason="memory"))
             # The server has not read from this peer while the frame waited, so the silence is not the peer's.
-            self._deadlines.quiet_since = self._owner.clock.monotonic()
+            self.deadlines.quiet_since = self._owner.clock.monotonic()
             self._drop_body(header, why)
             self._handle_events()
 
@@ -676,20 +615,20 @@ class ServerConnection(asyncio.Protocol):
         if self._is_behind and self._may_continue:
             self._wait()
         has_room = (self._is_refused or self._has_room) and not self._is_behind
-        wants = has_room and not self._deadlines.is_waiting and self._receiver.state is not _HEADER
+        wants = has_room and not self.deadlines.is_waiting and self._receiver.state is not _HEADER
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # the transport was closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
         """Read nothing until `_read_on` is called, in a later iteration in which the network has a share left."""
-        if not self._deadlines.is_waiting:
-            self._deadlines.wait_began(self._owner.clock.monotonic())
+        if not self.deadlines.is_waiting:
+            self.deadlines.wait_began(self._owner.clock.monotonic())
             self.read_share.wait(self._read_on)
 
     def _read_on(self) -> None:
         """Continue after `_wait`: handle frames that still wait, or read from the socket again."""
-        self._deadlines.wait_ended(self._owner.clock.monotonic())
+        self.deadlines.wait_ended(self._owner.clock.monotonic())
         if not self._is_behind:
             self.read_share.spend(COPIED_READ_COST)
         elif self._may_continue:
@@ -714,8 +653,8 @@ class ServerConnection(asyncio.Protocol):
         if raw:
             self._owner.fast_path.learn(raw, command)
         size = len(frame.header) + len(frame.body)
-        charge = size if size > _SMALL_BYTES else 0
-        self._memory.charge_request(charge)
+        charge = size if size > SMALL_BYTES else 0
+        self.memory.charge_request(charge)
         request = Request(command, self, unread=unread)
         if command.code in self._owner.handler.concurrent:
             self._queue.add_concurrent(request, charge)
@@ -725,7 +664,7 @@ class ServerConnection(asyncio.Protocol):
 
     def request_ended(self, charge: int) -> None:
         """Release the charge of a request that is over, and read further requests."""
-        self._memory.charge_request(-charge)
+        self.memory.charge_request(-charge)
         if self._is_refused and not self._queue.is_answering:
             self.close()
         self._throttle()
@@ -743,7 +682,7 @@ class ServerConnection(asyncio.Protocol):
                 self._throttle()
             response = await owner.handler.answer(request)
         finally:
-            self._memory.charge_request(-charge)
+            self.memory.charge_request(-charge)
         self._send_response(response, may_wait=may_wait)
 
     def _send_response(self, response: Response, *, may_wait: bool) -> None:
@@ -751,7 +690,7 @@ class ServerConnection(asyncio.Protocol):
         if response.data:
             self.write(response.data, is_reserved=response.reserved_bytes > 0)
         # `write` has already charged the whole response if the socket did not accept all of it at once.
-        self._memory.release(response.reserved_bytes)
+        self.memory.release(response.reserved_bytes)
         # A client repeats its watch at once, so that its connection is never quiet: it is closed for its age here.
         if response.closes or (may_wait and self.in_flight == 1 and self._is_due_to_close()):
             self.close()

@@ -162,7 +162,8 @@ class RemotingServer:
         connection = ServerConnection(self, self.slots.new_id(), Peer(listener=name))
         if self.tls.mode == "off":
             return connection
-        return TlsDetector(connection, self.tls, self.read_shares, proxy_protocol=self.limits.proxy_protocol)
+        proxy_protocol = self.limits.proxy_protocol
+        return TlsDetector(connection, self.tls, self.read_shares, self.clock, proxy_protocol=proxy_protocol)
 
     def stop_accepting(self) -> None:
         """Accept no more connections; open connections stay open."""
@@ -221,8 +222,6 @@ class RemotingServer:
         """Remove a connection, and notify the listener if the connection had been admitted."""
         if not self.slots.leave(connection):
             return
-        if connection.peer.tls_version:
-            self.tls.open_connections -= 1
         self.event_listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:

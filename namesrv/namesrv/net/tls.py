@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from namesrv.net.connection_tls import ConnectionTls
 from namesrv.net.protocol import ServerConnection, refusal
 from namesrv.net.proxy_header import read_proxy_header
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, HandshakeThreads, TlsTransport
+from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemoteProtocolError
 from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
 from namesrv_remoting.serializers import decode_frame
+from namesrv_runtime.clock import Clock
 
 TlsMode = Literal["off", "permissive", "enforcing"]
 
@@ -27,22 +29,22 @@ class ServerTls:
     threads: HandshakeThreads = field(default_factory=HandshakeThreads)
     # completed handshakes, by protocol version
     handshakes: Counter[str] = field(default_factory=Counter)
-    # number of open connections that use TLS
-    open_connections: int = 0
 
     def __repr__(self) -> str:
         return f"<ServerTls [{self.mode} | {self.handshakes.total()} handshakes]>"
 
 
-class TlsDetector(asyncio.Protocol, HandshakeListener):
+class TlsDetector(asyncio.Protocol):
     """Protocol for the first bytes of a connection: detects TLS or plain text, and passes the connection on."""
 
     def __init__(
-        self, connection: ServerConnection, tls: ServerTls, shares: ReadShares, *, proxy_protocol: bool
+        self, connection: ServerConnection, tls: ServerTls, shares: ReadShares, clock: Clock, *, proxy_protocol: bool
     ) -> None:
         self._connection = connection
         self._tls = tls
         self._shares = shares
+        self._clock = clock
+        self._connection_tls = ConnectionTls(connection, tls.handshakes, clock)
         # True while a PROXY header may come, which precedes TLS
         self._may_be_proxied = proxy_protocol
         self._received = b""
@@ -53,7 +55,7 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
         self._transport = cast("asyncio.Transport", transport)
         self._connection.connection_made(transport)
         if self._tls.mode == "enforcing":
-            self._connection.expect_handshake()
+            self._connection_tls.expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has closed the connection."""
@@ -69,7 +71,7 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
             self._secure(self._transport, data)
         elif self._tls.mode != "enforcing":
             self._transport.set_protocol(self._connection)
-            self._connection.handshake_over()
+            self._connection_tls.is_not_used()
             self._connection.data_received(data)
         else:
             self._refuse(data)
@@ -83,7 +85,8 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
             header = None
             self._connection.data_received(self._received)
         if header is None:
-            self._connection.expect_proxy_header()
+            # The header has the deadline of a first frame, unless that of a handshake runs already.
+            self._connection.deadlines.frame_began(self._clock.monotonic(), is_first=True)
             return b""
         self._may_be_proxied = False
         received, self._received = self._received, b""
@@ -96,40 +99,12 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
         if context is None:
             connection.refuse(RemoteProtocolError("TLS received, but TLS is off", reason="tls"))
             return
-        if not connection.begin_tls():
+        if not self._connection_tls.begin():
             return
-        tls = TlsTransport(connection, context, self._tls.threads, self, self._shares)
+        tls = TlsTransport(connection, context, self._tls.threads, self._connection_tls, self._shares)
         tls.take_over(transport)
         connection.move_to(tls)
         tls.data_received(data)
-
-    # -- as the listener of a handshake -------------------------------------------------------------------------------
-
-    def handshake_bytes_wait(self, size: int) -> bool:
-        """Reserve memory for received bytes that wait for the handshake; False if the peer is refused instead."""
-        return self._connection.hold_handshake_bytes(size)
-
-    def records_wait(self, size: int) -> None:
-        """Charge memory for received records that wait to be decrypted; the peer may be refused."""
-        self._connection.hold_records(size)
-
-    def handshake_step_began(self) -> None:
-        """Hold the handshake deadline while the server computes."""
-        self._connection.hold_handshake_deadline()
-
-    def handshake_step_ended(self) -> None:
-        """Let the handshake deadline run again."""
-        self._connection.resume_handshake_deadline()
-
-    def handshake_completed(self, version: str) -> None:
-        """Count the handshake, and let the connection receive requests."""
-        self._tls.handshakes[version] += 1
-        self._tls.open_connections += 1
-        self._connection.handshake_over(version)
-
-    def tls_failed(self, error: RemoteProtocolError) -> None:
-        """Refuse the peer after a TLS error."""
-        self._connection.refuse(error)
 
     # -- plain text where TLS is required -----------------------------------------------------------------------------
 
@@ -139,7 +114,7 @@ class TlsDetector(asyncio.Protocol, HandshakeListener):
             _, word = HEAD.unpack_from(data)
             try:
                 needed_bytes(data, 0, MAX_FRAME_BYTES, MAX_HEADER_BYTES)
-                request = decode_frame(Frame(data[4], data[8 : 8 + (word & 0xFFFFFF)], b""))
+                request = decode_frame(Frame(data[4], data[HEAD.size : HEAD.size + (word & 0xFFFFFF)], b""))
             except RemoteProtocolError:
                 # The bytes are not a request either: the connection is closed without a response.
                 pass

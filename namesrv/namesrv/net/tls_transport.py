@@ -138,8 +138,11 @@ class HandshakeListener:
     def handshake_step_ended(self) -> None:
         """The step in the thread has ended; the peer may continue."""
 
-    def handshake_completed(self, version: str) -> None:
-        """The handshake is complete; `version` is the TLS version."""
+    def handshake_completed(self, version: str, certificate_expires_at: float) -> None:
+        """The handshake is complete; the arguments are the TLS version, and the expiry of the peer's certificate.
+
+        The expiry is a time of the wall clock, and infinite if the peer has sent no certificate.
+        """
 
     def tls_failed(self, error: RemoteProtocolError) -> None:
         """The handshake failed, or a later record was broken; the listener has to close the connection."""
@@ -316,7 +319,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if error is None:
             version = self._session.opened()
             self._phase = _OPEN
-            self._listener.handshake_completed(version)
+            self._listener.handshake_completed(version, self._session.expires_at)
             self._flush()
             self._read_records()
         elif isinstance(error, ssl.SSLWantReadError):
@@ -467,13 +470,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """A property of the TCP transport, or one of this transport.
 
-        `certificate_names` and `certificate_expires_at` are those of a verified peer; `has_unread_records` is true
-        while complete records wait to be decrypted.
+        `certificate_names` are those of a verified peer; `has_unread_records` is true while complete records wait to be
+        decrypted.
         """
         if name == "certificate_names":
             return self._session.names
-        if name == "certificate_expires_at":
-            return self._session.expires_at
         if name == "has_unread_records":
             return self._session.next_record() > 0
         if name == "sslcontext":

@@ -57,7 +57,7 @@ async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
         _state_families(namesrv, await count_brokers(namesrv), await groups_by_health(namesrv)),
         _eviction_families(namesrv),
         _traffic_families(namesrv, server, await count_connections(namesrv)),
-        _tls_families(namesrv),
+        _tls_families(namesrv, await count_tls_connections(namesrv)),
     )
     parts = []
     for family in families:
@@ -77,6 +77,14 @@ async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
     async for part in in_chunks(list(namesrv.slots.connections.values()), _CHUNK):
         counts.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
     return counts
+
+
+async def count_tls_connections(namesrv: Namesrv) -> int:
+    """Count connections over TLS in chunks."""
+    count = 0
+    async for chunk in in_chunks(list(namesrv.slots.connections.values()), _CHUNK):
+        count += sum(1 for each in chunk if each.peer.tls_version)
+    return count
 
 
 async def count_brokers(namesrv: Namesrv) -> Counter[str]:
@@ -256,7 +264,7 @@ def _traffic_families(
     yield _counter("http_requests", what, http, "path,status")
 
 
-def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
+def _tls_families(namesrv: Namesrv, connections: int) -> Iterator[Metric]:
     """Yield TLS metrics, if the server has a certificate: its remaining time, and handshakes."""
     certificates = namesrv.certificates
     days = certificates.days_left()
@@ -284,7 +292,7 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         "Whether the certificate files as they are now cannot be used; the certificate before stays in use.",
         certificates.problem is not None,
     )
-    yield _gauge("tls_connections", "Open connections over TLS, of all.", certificates.tls.open_connections)
+    yield _gauge("tls_connections", "Open connections over TLS, of all.", connections)
     yield _counter(
         "tls_handshakes",
         "Completed TLS handshakes, by protocol version; those that failed are frame errors with the reason tls.",
