@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
 from namesrv.access.reservations import Judgement, Reservations, judge, occupants_of
-from namesrv.net.frame_admission import Admission
+from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.peer import ConnectionIdentity
 from namesrv.net.request import Connection, Request
 from namesrv.routeinfo.effects import Effect, Evicted
@@ -137,7 +137,7 @@ class AccessGuard:
         return await self._judge(request, self._verifier.admit)
 
     async def judge_again(self, request: Request) -> Request:
-        """Judge a request again that has waited since its admission; its signature counts as verified."""
+        """Judge an allowed request again that has waited since; its signature counts as verified."""
         return await self._judge(request, attrgetter("signer"))
 
     async def _judge(self, request: Request, signer_of: SignerOf) -> Request:
@@ -154,22 +154,22 @@ class AccessGuard:
                 raise
         return request
 
-    def admission_of(self, request: Request) -> Admission:
+    def judge_header(self, request: Request) -> HeaderVerdict:
         """Judge a request by its header alone; UNDECIDED for a signed request, whose signature covers the body.
 
         Requests with unknown access keys are UNDECIDED, too: otherwise peers could find out which keys exist.
         """
         if not self.enforces:
-            return Admission.ADMITTED
+            return HeaderVerdict.ALLOWED
         if self._access_key_of(request.command) is not None:
-            return Admission.UNDECIDED
+            return HeaderVerdict.UNDECIDED
         try:
             account = self._account_of(request.connection)
             self._check_account(account, request.connection)
             self._admit(request, account, None)
         except AccessRefusedError:
-            return Admission.REFUSED
-        return Admission.ADMITTED
+            return HeaderVerdict.REFUSED
+        return HeaderVerdict.ALLOWED
 
     def open_classes(self, connection: Connection) -> frozenset[AccessClass]:
         """Return the access classes of unsigned requests that a connection may send without further checks."""

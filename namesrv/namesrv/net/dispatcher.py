@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from namesrv.net.budget import LARGE_BYTES
-from namesrv.net.frame_admission import Admission
+from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.request import Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, response_type
@@ -44,9 +44,9 @@ SUCCESS: Final = Reply()
 HELD: Final = Reply(remark="held")
 
 
-def admit_all(request: Request) -> Admission:  # noqa: ARG001 - every request is admitted
+def allow_all(request: Request) -> HeaderVerdict:  # noqa: ARG001 - every request is allowed
     """The decision of a server without an access guard."""
-    return Admission.ADMITTED
+    return HeaderVerdict.ALLOWED
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -70,8 +70,8 @@ class Dispatcher:
     # the peer, or raises a ResponseError.
     guard: Callable[[Request], Awaitable[Request]] | None = None
     # the guard's decision by the header alone
-    admission_of: Callable[[Request], Admission] = admit_all
-    # called with a request that cannot be carried out, since its body was not received; the guard admitted the header,
+    judge_header: Callable[[Request], HeaderVerdict] = allow_all
+    # called with a request that cannot be carried out, since its body was not received; the guard allowed the header,
     # or could not decide without the body
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
     # the current limit for the size of a response frame
@@ -125,7 +125,7 @@ class Dispatcher:
         """The reply of the handler, if the guard admits the request and its body was received."""
         code = request.command.code
         # The signature of a request covers the body, so it cannot be verified without the body.
-        is_unverified = request.unread and self.admission_of(request) is Admission.UNDECIDED
+        is_unverified = request.unread and self.judge_header(request) is HeaderVerdict.UNDECIDED
         if self.guard is not None and not is_unverified:
             request = await self.guard(request)
         if request.unread:

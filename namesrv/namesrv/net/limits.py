@@ -19,7 +19,7 @@ class ServerLimits:
     small_frame_bytes: int = 64 * 1024
     max_connections: int
     # The last slots of `max_connections` are reserved for brokers: when all slots are in use, the oldest connection in
-    # a reserved slot without a registration is closed to admit a new connection.
+    # a reserved slot without a registration is closed to make room for a new connection.
     reserved_connections: int
     max_connections_per_ip: int
     # The most requests of one connection that wait or run, nearly all of them watches; further requests stay unread in

@@ -19,7 +19,7 @@ from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
 from namesrv.net.fair_scheduler import FairScheduler
-from namesrv.net.frame_admission import Admission, admit
+from namesrv.net.header_checks import HeaderVerdict, check_header
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
@@ -88,7 +88,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def connection_opened(self, connection: "ServerConnection") -> bool:
-        """Admit or refuse a connection; True if it occupies a slot that is reserved for brokers."""
+        """Give a connection a slot, or refuse it; True if it occupies a slot that is reserved for brokers."""
         ...
 
     def connection_closed(self, connection: "ServerConnection", reason: str) -> None:
@@ -546,13 +546,13 @@ class ServerConnection(asyncio.Protocol):
             # A request in flight may be the registration of a broker, so frames after it are not refused.
             may_use_slot = not self.must_register or code in handler.before_registration or self.in_flight > 0
             largest = handler.large_frames.get(code, 0)
-            admit(code, event.size, limits, largest_frame_bytes=largest, may_use_slot=may_use_slot)
+            check_header(code, event.size, limits, largest_frame_bytes=largest, may_use_slot=may_use_slot)
         except RemoteProtocolError as error:
             self.refuse(without_traceback(error))
             return
         if event.size <= limits.small_frame_bytes:
             self._receiver.accept()
-        elif handler.admission_of(Request(command, self)) is Admission.REFUSED:
+        elif handler.judge_header(Request(command, self)) is HeaderVerdict.REFUSED:
             self._drop_body(event, "refused for its header")
         else:
             self._accept_if_memory(event)

@@ -1,4 +1,4 @@
-"""Remoting server: listens, admits or refuses connections, and closes them in order at shutdown."""
+"""Remoting server: listens, accepts or refuses connections, and closes them in order at shutdown."""
 
 import asyncio
 import errno
@@ -58,10 +58,10 @@ class ConnectionEventListener(Protocol):
     """Listener of connection events; its methods are called in the event loop and must not block."""
 
     def connection_opened(self, connection: ServerConnection) -> None:
-        """A connection was admitted."""
+        """A connection has got a slot."""
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """An admitted connection was closed."""
+        """A connection with a slot was closed."""
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer was refused, and its connection is being closed; or only a frame was refused, for lack of memory."""
@@ -85,7 +85,7 @@ class RemotingServer:
     # fair scheduling of reads; the daemon's HTTPS port has the same shares
     read_shares: ReadShares = field(default_factory=ReadShares)
     fast_path: FastPath
-    # all admitted connections, with their limits and the memory budget
+    # all connections with a slot, their limits and the memory budget
     slots: ConnectionSlots
     tls: ServerTls = field(default_factory=ServerTls)
     # sums over all connections since the start, closed ones included
@@ -112,7 +112,7 @@ class RemotingServer:
 
     @property
     def connections(self) -> dict[int, ServerConnection]:
-        """Connection id -> connection; all admitted connections that are not closed."""
+        """Connection id -> connection; all connections with a slot."""
         return self.slots.connections
 
     # -- listening ----------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class RemotingServer:
     # -- calls of connections -----------------------------------------------------------------------------------------
 
     def connection_opened(self, connection: ServerConnection) -> bool:
-        """Admit or refuse a connection; True if the connection occupies a reserved slot, so its peer must register."""
+        """Give a connection a slot, or refuse it; True if the slot is reserved, so its peer must register."""
         try:
             is_reserved = self.slots.occupy(connection, self._make_room)
         except RemoteProtocolError as refusal:
@@ -219,7 +219,7 @@ class RemotingServer:
         self.connection_closed(connection, "closed")
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """Remove a connection, and notify the listener if the connection had been admitted."""
+        """Remove a connection, and notify the listener if the connection had a slot."""
         if not self.slots.leave(connection):
             return
         self.event_listener.connection_closed(connection, reason)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from namesrv.net.frame_admission import Admission
+from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.peer import Peer
 from namesrv.net.read_shares import NetworkShare
 from namesrv_remoting.command import RemotingCommand
@@ -128,7 +128,7 @@ class RequestHandler(Protocol):
         """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
         ...
 
-    def admission_of(self, request: Request) -> Admission:
+    def judge_header(self, request: Request) -> HeaderVerdict:
         """Judge a request by its header alone."""
         ...
 

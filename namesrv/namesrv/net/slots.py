@@ -15,7 +15,7 @@ _CONNECTION_BYTES: Final = 8 * 1024
 
 
 class ConnectionSlots:
-    """All admitted connections that are not closed; each occupies a slot."""
+    """All open connections; each occupies a slot."""
 
     def __init__(self, limits: ServerLimits, budget: MemoryBudget, connections: dict[int, ServerConnection]) -> None:
         self.limits = limits
@@ -24,7 +24,7 @@ class ConnectionSlots:
         self.connections = connections
         # network of the peers -> number of its connections
         self._per_network: Counter[str] = Counter()
-        # connection id -> connection that was admitted to a reserved slot, oldest first, with or without a registration
+        # connection id -> connection that got a reserved slot, oldest first, with or without a registration
         self._in_reserved: dict[int, ServerConnection] = {}
         self._ids = count(1)
 
@@ -32,16 +32,16 @@ class ConnectionSlots:
         return f"<ConnectionSlots [{len(self.connections)} of {self.limits.max_connections} occupied]>"
 
     def new_id(self) -> int:
-        """The id of the next connection, whether or not it is admitted; ids grow, and are never reused."""
+        """The id of the next connection, whether or not it gets a slot; ids grow, and are never reused."""
         return next(self._ids)
 
     def occupy(self, connection: ServerConnection, make_room: Callable[[ServerConnection], None]) -> bool:
-        """Admit a connection; True if the slot is a reserved one, so the peer must register a broker.
+        """Give a connection a slot; True if the slot is a reserved one, so the peer must register a broker.
 
-        While all slots are occupied, `make_room` is called with a connection to close for the admitted one.
+        While all slots are occupied, `make_room` is called with a connection to close for the new one.
 
         Raises:
-            RemoteProtocolError: the connection is not admitted.
+            RemoteProtocolError: the connection gets no slot.
         """
         limits, network = self.limits, connection.peer.network
         if limits.max_connections_per_ip and self._per_network[network] >= limits.max_connections_per_ip:
@@ -70,7 +70,7 @@ class ConnectionSlots:
             return self.budget.reserve_connection(network, _CONNECTION_BYTES)
         self.budget.release_connection(oldest.peer.network, _CONNECTION_BYTES)
         is_reserved = self.budget.reserve_connection(network, _CONNECTION_BYTES)
-        # The oldest connection holds its memory until it is closed, which happens only if the new one is admitted.
+        # The oldest connection holds its memory until it is closed, which happens only if the new one gets its slot.
         self.budget.charge_connection(oldest.peer.network, _CONNECTION_BYTES)
         return is_reserved
 

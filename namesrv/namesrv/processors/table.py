@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Concatenate, TypeAlias
 
 from namesrv.context import Namesrv
-from namesrv.net.dispatcher import Dispatcher, Handler, Reply, admit_all
+from namesrv.net.dispatcher import Dispatcher, Handler, Reply, allow_all
 from namesrv.net.request import Request
 from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor, note_unread
@@ -94,7 +94,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
         before_registration=frozenset(code for code, row in served.items() if row.before_registration),
         native_ext={"boot_id": namesrv.boot.id},
         guard=access.limiter.admitting(access.guard),
-        admission_of=admit_all if access.guard is None else access.guard.admission_of,
+        judge_header=allow_all if access.guard is None else access.guard.judge_header,
         on_unread=partial(note_unread, namesrv.manager),
         max_frame_bytes=lambda: namesrv.settings.current.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),

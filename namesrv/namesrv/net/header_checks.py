@@ -1,4 +1,4 @@
-"""Admission of frames by their headers: of large frames, and of every frame over a reserved connection slot."""
+"""Checks of frames by their headers: of large frames, and of every frame over a reserved connection slot."""
 
 from enum import Enum, auto
 
@@ -6,17 +6,17 @@ from namesrv.net.limits import ServerLimits
 from namesrv_remoting.errors import RemoteProtocolError
 
 
-class Admission(Enum):
-    """The decision of access control about a request whose body is not received yet."""
+class HeaderVerdict(Enum):
+    """The decision of the access guard about a request whose body is not received yet."""
 
-    ADMITTED = auto()
+    ALLOWED = auto()
     REFUSED = auto()
     # The decision depends on the body.
     UNDECIDED = auto()
 
 
-def admit(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, may_use_slot: bool) -> None:
-    """Admit a frame by its header, or refuse it.
+def check_header(code: int, size: int, limits: ServerLimits, *, largest_frame_bytes: int, may_use_slot: bool) -> None:
+    """Check by its header whether a frame may be received.
 
     `largest_frame_bytes` is the limit for this request code; it counts if it is larger than that of a small frame.
     `may_use_slot` is False if the slot is reserved for brokers, no broker has registered over the connection, and
