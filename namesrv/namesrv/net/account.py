@@ -58,24 +58,16 @@ class MemoryAccount:
         else:
             self._budget.charge_waiting(self._network, size)
 
-    def reserve_large_frame(self, size: int) -> bool:
-        """Reserve memory for a whole large frame in place of all charges for input.
+    def reserve_frame(self, size: int, *, is_whole: bool) -> bool:
+        """Reserve memory for a large frame in place of all charges for input; False if too little is left.
 
-        False if too little is left: then nothing is charged, and the caller reserves memory for the beginning.
+        While the whole frame waits for memory, its received beginning is reserved, by the rules for small amounts.
+        After False nothing is charged: the caller reserves the beginning of the frame, or drops it.
         """
         self.set_input(0)
         self.release_frame()
-        self._frame = size if self._budget.reserve(self._network, size) else 0
-        return self._frame > 0
-
-    def reserve_frame_beginning(self, size: int) -> bool:
-        """Reserve memory for the received beginning of a large frame in place of all charges for input.
-
-        False if too little is left: then nothing is charged, and the caller drops the beginning.
-        """
-        self.set_input(0)
-        self.release_frame()
-        self._frame = size if self._budget.reserve_small(self._network, size) else 0
+        reserve = self._budget.reserve if is_whole else self._budget.reserve_as_small
+        self._frame = size if reserve(self._network, size) else 0
         return self._frame > 0
 
     def release_frame(self) -> None:

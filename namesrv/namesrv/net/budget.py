@@ -59,12 +59,12 @@ class MemoryBudget:
     def reserve(self, network: str, size: int) -> bool:
         """Reserve memory for a network; False if the budget or the network's share has too little left."""
         if size <= LARGE_BYTES:
-            return self.reserve_small(network, size)
+            return self.reserve_as_small(network, size)
         peers = self.peers_bytes()
         room = peers - peers // _KEPT_FROM_LARGE
         return self._take(network, size, room, room)
 
-    def reserve_small(self, network: str, size: int) -> bool:
+    def reserve_as_small(self, network: str, size: int) -> bool:
         """Reserve memory by the rules for small amounts, whatever its size: up to seven eighths of the budget."""
         peers = self.peers_bytes()
         return self._take(network, size, peers - peers // _KEPT_FROM_SMALL, peers)

@@ -465,7 +465,7 @@ class ServerConnection(asyncio.Protocol):
         receiver, deadlines = self._receiver, self.deadlines
         if self._is_refused:
             return
-        if receiver.keeps_beginning and not self.memory.reserve_frame_beginning(receiver.held_bytes):
+        if receiver.keeps_beginning and not self.memory.reserve_frame(receiver.held_bytes, is_whole=False):
             # A large frame waits for memory, and there is none even for its beginning: the frame is declined after its
             # wait. Until then, the server does not read from this peer, so that a crowd of peers cannot send one such
             # frame after the other.
@@ -558,7 +558,7 @@ class ServerConnection(asyncio.Protocol):
             self._accept_if_memory(event)
 
     def _accept_if_memory(self, event: HeaderReceived) -> None:
-        if self.memory.reserve_large_frame(event.size):
+        if self.memory.reserve_frame(event.size, is_whole=True):
             self._receiver.accept()
             # The deadline of the frame starts now, however long the frame has waited for memory.
             self.deadlines.frame_ended()
