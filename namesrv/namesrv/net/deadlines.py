@@ -95,7 +95,7 @@ class Deadlines:
         self.waiting_since = NEVER
 
     def _start(self, now: float, seconds: float) -> None:
-        self.frame_deadline = now + seconds if seconds else NEVER
+        self.frame_deadline = _deadline(now, seconds)
         self._spare_seconds = seconds
 
     def late_frame(self, *, is_first: bool) -> RemoteProtocolError:
@@ -134,8 +134,7 @@ class Deadlines:
 
     def writing_paused(self, now: float) -> None:
         """Start the deadline for the peer to read its responses, which is as long as the one for a frame."""
-        seconds = self._limits.whole_frame_seconds
-        self.write_deadline = now + seconds if seconds else NEVER
+        self.write_deadline = _deadline(now, self._limits.whole_frame_seconds)
 
     def writing_resumed(self) -> None:
         """Clear the deadline: all responses are sent, or dropped."""
@@ -170,3 +169,8 @@ class Deadlines:
         self._is_in_handshake = False
         self.frame_deadline = NEVER
         self.quiet_since = now
+
+
+def _deadline(now: float, seconds: float) -> float:
+    # A limit of 0 seconds is off.
+    return now + seconds if seconds else NEVER
