@@ -47,6 +47,8 @@ from namesrv_remoting.signatures import ACCESS_KEY
 # Returns the access classes of requests that need no further check on a connection.
 OpenClasses = Callable[[Connection], frozenset[AccessClass]]
 
+# The lengths of frame and header, with the serialize type.
+_HEAD_BYTES: Final = HEAD.size
 _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
 # The bound keeps the memory below 27 MB, as long names are rare: a route request takes its bytes and about 300 more, a
@@ -145,7 +147,7 @@ _OPAQUE: Final = b'"opaque":'
 _MAX_INT32: Final = b"2147483647"
 _MOST_DIGITS: Final = len(_MAX_INT32)
 # The lengths, and a header: an array of six with code, opaque, flag, version, nil and an empty map.
-_SHORTEST_NATIVE: Final = 8 + 7
+_SHORTEST_NATIVE: Final = _HEAD_BYTES + 7
 # Offset of the opaque in a native request, by byte 9, which begins the code; 0 for a code below 0 or above 65,535.
 _NATIVE_OPAQUE_BEGINS: Final = bytes([10] * 0x80 + [0] * 0x4C + [11, 12] + [0] * 0x32)
 # Number of bytes of a native opaque, by its first byte; 0 for a negative opaque, or one of nine bytes.
@@ -201,9 +203,9 @@ def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingComm
         number = int(opaque)
         other = b"%d" % (number ^ 1)
     probe = _joined(before, other, after)
-    body_at = 8 + int.from_bytes(probe[5:8])
+    body_at = _HEAD_BYTES + int.from_bytes(probe[5:_HEAD_BYTES])
     try:
-        decoded = decode_frame(Frame(probe[4], probe[8:body_at], probe[body_at:]))
+        decoded = decode_frame(Frame(probe[4], probe[_HEAD_BYTES:body_at], probe[body_at:]))
     except RemoteProtocolError:
         return False
     return command.opaque == number and decoded == replace(command, opaque=number ^ 1)
@@ -263,14 +265,14 @@ class FastPath:
         if command.code not in _CODES or len(frame) > LONGEST_FAST_REQUEST:
             return
         before, opaque, after = _split(frame)
-        key = before[8:], after
+        key = before[_HEAD_BYTES:], after
         # Clients also repeat requests that the dispatcher answers each time, such as those for topics without a route.
         if not opaque or key in self._remembered:
             return
         is_full = len(self._remembered) >= MAX_REMEMBERED
         if is_full and random.random() >= _LEARNT_WHEN_FULL:
             return
-        rest_bytes = len(frame) - len(opaque) - HEAD.size
+        rest_bytes = len(frame) - len(opaque) - _HEAD_BYTES
         try:
             request = _meaning(command, _heads(frame[4], rest_bytes, len(command.body)))
         except BadRequestError:
@@ -285,8 +287,8 @@ class FastPath:
     def answer(self, connection: Connection, frame: bytes) -> bytes | None:
         """Return the encoded response, empty for a one-way request; None if the dispatcher has to answer."""
         before, opaque, after = _split(frame)
-        request = self._remembered.get((before[8:], after))
-        if request is None or request.heads[len(opaque)] != frame[:8]:
+        request = self._remembered.get((before[_HEAD_BYTES:], after))
+        if request is None or request.heads[len(opaque)] != frame[:_HEAD_BYTES]:
             return None
         if self._open_classes is not None and request.access_class not in self._open_classes(connection):
             return None

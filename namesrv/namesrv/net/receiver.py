@@ -21,7 +21,7 @@ from namesrv.net.costs import FRAME_COST, READ_COST, Share, copy_cost
 from namesrv.net.limits import ServerLimits
 from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
-from namesrv_remoting.frames import Frame, FrameReader, cut_frame
+from namesrv_remoting.frames import HEAD, Frame, FrameReader, cut_frame
 
 # Large bodies up to this size are copied, which takes a millisecond, so that handlers receive bytes.
 _COPIED_BYTES: Final = 4 * 1024 * 1024
@@ -305,8 +305,8 @@ class Receiver:
         header = self._waiting_header()
         begin = self._reader.take(header.size)
         self._body = body
-        body.fill(begin[8 + len(header.header.header) :])
+        body.fill(begin[HEAD.size + len(header.header.header) :])
 
 
 def _body_bytes(header: HeaderReceived) -> int:
-    return header.size - 8 - len(header.header.header)
+    return header.size - HEAD.size - len(header.header.header)
