@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 from namesrv.net.account import SMALL_BYTES, MemoryAccount
 from namesrv.net.budget import LARGE_BYTES, MemoryBudget
+from namesrv.net.connection_input import ConnectionInput
 from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
 from namesrv.net.fair_scheduler import FairScheduler
@@ -113,6 +114,7 @@ class ServerConnection(asyncio.Protocol):
     _receiver: Receiver = field(init=False)
     memory: MemoryAccount = field(init=False)
     deadlines: Deadlines = field(init=False)
+    _input: ConnectionInput = field(init=False)
     _queue: RequestQueue[Request] = field(init=False)
     # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
@@ -217,6 +219,7 @@ class ServerConnection(asyncio.Protocol):
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._receiver = Receiver(self._owner.limits, self.read_share)
         self.memory = MemoryAccount(self._owner.budget, peer.network)
+        self._input = ConnectionInput(self._receiver, self.memory, self.deadlines)
         # With high=0, `pause_writing` is called as soon as anything is unsent, and `resume_writing` once everything is
         # sent.
         self._transport.set_write_buffer_limits(high=0)
@@ -273,13 +276,8 @@ class ServerConnection(asyncio.Protocol):
         return self._receiver.state is _ENDED
 
     def _stop_receiving(self) -> None:
-        self._receiver.end()
+        self._input.end()
         self._is_behind = False
-        self.deadlines.frame_ended()
-        # The memory account exists only after `connection_made`.
-        if self._transport is not None:
-            self.memory.set_input(0)
-            self.memory.release_frame()
 
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
@@ -465,19 +463,9 @@ class ServerConnection(asyncio.Protocol):
         receiver, deadlines = self._receiver, self.deadlines
         if self._is_refused:
             return
-        if receiver.keeps_beginning and not self.memory.reserve_frame(receiver.held_bytes, is_whole=False):
-            # A large frame waits for memory, and there is none even for its beginning: the frame is declined after its
-            # wait. Until then, the server does not read from this peer, so that a crowd of peers cannot send one such
-            # frame after the other.
-            receiver.drop_beginning()
-        # A body and the kept beginning of a waiting frame have reserved memory, or are dropped; other input is charged.
-        if not receiver.keeps_beginning:
-            if receiver.state is not _BODY:
-                self.memory.release_frame()
-            self.memory.set_input(receiver.held_bytes)
-            if self.memory.lacks_room_for(receiver.held_bytes):
-                self._refuse_input()
-                return
+        if not self._input.charge_rest():
+            self._refuse_input()
+            return
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
         elif not self._is_behind:
@@ -553,33 +541,19 @@ class ServerConnection(asyncio.Protocol):
         if event.size <= limits.small_frame_bytes:
             self._receiver.accept()
         elif handler.judge_header(Request(command, self)) is HeaderVerdict.REFUSED:
-            self._drop_body(event, "refused for its header")
+            self._answer_unread(event, "refused for its header")
         else:
-            self._accept_if_memory(event)
+            self._input.accept_if_memory()
 
-    def _accept_if_memory(self, event: HeaderReceived) -> None:
-        if self.memory.reserve_frame(event.size, is_whole=True):
-            self._receiver.accept()
-            # The deadline of the frame starts now, however long the frame has waited for memory.
-            self.deadlines.frame_ended()
-
-    def _drop_body(self, event: HeaderReceived, why: str) -> None:
-        self.deadlines.frame_ended()
-        self.memory.release_frame()
-        self._receiver.drop_body()
+    def _answer_unread(self, event: HeaderReceived, why: str) -> None:
+        self._input.drop_body()
         self._receive(event.header, unread=why)
 
     def _try_again(self) -> None:
-        """Try again to reserve memory for a waiting large frame, since other peers may have released some.
-
-        A frame whose beginning was dropped waits only to be declined.
-        """
-        header = self._receiver.header
-        if header is not None:
-            self.deadlines.quiet_since = self._owner.clock.monotonic()
-            if self._receiver.keeps_beginning:
-                self._accept_if_memory(header)
-            self._handle_events()
+        """Try again to reserve memory for a waiting large frame, since other peers may have released some."""
+        self.deadlines.quiet_since = self._owner.clock.monotonic()
+        self._input.accept_if_memory()
+        self._handle_events()
 
     def _decline_frame(self) -> None:
         """Refuse a large frame after the wait for memory timed out; its peer, maybe a broker, stays connected."""
@@ -589,7 +563,7 @@ class ServerConnection(asyncio.Protocol):
             self._owner.refused(self, RemoteProtocolError(why, reason="memory"))
             # The server has not read from this peer while the frame waited, so the silence is not the peer's.
             self.deadlines.quiet_since = self._owner.clock.monotonic()
-            self._drop_body(header, why)
+            self._answer_unread(header, why)
             self._handle_events()
 
     # -- fair scheduling ----------------------------------------------------------------------------------------------
