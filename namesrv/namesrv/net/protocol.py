@@ -118,9 +118,9 @@ class ServerConnection(asyncio.Protocol):
     _queue: RequestQueue[Request] = field(init=False)
     # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
-    # True while received input (complete frames, or the beginning of one) waits to be processed: until the peer has
-    # read its responses, until earlier requests have begun or ended, or until its network has a share left.
-    _is_behind: bool = field(default=False, init=False)
+    # True while received input (complete frames, or the beginning of one) waits to be decoded: until the peer has read
+    # its responses, until earlier requests have begun or ended, or until its network has a share left.
+    _has_undecoded_input: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         """Create the deadlines and the queue from the owner's limits and clock."""
@@ -163,7 +163,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _is_due_to_close(self) -> bool:
         """Whether a client's connection is too old, and everything that the client has sent was read."""
-        return self.seconds_left <= 0 and not self._is_behind and not self._is_input_unread()
+        return self.seconds_left <= 0 and not self._has_undecoded_input and not self._is_input_unread()
 
     @property
     def is_write_paused(self) -> bool:
@@ -277,7 +277,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _stop_receiving(self) -> None:
         self._input.end()
-        self._is_behind = False
+        self._has_undecoded_input = False
 
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
@@ -399,7 +399,7 @@ class ServerConnection(asyncio.Protocol):
             # iteration, so that the refused peer cannot keep the event loop busy.
             self._wait()
             self._throttle()
-        elif self._is_behind:
+        elif self._has_undecoded_input:
             self._end_read()
         else:
             self._handle_events()
@@ -414,32 +414,27 @@ class ServerConnection(asyncio.Protocol):
         # LARGE_BYTES, since no memory is reserved for them.
         responses: list[bytes] = []
         size = 0
-        self._is_behind = False
-        while share.left > stop_at and not self._is_behind:
+        self._has_undecoded_input = False
+        while share.left > stop_at and not self._has_undecoded_input:
             event = receiver.next_event()
             if event is None:
                 break
             response = self._answer_fast(event) if isinstance(event, bytes) else None
-            if response is not None:
-                deadlines.frame_deadline = NEVER
-                size += len(response)
-                if size <= LARGE_BYTES:
-                    responses.append(response)
-                    continue
-            if responses:
+            if responses and (response is None or size + len(response) > LARGE_BYTES):
                 self.write(b"".join(responses))
                 responses.clear()
+                size = 0
                 # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
-                self._is_behind = self.is_write_paused
+                self._has_undecoded_input = self.is_write_paused
             if response is None:
                 self._handle(event)
-                size = 0
             else:
+                deadlines.frame_deadline = NEVER
                 responses.append(response)
-                size = len(response)
+                size += len(response)
         else:
             # The loop ended before the receiver had no further event: the rest is handled later.
-            self._is_behind = receiver.is_inside_frame
+            self._has_undecoded_input = receiver.is_inside_frame
         if responses:
             self.write(b"".join(responses))
         self._end_read()
@@ -468,7 +463,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
-        elif not self._is_behind:
+        elif not self._has_undecoded_input:
             deadlines.frame_began(self._owner.clock.monotonic(), is_first=self._is_frame_first)
         if receiver.state is _BODY:
             # Without a pause, uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer.
@@ -501,7 +496,7 @@ class ServerConnection(asyncio.Protocol):
         if self._receive(frame, raw):
             # While requests wait to begin, each connection decodes one frame at a time.
             is_one_enough = self._receiver.checks_every_header or len(self._owner.scheduler) > 0
-            self._is_behind = (is_one_enough or not self._has_room) and self._receiver.held_bytes > 0
+            self._has_undecoded_input = (is_one_enough or not self._has_room) and self._receiver.held_bytes > 0
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, bytes):
@@ -582,17 +577,27 @@ class ServerConnection(asyncio.Protocol):
         return self._has_room and not self._owner.scheduler.has_waiting(self)
 
     def _throttle(self) -> None:
-        """Resume reading while there is room for requests of this peer, else pause reading."""
+        """Schedule input that can be decoded now, then resume or pause reading."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._is_behind and self._may_continue:
+        if self._has_undecoded_input and self._may_continue:
             self._wait()
-        has_room = (self._is_refused or self._has_room) and not self._is_behind
-        wants = has_room and not self.deadlines.is_waiting and self._receiver.state is not _HEADER
-        if wants != transport.is_reading():
+        may_read = self._may_read()
+        if may_read != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # the transport was closed in between
-                transport.resume_reading() if wants else transport.pause_reading()
+                transport.resume_reading() if may_read else transport.pause_reading()
+
+    def _may_read(self) -> bool:
+        """Whether the socket may be read.
+
+        The socket is not read while input is undecoded, while the connection waits for its share of the event loop or
+        a large frame for memory, and while there is no room for requests. The input of a refused peer is dropped, and
+        needs no room.
+        """
+        if self._has_undecoded_input or self.deadlines.is_waiting or self._receiver.state is _HEADER:
+            return False
+        return self._is_refused or self._has_room
 
     def _wait(self) -> None:
         """Read nothing until `_read_on` is called, in a later iteration in which the network has a share left."""
@@ -603,7 +608,7 @@ class ServerConnection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Continue after `_wait`: handle frames that still wait, or read from the socket again."""
         self.deadlines.wait_ended(self._owner.clock.monotonic())
-        if not self._is_behind:
+        if not self._has_undecoded_input:
             self.read_share.spend(COPIED_READ_COST)
         elif self._may_continue:
             self._handle_events()
@@ -651,7 +656,7 @@ class ServerConnection(asyncio.Protocol):
             if not may_wait:
                 await self.until_responses_read()
             await owner.scheduler.begin(self)
-            if self._is_behind:
+            if self._has_undecoded_input:
                 # Frames after this request waited for it to begin.
                 self._throttle()
             response = await owner.handler.answer(request)
