@@ -227,7 +227,7 @@ class FuzzServer:
         """
         namesrv, seconds = self._server.namesrv, 31.5
         connections = namesrv.slots.connections
-        late = {one.id for one in connections.values() if one.is_inside_frame}
+        late = {one.id for one in connections.values() if one._receiver.is_inside_frame}
         expiring = {
             live.connection_id
             for live in namesrv.manager.tables.broker_live_table.values()

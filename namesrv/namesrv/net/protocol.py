@@ -191,11 +191,6 @@ class ServerConnection(asyncio.Protocol):
         """The number of requests without a response yet."""
         return self._queue.in_flight
 
-    @property
-    def is_inside_frame(self) -> bool:
-        """Whether received bytes are not handled yet: a frame or PROXY header in part, or whole frames before it."""
-        return self._receiver.is_inside_frame
-
     def confirm_broker(self) -> None:
         """Keep the reserved slot: a broker has registered over this connection."""
         self._receiver.check_large_headers()

@@ -246,7 +246,7 @@ async def test_large_frame_waits_without_memory_for_its_beginning() -> None:
         assert budget.used_bytes < CONNECTION + 100
         peer.send(whole[150 * 1024 :] + json_frame(ECHO, 8))
         await settle()
-        assert (connection.is_inside_frame, served.server.dispatcher.answered) == (True, {})
+        assert (connection.is_open, served.server.dispatcher.answered) == (True, {})
         # memory that becomes free meanwhile is of no use to this frame
         budget.total_bytes *= 16
         await served.clock.advance(32)
