@@ -155,8 +155,16 @@ class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
 
     def zone(self) -> str:
         """The zone of the client; empty if it requests no zone."""
-        is_in_zone = (self.zone_mode or "").lower() == "true" and (self.zone_name or "").strip()
-        return self.zone_name or "" if is_in_zone else ""
+        is_in_zone = (self.zone_mode or "").lower() == "true"
+        return requested_zone(self.zone_name or "") if is_in_zone else ""
+
+
+def requested_zone(name: str) -> str:
+    """The zone that a client names; empty (no zone) for a name of blanks only.
+
+    As in Apache's server, blanks beside other characters are part of the name.
+    """
+    return name if name.strip() else ""
 
 
 class NamespaceRequestHeader(ExtHeader, frozen=True, kw_only=True):

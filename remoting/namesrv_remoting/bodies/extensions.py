@@ -18,6 +18,7 @@ from namesrv_remoting.bodies.slices import Member
 from namesrv_remoting.bodies.topic import DataVersion, TopicName
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+from namesrv_remoting.headers import requested_zone
 
 Scalar = str | int | float | bool | None
 
@@ -142,7 +143,7 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
         yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "request").read(members)
         request = PullRoutesRequest.read(NATIVE.encode(others))
-    zone = "" if request.zone is msgspec.UNSET else request.zone.strip()
+    zone = "" if request.zone is msgspec.UNSET else requested_zone(request.zone)
     return Pull(topics.keys(), request.boot_id, request.since, request.wait_ms, request.observes is True, zone)
 
 

@@ -11,6 +11,7 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
+    native,
     registration,
     topic_config,
 )
@@ -89,3 +90,24 @@ async def test_route_in_zone_mode_has_the_groups_of_the_zone(
     for spelling in SPELLINGS:
         route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
         assert [group["brokerName"] for group in route["brokerDatas"]] == names
+
+
+@pytest.mark.parametrize(
+    ("zone", "names"),
+    [
+        (" zone-1 ", ["broker-c"]),
+        (" zone-3", ["broker-c", "broker-d"]),
+        ("  ", ["broker-a", "broker-b", "broker-c", "broker-d"]),
+    ],
+    ids=["zone without blanks", "zone with a blank", "blanks only"],
+)
+async def test_blanks_of_a_zone_count(peer: NamesrvPeer, zone: str, names: list[str]) -> None:
+    """As in Apache's server, a zone with blanks is another zone; blanks alone are no zone: 105 and 20001 agree."""
+    await three_groups(peer)
+    await peer.register(Broker("broker-d", 0, "10.0.0.6:10911"), registration("T", "U"), __ZONE_NAME=" zone-3")
+
+    for _ in range(2):
+        route = (await peer.call(105, {"topic": "T", "__ZONE_MODE": "true", "__ZONE_NAME": zone})).java_value
+        assert [group["brokerName"] for group in route["brokerDatas"]] == names
+    response = await peer.call(20001, None, native({"topics": ["T"], "zone": zone}), spelling="native")
+    assert [group["broker_name"] for group in response.value["routes"]["T"]["broker_datas"]] == names
