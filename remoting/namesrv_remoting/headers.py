@@ -109,14 +109,13 @@ class UnregisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeatRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """904. `broker_id` and `agent_id` belong to the native protocol; `registration_seq` is not used."""
+    """904. `broker_id` and `agent_id` belong to the native protocol."""
 
     cluster_name: Name
     broker_addr: Name
     broker_name: Name
     broker_id: Int64 | None = None
     agent_id: str | None = None
-    registration_seq: Int64 | None = None
 
 
 class QueryDataVersionRequestHeader(_OfBroker, frozen=True, kw_only=True):

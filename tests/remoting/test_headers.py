@@ -171,8 +171,8 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
         (headers.UnregisterBrokerRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
          {"agent_id": "x", "registration_seq": 7}),
         (headers.BrokerHeartbeatRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
-         {"broker_id": 0, "agent_id": "x", "registration_seq": 7}),
-        (headers.BrokerHeartbeatRequestHeader, BROKER, {"broker_id": None, "agent_id": None, "registration_seq": None}),
+         {"broker_id": 0, "agent_id": "x"}),
+        (headers.BrokerHeartbeatRequestHeader, BROKER, {"broker_id": None, "agent_id": None}),
         # zone fields have names of their own; other fields of a TopicRequestHeader are ignored
         (
             headers.GetRouteInfoRequestHeader,

@@ -73,6 +73,16 @@ async def test_native_heartbeat_that_does_not_match_gets_query_not_found(
     assert pytest.approx(age(server)) == 0.2
 
 
+async def test_heartbeat_with_an_unused_field_counts(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
+    """A heartbeat needs no registration sequence: the field counts neither when it is readable, nor otherwise."""
+    await peer.register(BROKER, spelling=spelling)
+    for number in ("7", "many", ""):
+        server.clock.stall(0.2)
+        response = await peer.call(904, {**BROKER.ext, "registrationSeq": number}, spelling=spelling)
+
+        assert (response.outcome, age(server)) == ((0, None), 0.0)
+
+
 async def test_native_heartbeat_reports_the_state_of_the_broker(server: InProcess, peer: NamesrvPeer) -> None:
     """A reported state stays until the next one; a large state is refused, and does not count."""
     state = {"disk_used": 0.5, "queue": 7, "note": "ok", "full": False, "why": None}
