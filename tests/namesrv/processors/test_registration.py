@@ -77,6 +77,19 @@ async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, p
     assert topics(server) == {"T"}
 
 
+async def test_unregister_request_with_another_cluster_removes_nothing(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
+    """A broker is known by cluster and address; Apache's server removes its routes, and leaves its live entry."""
+    await peer.register(MASTER, spelling=spelling)
+
+    response = await peer.call(104, {**MASTER.ext, "clusterName": "cluster-2"}, spelling=spelling)
+
+    assert response.outcome == (0, None)
+    assert topics(server) == {"T", "U"}
+    assert [broker.broker_addr for broker in server.namesrv.manager.tables.broker_live_table] == [MASTER.addr]
+
+
 async def test_unchanged_registration_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
