@@ -144,11 +144,10 @@ class NotifyMinBrokerIdChangeRequestHeader(ExtHeader, frozen=True, kw_only=True)
 class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
     """105. Clients that run with `rocketmq.zone` send the zone fields.
 
-    `accept_standard_json_only` is not used, since all JSON of this server is standard.
+    Java's `acceptStandardJsonOnly` is not read, since all JSON of this server is standard.
     """
 
     topic: Name
-    accept_standard_json_only: str | None = None
     zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
 

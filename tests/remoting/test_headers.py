@@ -177,7 +177,7 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
         (
             headers.GetRouteInfoRequestHeader,
             {"topic": "T", "acceptStandardJsonOnly": "TRUE", "__ZONE_MODE": "true", "__ZONE_NAME": "z", "ns": "x"},
-            {"topic": "T", "accept_standard_json_only": "TRUE", "zone_mode": "true", "zone_name": "z"},
+            {"topic": "T", "zone_mode": "true", "zone_name": "z"},
         ),
         (headers.TopicRequestHeader, {"topic": "T", "clusterName": "c"}, {"cluster_name": "c"}),
         (headers.TopicRequestHeader, {"topic": "T"}, {"cluster_name": None}),

@@ -263,7 +263,7 @@ class RouteInfoManager:
         self,
         key: BrokerAddrInfo,
         broker_name: str,
-        broker_id: str | int | None,
+        broker_id: int | None,
         agent_id: str | None,
         connection_id: int,
     ) -> bool:
@@ -276,7 +276,7 @@ class RouteInfoManager:
         return (
             live is not None
             and live.broker_name == broker_name
-            and (broker_id is None or broker_id == live.broker_id or str(broker_id) == str(live.broker_id))
+            and (broker_id is None or broker_id == live.broker_id)
             and (agent_id is None or agent_id == live.agent_id)
             and (connection_id >= live.connection_id or not self.rules.is_connected(live.connection_id))
         )
