@@ -396,9 +396,7 @@ def names_at_the_places(command: RemotingCommand, tables: RouteTables) -> list[t
     cluster, broker, _, _ = _named_in(command)
     if broker is None:
         return []
-    names: list[tuple[str | None, str]] = [
-        (home, broker) for home, brokers in tables.cluster_addr_table.items() if broker in brokers
-    ]
+    names: list[tuple[str | None, str]] = [(home, broker) for home in tables.clusters_of(broker)]
     fields: Mapping[str, Any] = command.ext_fields or {}
     live = tables.broker_live_table.get(BrokerAddrInfo(cluster or "", fields.get("brokerAddr", "")))
     return names if live is None else [*names, (cluster, live.broker_name)]

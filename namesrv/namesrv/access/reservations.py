@@ -6,7 +6,7 @@ still registered: another account needs rules that allow the former broker as we
 closely than the rules of the occupant, which counts as a squatter then.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
@@ -142,26 +142,15 @@ def occupants_of(
 ) -> dict[Place, list[Occupant]]:
     """Return the registered brokers at the places of a broker; for a free place, its last occupant."""
     by_name, by_address = places_of(key, broker_name)
-    live = tables.broker_live_table.get(key)
+    at_address = tables.broker_live_table.get(key)
     by_place = {
-        by_name: list(_registered_as(tables, broker_name)),
-        by_address: [] if live is None else [Occupant(key, live.broker_name, live.account)],
+        by_name: [Occupant(other, broker_name, live.account) for other, live in tables.brokers_named(broker_name)],
+        by_address: [] if at_address is None else [Occupant(key, at_address.broker_name, at_address.account)],
     }
     for place, occupants in by_place.items():
         if not occupants and (last := reservations.last_occupant(place, now)) is not None:
             occupants.append(last)
     return by_place
-
-
-def _registered_as(tables: RouteTables, broker_name: str) -> Iterator[Occupant]:
-    group = tables.broker_addr_table.get(broker_name)
-    addrs = () if group is None else group.broker_addrs.values()
-    for cluster, names in tables.cluster_addr_table.items() if addrs else ():
-        for addr in addrs if broker_name in names else ():
-            key = BrokerAddrInfo(cluster, addr)
-            live = tables.broker_live_table.get(key)
-            if live is not None and live.broker_name == broker_name:
-                yield Occupant(key, broker_name, live.account)
 
 
 def _is_still_entitled(occupant: Occupant, account: Account | None) -> bool:

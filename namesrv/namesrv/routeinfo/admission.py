@@ -152,8 +152,7 @@ def check_brokers(tables: RouteTables, registration: Registration, rules: Rules)
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
     if addrs and name not in tables.cluster_addr_table.get(registration.cluster_name, ()):
-        clusters = sum(name in names for names in tables.cluster_addr_table.values())
-        _check(clusters + 1, limits.max_clusters_per_group, "clusters per group")
+        _check(len(tables.clusters_of(name)) + 1, limits.max_clusters_per_group, "clusters per group")
 
 
 def check_topics_of(tables: RouteTables, registration: Registration, rules: Rules) -> Steps[None]:
@@ -315,12 +314,9 @@ def superseded_entries(
     These are the former holder of the broker id, at address `holder`, and the broker's own address under another
     cluster: a name is global.
     """
-    for cluster, names in tables.cluster_addr_table.items():
-        for addr in {key.broker_addr, holder or key.broker_addr} if name in names else ():
-            other = BrokerAddrInfo(cluster, addr)
-            live = tables.broker_live_table.get(other)
-            if other != key and live is not None and live.broker_name == name:
-                yield other
+    for other, _ in tables.brokers_named(name):
+        if other != key and other.broker_addr in (key.broker_addr, holder):
+            yield other
 
 
 def places_taken(tables: RouteTables, registration: Registration) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:

@@ -111,26 +111,26 @@ class RouteTables:
 
     def advertised_of(self, broker: BrokerIdentity, broker_addr: str) -> AdvertisedAddresses:
         """Return the addresses that a broker advertises, if it is registered at this address."""
-        for cluster, names in self.cluster_addr_table.items():
+        for cluster in self.clusters_of(broker.broker_name):
             # A group keeps its first cluster's name when a broker of it registers under another one. In a cluster with
             # a broker of that name, another broker may have the address.
-            live = (
-                self.broker_live_table.get(BrokerAddrInfo(cluster, broker_addr))
-                if broker.broker_name in names
-                else None
-            )
+            live = self.broker_live_table.get(BrokerAddrInfo(cluster, broker_addr))
             if live is not None and live.broker_name == broker.broker_name:
                 return live.advertised
         return NOTHING_ADVERTISED
 
+    def clusters_of(self, broker_name: str) -> list[str]:
+        """Return the clusters that have a broker group of this name: brokers of one group may name several."""
+        return [cluster for cluster, names in self.cluster_addr_table.items() if broker_name in names]
+
     def brokers_named(self, name: str) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
-        """Return the live brokers of a group."""
-        addrs = self.addrs_of(name).values()
-        clusters = [cluster for cluster, names in self.cluster_addr_table.items() if name in names]
-        for key in (BrokerAddrInfo(cluster, addr) for cluster in clusters for addr in addrs):
-            live = self.broker_live_table.get(key)
-            if live is not None and live.broker_name == name:
-                yield key, live
+        """Yield the live brokers of a group, in all clusters."""
+        for cluster in self.clusters_of(name):
+            for addr in self.addrs_of(name).values():
+                key = BrokerAddrInfo(cluster, addr)
+                live = self.broker_live_table.get(key)
+                if live is not None and live.broker_name == name:
+                    yield key, live
 
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Insert or replace a live entry."""
@@ -152,13 +152,8 @@ class RouteTables:
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """Drop the digests of these brokers, so that their next registration is applied even if it is unchanged."""
         for name in broker_names:
-            data = self.broker_addr_table.get(name)
-            if data is None:
-                continue
-            for cluster, names in self.cluster_addr_table.items():
-                if name in names:
-                    for addr in data.broker_addrs.values():
-                        self.digests.drop(BrokerAddrInfo(cluster, addr))
+            for key, _ in self.brokers_named(name):
+                self.digests.drop(key)
 
     def need_topics_of(self, broker_name: str) -> None:
         """Have all brokers of a group register their topics again, which have other permissions here."""

@@ -108,11 +108,7 @@ class EffectSink:
 
     def _notify_members(self, effect: MinBrokerIdChanged) -> None:
         """Notify members of a group; a member that cannot be reached sees the change in its next response."""
-        group = {
-            key.broker_addr: live
-            for key, live in self.tables.broker_live_table.items()
-            if live.broker_name == effect.broker_name
-        }
+        group = {key.broker_addr: live for key, live in self.tables.brokers_named(effect.broker_name)}
         left_out = max(0, len(effect.recipients) - MAX_NOTIFIED)
         for addr in effect.recipients[:MAX_NOTIFIED]:
             live = group.get(addr)
