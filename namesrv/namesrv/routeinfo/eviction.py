@@ -1,6 +1,6 @@
-"""Removals of brokers: which brokers are silent, what a leaving broker changes, and the fenced removal itself."""
+"""Removals of brokers: which brokers are silent, what a leaving broker changes, and the removal itself."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
 from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered
@@ -37,33 +37,44 @@ def silent_brokers(tables: RouteTables, now: float) -> Steps[dict[BrokerAddrInfo
 
 
 class Removal(NamedTuple):
-    """The removal of a broker as it was decided."""
+    """The removal of a broker, with the value of its live entry by which the removal was decided.
+
+    A removal is stale, and ignored, once the live entry has another value; None stands for any value.
+    """
 
     key: BrokerAddrInfo
     reason: Reason
-    # A field of the live entry, and the value by which the removal was decided.
-    fence: Literal["generation", "broker_name", "connection_id", "last_update"]
-    value: object
+    generation: int | None = None
+    broker_name: str | None = None
+    connection_id: int | None = None
+    last_update: float | None = None
     # The number of the scan that found a silent broker.
     scan: int | None = None
 
+    def is_stale(self, live: BrokerLiveInfo) -> bool:
+        """True if the broker's live entry is not that by which the removal was decided."""
+        decided = (self.generation, self.broker_name, self.connection_id, self.last_update)
+        actual = (live.generation, live.broker_name, live.connection_id, live.last_update)
+        return any(value is not None and value != now for value, now in zip(decided, actual, strict=True))
+
 
 def remove(section: WriteSection, removal: Removal) -> Steps[bool]:
-    """Remove a live broker, unless the fenced field has changed; return True if the broker is removed.
+    """Remove a live broker, unless the removal is stale by then; return True if the broker is removed.
 
     Heartbeats and unchanged registrations may come before and while the removal is planned.
     """
-    tables, (key, reason, fence, value, scan) = section.tables, removal
+    tables, key, reason = section.tables, removal.key, removal.reason
     changes = yield from plan_removal(tables, key, tables.broker_live_table[key], section.rules.options)
     prepared = yield from tables.prepare(changes)
     live = tables.broker_live_table[key]
-    if getattr(live, fence) != value:
-        section.effects.append(Fenced(key, live, reason, scan))
+    if removal.is_stale(live):
+        section.effects.append(Fenced(key, live, reason, removal.scan))
         return False
     if reason == "unregistered":
         section.effects.append(Unregistered(key, live))
     revision = section.apply(prepared, live.broker_name)
-    section.effects.append(Evicted(key, live, reason, section.rules.now() - live.last_update, scan, revision))
+    silent_seconds = section.rules.now() - live.last_update
+    section.effects.append(Evicted(key, live, reason, silent_seconds, removal.scan, revision))
     write_removal = tables.write_removed.get(live.broker_name)
     if write_removal is not None:
         is_last = live.broker_name not in tables.broker_addr_table

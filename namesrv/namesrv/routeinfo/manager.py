@@ -315,7 +315,7 @@ class RouteInfoManager:
                 section.effects.append(takeover)
                 if takeover.is_refused:
                     raise takeover_refusal(takeover, "remove it")
-            return await run_in_steps(remove(section, Removal(key, "unregistered", "generation", live.generation)))
+            return await run_in_steps(remove(section, Removal(key, "unregistered", generation=live.generation)))
 
     def is_anyone_overdue(self, now: float) -> bool:
         """True if the expiry of a broker is over at `now`."""
@@ -347,9 +347,9 @@ class RouteInfoManager:
         for key, last_update in due:
             live = self.tables.broker_live_table.get(key)
             if live is not None and (not keeps_disconnected or self.rules.is_connected(live.connection_id)):
-                # The removal is fenced by the time of the last heartbeat only: a change of the connection alone does
-                # not show that the broker lives.
-                removal = Removal(key, "silent", "last_update", last_update, self.scans)
+                # Only a later heartbeat makes the removal stale: a change of the connection alone does not show that
+                # the broker lives.
+                removal = Removal(key, "silent", last_update=last_update, scan=self.scans)
                 evicted += await run_in_steps(remove(section, removal))
         return evicted
 
@@ -381,7 +381,7 @@ class RouteInfoManager:
             async with self._changing() as section:
                 for key in [key for key, _ in some if key in brokers_on.get(connection_id, ())]:
                     # A broker may have moved to another connection while an earlier one was removed.
-                    removal = Removal(key, "disconnected", "connection_id", connection_id)
+                    removal = Removal(key, "disconnected", connection_id=connection_id)
                     await run_in_steps(remove(section, removal))
             if connection_id in brokers_on:
                 await asyncio.sleep(0)
@@ -392,7 +392,7 @@ class RouteInfoManager:
             async with self._changing() as section:
                 for key, live in some:
                     if key in self.tables.broker_live_table:
-                        removal = Removal(key, "disconnected", "generation", live.generation)
+                        removal = Removal(key, "disconnected", generation=live.generation)
                         await run_in_steps(remove(section, removal))
             await asyncio.sleep(0)
 

@@ -70,13 +70,13 @@ def _displace(section: WriteSection, registration: Registration) -> Steps[None]:
         key = BrokerAddrInfo(*place)
         squatter = table.get(key)
         if squatter is not None and squats(key, squatter, registration):
-            yield from remove(section, Removal(key, "superseded", "generation", squatter.generation))
+            yield from remove(section, Removal(key, "superseded", generation=squatter.generation))
     key = registration.key
     former = table.get(key)
     is_other = former is not None and former.broker_name != registration.broker_name
     if former is not None and is_other and section.rules.is_connected(registration.connection_id):
         # The process at this address was another broker before, whose entry would stay for ever.
-        yield from remove(section, Removal(key, "superseded", "broker_name", former.broker_name))
+        yield from remove(section, Removal(key, "superseded", broker_name=former.broker_name))
 
 
 # -- 3. plan ----------------------------------------------------------------------------------------------------------
