@@ -14,7 +14,7 @@ from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, check_size, read_msgpack
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.bodies.slices import Member
+from namesrv_remoting.bodies.slices import Elements, MsgpackMember, Whole
 from namesrv_remoting.bodies.topic import DataVersion, TopicName
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
@@ -129,11 +129,11 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
             topics.clear()
             others["topics"] = []
 
-        members = {
-            name: Member(_anything, functools.partial(others.__setitem__, name))
+        members: dict[str, MsgpackMember] = {
+            name: Whole(_anything, functools.partial(others.__setitem__, name))
             for name in PullRoutesRequest.__struct_fields__
         }
-        members["topics"] = Member(
+        members["topics"] = Elements(
             _pulled_topics,
             lambda part: topics.update(dict.fromkeys(part)),
             begin=begin,

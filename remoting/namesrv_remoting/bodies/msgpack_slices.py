@@ -8,7 +8,7 @@ import msgpack
 import msgspec
 
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, read_msgpack
-from namesrv_remoting.bodies.slices import MAX_MEMBERS, MAX_NAME_BYTES, MAX_VALUE_BYTES, Member
+from namesrv_remoting.bodies.slices import MAX_MEMBERS, MAX_NAME_BYTES, MAX_VALUE_BYTES, Elements, MsgpackMember
 from namesrv_remoting.errors import BadRequestError
 
 T = TypeVar("T")
@@ -38,13 +38,13 @@ class MsgpackSlices:
         self._window = b""
         self._base = 0
 
-    def read(self, members: Mapping[str, Member]) -> Steps[None]:
+    def read(self, members: Mapping[str, MsgpackMember]) -> Steps[None]:
         """Read the given members of the document, a map; other members are skipped. Raises BadRequestError."""
         for _ in range((yield from self._opened(_MAP32, "members", MAX_MEMBERS))):
             member = members.get((yield from self._value(_names, MAX_NAME_BYTES)))
             if member is None:
                 yield from self._value(_anything, MAX_VALUE_BYTES)
-            elif member.begin is not None:
+            elif isinstance(member, Elements):
                 member.begin()
                 yield from self._elements(member)
             else:
@@ -61,7 +61,7 @@ class MsgpackSlices:
         yield from self._reached(self._unpacker.skip, "expected a value")
         return read_msgpack(decoder, self._taken(self._unpacker.tell()), self._what, max_bytes=max_bytes)
 
-    def _elements(self, member: Member) -> Steps[None]:
+    def _elements(self, member: Elements) -> Steps[None]:
         # Each member of a map counts as two values, its key and its value.
         kind, parts = (_MAP32, 2) if get_origin(member.decoder.type) is dict else (_ARRAY32, 1)
         left = parts * (yield from self._opened(kind, member.what, member.most))

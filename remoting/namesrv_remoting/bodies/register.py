@@ -18,7 +18,7 @@ from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, emptied_on
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, check_filter_servers, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
-from namesrv_remoting.bodies.slices import Group, JsonSlices, Member
+from namesrv_remoting.bodies.slices import Elements, Group, JsonMember, JsonSlices, MsgpackMember, Table, Whole
 from namesrv_remoting.bodies.topic import (
     MAX_DATA_VERSION_BYTES,
     DataVersion,
@@ -171,43 +171,34 @@ class _PartialBody:
         # the members that may be large, which `emptied_on_refusal` empties
         self.decoded = self._topics, self._by_key, self._deleted, self._mappings
 
-    def of_json(self) -> dict[str, Member | Group]:
+    def of_json(self) -> Mapping[str, JsonMember]:
         """The members of a RegisterBrokerBody."""
         return {
-            "filterServerList": Member(_json_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
-            "topicConfigSerializeWrapper": Group(self._begin_wrapper, self._wrapper()),
+            "filterServerList": Whole(_json_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
+            "topicConfigSerializeWrapper": Group(self._begin_wrapper, self.of_wrapper()),
         }
 
-    def of_wrapper(self) -> dict[str, Member | Group]:
-        """The members of a bare TopicConfigSerializeWrapper."""
-        return {**self._wrapper()}
-
-    def _wrapper(self) -> dict[str, Member]:
+    def of_wrapper(self) -> Mapping[str, JsonMember]:
+        """The members of a TopicConfigSerializeWrapper."""
         topics, mappings = self._begin_topics, self._mappings.clear
         return {
-            "dataVersion": Member(_json_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
-            "topicConfigTable": Member(_json_topics, self._take_topics, _TOPICS_SLICE_BYTES, topics),
-            "topicQueueMappingInfoMap": Member(_json_mappings, self._take_mappings, _MAPPINGS_SLICE_BYTES, mappings),
+            "dataVersion": Whole(_json_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
+            "topicConfigTable": Table(_json_topics, self._take_topics, topics, _TOPICS_SLICE_BYTES),
+            "topicQueueMappingInfoMap": Table(_json_mappings, self._take_mappings, mappings, _MAPPINGS_SLICE_BYTES),
         }
 
-    def of_native(self) -> dict[str, Member]:
+    def of_native(self) -> Mapping[str, MsgpackMember]:
         """The members of a native registration."""
         topics, deleted, most = self._topics, self._deleted, self._tally.max_topics
         return {
-            "topic_configs": Member(_native_topics, topics.extend, begin=topics.clear, what="topics", most=most),
-            "deleted_topics": Member(
-                _native_deleted, deleted.extend, begin=deleted.clear, what="deleted topics", most=most
+            "topic_configs": Elements(_native_topics, topics.extend, topics.clear, "topics", most),
+            "deleted_topics": Elements(_native_deleted, deleted.extend, deleted.clear, "deleted topics", most),
+            "topic_queue_mapping_info_map": Elements(
+                _native_mappings, self._take_mappings, self._mappings.clear, "static-topic mappings", most
             ),
-            "topic_queue_mapping_info_map": Member(
-                _native_mappings,
-                self._take_mappings,
-                begin=self._mappings.clear,
-                what="static-topic mappings",
-                most=most,
-            ),
-            "data_version": Member(_native_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
-            "filter_server_list": Member(_native_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
-            "advertised": Member(_native_advertised, self._take_advertised, _MAX_ADVERTISED_BYTES),
+            "data_version": Whole(_native_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
+            "filter_server_list": Whole(_native_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
+            "advertised": Whole(_native_advertised, self._take_advertised, _MAX_ADVERTISED_BYTES),
         }
 
     def take_wrapper(self, wrapper: _Wrapper) -> None:

@@ -1,13 +1,13 @@
 """Reader of large JSON documents in slices, each of which takes little time (`msgpack_slices` does so for msgpack).
 
 One call of a parser for 16 MiB would stop the event loop for half a second. Both readers read the given members of a
-document: a small value at once, a large table or array slice by slice. Each slice is a step of a generator; a part of
+document: a small one at once, a large table or array slice by slice. Each slice is a step of a generator; a part of
 the document is only examined after everything before it has been accepted.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,26 +33,49 @@ _BYTES_PER_STEP: Final = 128 * 1024
 _WINDOW: Final = 64 * 1024
 
 
-class Member(msgspec.Struct, frozen=True):
-    """A member of a document: its decoder, and the function that takes the decoded values, once per occurrence."""
+# The following classes say how a member of a document is read. A member may occur twice: `begin` is called before each
+# occurrence, and `take` gets the decoded values.
 
-    # decodes the whole value, or a slice of its elements
+
+class Whole(msgspec.Struct, frozen=True):
+    """A small member, which is decoded at once."""
+
     decoder: Any
     take: Callable[[Any], object]
-    # the most bytes of a value that is read at once; the length of a slice of JSON
     max_bytes: int = MAX_VALUE_BYTES
-    # set for a member that is read in slices; called before the first slice
-    begin: Callable[[], object] | None = None
-    # name of the elements in errors, and their largest number, for documents that announce the number
-    what: str = ""
-    most: int = 0
+
+
+class Table(msgspec.Struct, frozen=True):
+    """An object in JSON that is decoded in slices of about so many bytes; another value is decoded at once."""
+
+    # decodes a slice
+    decoder: Any
+    take: Callable[[Any], object]
+    begin: Callable[[], object]
+    slice_bytes: int
+
+
+class Elements(msgspec.Struct, frozen=True):
+    """An array or map in msgpack that is decoded in slices."""
+
+    # decodes a slice
+    decoder: msgspec.msgpack.Decoder[Any]
+    take: Callable[[Any], object]
+    begin: Callable[[], object]
+    # the name of the elements in errors, and their largest number
+    what: str
+    most: int
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A member that is an object, some of whose members are read."""
+    """An object in JSON, some of whose members are read."""
 
     begin: Callable[[], object]
-    members: Mapping[str, Member]
+    members: Mapping[str, "JsonMember"]
+
+
+JsonMember: TypeAlias = Whole | Table | Group
+MsgpackMember: TypeAlias = Whole | Elements
 
 
 _keys: Final = msgspec.json.Decoder(str)
@@ -87,7 +110,7 @@ class JsonSlices:
         # False after a likely cut was missing or rejected by the parser, until the end of that table
         self._guesses = True
 
-    def read(self, members: Mapping[str, Member | Group]) -> Steps[None]:
+    def read(self, members: Mapping[str, JsonMember]) -> Steps[None]:
         """Read the given members of the document; other members are skipped unchecked. Raises BadRequestError."""
         end = yield from self._object(self._blanks(0), members)
         if self._blanks(end) != len(self._data):
@@ -95,7 +118,7 @@ class JsonSlices:
 
     # The following methods read items that begin at `at`; their results contain the position after the item.
 
-    def _object(self, at: int, members: Mapping[str, Member | Group] | Mapping[str, Member]) -> Steps[int]:
+    def _object(self, at: int, members: Mapping[str, JsonMember]) -> Steps[int]:
         at = self._opened(at)
         if self._data[at : at + 1] == b"}":
             return at + 1
@@ -109,18 +132,19 @@ class JsonSlices:
                 return at
         self._fail(f"more than {MAX_MEMBERS} members", at)
 
-    def _member(self, at: int, member: Member | Group) -> Steps[int]:
-        if member.begin is not None:
-            member.begin()
+    def _member(self, at: int, member: JsonMember) -> Steps[int]:
         if isinstance(member, Group):
+            member.begin()
             return (yield from self._object(at, member.members))
-        if member.begin is not None and self._data[at : at + 1] == b"{":
-            return (yield from self._table(at, member))
-        end = yield from self._skip(at, member.max_bytes if member.begin is None else MAX_VALUE_BYTES)
+        if isinstance(member, Table):
+            member.begin()
+            if self._data[at : at + 1] == b"{":
+                return (yield from self._table(at, member))
+        end = yield from self._skip(at, member.max_bytes if isinstance(member, Whole) else MAX_VALUE_BYTES)
         member.take(read_strictly(member.decoder, self._data[at:end], self._what))
         return end
 
-    def _table(self, at: int, member: Member) -> Steps[int]:
+    def _table(self, at: int, member: Table) -> Steps[int]:
         at = self._opened(at)
         if self._data[at : at + 1] == b"}":
             return at + 1
@@ -132,7 +156,7 @@ class JsonSlices:
                 values, at = guessed
             else:
                 start = at
-                end, at, is_last = yield from self._members(start, start + member.max_bytes)
+                end, at, is_last = yield from self._members(start, start + member.slice_bytes)
                 values = read_strictly(member.decoder, b"{" + self._data[start:end] + b"}", self._what)
                 # The last slice of a table rarely ends at a likely cut. In other slices the cut was missing or wrong.
                 self._guesses = is_last
@@ -143,13 +167,13 @@ class JsonSlices:
                 yield
         return at
 
-    def _guess(self, member: Member, at: int) -> tuple[Any, int] | None:
+    def _guess(self, member: Table, at: int) -> tuple[Any, int] | None:
         """The members up to a likely cut, if the parser confirms it.
 
         The parser does so only if the cut is between two members: anywhere else a string or a bracket would stay open,
         or close too early. So a wrong guess costs time, but never changes the meaning of a document.
         """
-        near = at + member.max_bytes
+        near = at + member.slice_bytes
         cut = _LIKELY_CUT.search(self._data, near, near + MAX_VALUE_BYTES) if self._guesses else None
         if cut is None:
             return None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_remoting.bodies.base import read_strictly
-from namesrv_remoting.bodies.slices import Group, JsonSlices, Member
+from namesrv_remoting.bodies.slices import JsonMember, JsonSlices, Table, Whole
 from namesrv_remoting.errors import BadRequestError
 from tests.remoting.bodies.test_fastjson import written_by_fastjson
 from tests.support.steps import finished
@@ -48,9 +48,9 @@ def in_slices(data: bytes, slice_bytes: int) -> tuple[Document, int]:
         slices += 1
         found.table = None if values is None else (found.table or {}) | values
 
-    members: dict[str, Member | Group] = {
-        "small": Member(SMALL, take_small, 1024),
-        "table": Member(TABLE, take, slice_bytes, begin),
+    members: dict[str, JsonMember] = {
+        "small": Whole(SMALL, take_small, 1024),
+        "table": Table(TABLE, take, begin, slice_bytes),
     }
     finished(JsonSlices(data, "DOCUMENT").read(members))
     return found, slices
