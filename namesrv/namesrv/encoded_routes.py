@@ -10,7 +10,7 @@ import msgspec
 
 from namesrv.net.budget import LARGE_BYTES
 from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
-from namesrv.routeinfo.views import RouteInputs
+from namesrv.routeinfo.routes import RouteInputs
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.route import TopicRouteData

@@ -11,10 +11,10 @@ from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
+from namesrv.routeinfo.routes import RouteInputs
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import Changes, RouteTables
-from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData

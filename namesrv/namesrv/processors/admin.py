@@ -10,7 +10,7 @@ from namesrv.net.dispatcher import SUCCESS, Handler, Reply
 from namesrv.net.request import Request
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import TopicLists
-from namesrv.routeinfo import views
+from namesrv.routeinfo.routes import system_topics
 from namesrv.routeinfo.rows import QueueRow
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
@@ -81,7 +81,7 @@ class AdminProcessor:
         """Handle GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""
         # The list has the names of all clusters and brokers.
         self._lists.charge(request.connection.peer.network, len(self._tables.broker_live_table) * _BROKER_BYTES)
-        names, broker_addr = views.system_topics(self._tables, self._namesrv.routes.view_of(request))
+        names, broker_addr = system_topics(self._tables, self._namesrv.routes.view_of(request))
         return Reply(dialect_of(request.command).encode(TopicList(names, broker_addr)))
 
     async def all_topics(self, request: Request) -> Reply:

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from namesrv.routeinfo.acting_master import is_shown_as_it_is
+from namesrv.routeinfo.routes import RouteInputs
 from namesrv.routeinfo.rows import TopicRow
-from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.route import TopicRouteData
 

@@ -39,8 +39,8 @@ from namesrv.peer_views import PeerViews
 from namesrv.processors.table import dispatcher_of
 from namesrv.routeinfo.liveness import LivenessClock, WaitClock
 from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.routes import RouteInputs
 from namesrv.routeinfo.tables import RouteTables
-from namesrv.routeinfo.views import RouteInputs
 from namesrv.routeinfo.write_removal import WriteRemoval
 from namesrv.served_routes import ServedRoutes
 from namesrv.server import freed_memory

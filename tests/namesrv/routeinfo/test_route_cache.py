@@ -7,8 +7,8 @@ import pytest
 
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import RESPONSE_BYTES, ResponseMemory, RouteCache
+from namesrv.routeinfo.routes import RouteInputs
 from namesrv.routeinfo.tables import RouteTables
-from namesrv.routeinfo.views import RouteInputs
 from namesrv_remoting.address_views import AddressRule, AddressView
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from namesrv.routeinfo.routes import system_topics
 from namesrv.routeinfo.rows import RowChanges, TopicRow
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.topic_table import SPARE_NAMES
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
-from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.route_builders import apply, key, queue_data, register, registration, remove, tables_of

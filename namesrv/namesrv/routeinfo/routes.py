@@ -1,4 +1,4 @@
-"""Routes and lists of names for responses, made from the route tables."""
+"""Routes of topics and the list of system topics, made from the route tables for responses."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
