@@ -75,7 +75,7 @@ async def revoke_registrations(namesrv: Namesrv, file: AccessFile, only: BrokerA
     # The end of a connection removes its brokers later, or not at all if `evict_on_disconnect` is off.
     await namesrv.manager.revoke((each.key, each.live) for each in revoked)
     for each in revoked:
-        namesrv.boot.disconnected.forget(each.key, each.live)
+        namesrv.boot.expected_back.forget(each.key, each.live)
     if revoked and namesrv.access.audit is not None:
         namesrv.access.audit.registrations_revoked(revoked)
     return revoked

@@ -54,8 +54,8 @@ from namesrv.settings.running import LiveSettings, RunningSettings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.boot import Boot
-from namesrv.state.disconnected import DisconnectedBrokers
 from namesrv.state.events import EventRing
+from namesrv.state.expected_back import BrokersExpectedBack
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
@@ -294,7 +294,7 @@ class NamesrvController:
             last.brokers if last else (),
             settings.wait_for_service_seconds,
             wait_clock.now(),
-            is_lost=last is not None and last.is_incomplete,
+            expects_unknown=last is not None and last.is_incomplete,
         )
         log = None
         if settings.heartbeat_log_path is not None:
@@ -305,8 +305,8 @@ class NamesrvController:
         views = PeerViews(self._address_views, encoded_routes, connections)
         routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
         events = EventRing(clock)
-        disconnected = DisconnectedBrokers(wait_clock.now, limits.tables, tables.broker_live_table)
-        boot = Boot(boot_id, clock, wait_clock, readiness, disconnected)
+        expected_back = BrokersExpectedBack(wait_clock.now, limits.tables, tables.broker_live_table)
+        boot = Boot(boot_id, clock, wait_clock, readiness, expected_back)
         limited_log = LimitedLog()
         sink = EffectSink(
             clock=clock,
@@ -321,7 +321,7 @@ class NamesrvController:
             observers=[
                 counters,
                 routes.lost.observe,
-                disconnected.observe,
+                expected_back.observe,
                 *(each for each in (log, audit) if each is not None),
                 *(() if guard is None else (guard.observe,)),
             ],

@@ -13,7 +13,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.periodic import Periodic
 from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS, stopped_seconds
-from namesrv.state.disconnected import RECONNECTION_SECONDS
+from namesrv.state.expected_back import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import LimitedEvents, event
@@ -163,7 +163,7 @@ class Housekeeping:
             return
         namesrv.fast_path.start_to_answer()
         readiness = namesrv.boot.readiness
-        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(readiness.missing) or readiness.is_lost)
+        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(readiness.missing) or readiness.expects_unknown)
         reason = namesrv.boot.readiness_text()
         self._service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)

@@ -46,7 +46,7 @@ class Snapshotter:
     async def tick(self) -> None:
         """Write the snapshot if brokers changed; a failed write is logged once, and tried again at the next tick."""
         async with self._writing:
-            brokers = self._namesrv.boot.disconnected
+            brokers = self._namesrv.boot.expected_back
             disconnected = brokers.expected()
             contents = self._namesrv.manager.membership, disconnected, brokers.may_lack_silent
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
@@ -85,7 +85,7 @@ class Snapshotter:
             boot_id=namesrv.boot.id,
             brokers=brokers,
             wiped=write_removed,
-            is_incomplete=(is_waiting and readiness.is_lost) or namesrv.boot.disconnected.may_lack_silent,
+            is_incomplete=(is_waiting and readiness.expects_unknown) or namesrv.boot.expected_back.may_lack_silent,
         )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from namesrv.routeinfo.liveness import WaitClock
-from namesrv.state.disconnected import DisconnectedBrokers
+from namesrv.state.expected_back import BrokersExpectedBack
 from namesrv.state.snapshot import Readiness
 from namesrv_runtime.clock import Clock
 
@@ -15,11 +15,11 @@ class Boot:
     # A random name; a restarted server has another one.
     id: str
     clock: Clock
-    # the clock of `readiness` and `disconnected`
+    # the clock of `readiness` and `expected_back`
     wait_clock: WaitClock
     readiness: Readiness
     # brokers that the next boot expects, although they are not connected now
-    disconnected: DisconnectedBrokers
+    expected_back: BrokersExpectedBack
     started_monotonic: float = field(init=False)
     # (host, port) of every listening socket; empty until the server listens.
     addresses: list[tuple[str, int]] = field(default_factory=list)

@@ -115,10 +115,10 @@ class Readiness:
     """Whether the server may answer route requests; a server that is ready stays ready."""
 
     def __init__(
-        self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, is_lost: bool = False
+        self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, expects_unknown: bool = False
     ) -> None:
         # True if further brokers are expected whose names are unknown
-        self._is_lost = is_lost
+        self._expects_unknown = expects_unknown
         # expected brokers that have not registered yet, by their identity
         self._missing = {broker.identity: broker for broker in expected}
         self._expected_count = len(self._missing)
@@ -128,7 +128,7 @@ class Readiness:
             self._ids_of[cluster, broker_name].add(broker_id)
         self._wait_seconds = wait_seconds
         self._ready_at = now + wait_seconds
-        self._is_ready = not self._missing and not is_lost
+        self._is_ready = not self._missing and not expects_unknown
 
     @property
     def missing(self) -> tuple[ExpectedBroker, ...]:
@@ -136,14 +136,14 @@ class Readiness:
         return tuple(self._missing.values())
 
     @property
-    def is_lost(self) -> bool:
+    def expects_unknown(self) -> bool:
         """True if further brokers than the named ones are expected, because the snapshot is lost or incomplete."""
-        return self._is_lost
+        return self._expects_unknown
 
     @property
     def expects_brokers(self) -> bool:
         """True if the previous process had brokers, whether they have registered again or not."""
-        return self._expected_count > 0 or self._is_lost
+        return self._expected_count > 0 or self._expects_unknown
 
     def broker_seen(self, cluster: str, broker_name: str, broker_id: int, members: int) -> None:
         """Note that a broker has registered, at any address: a restarted container may have another one.
@@ -156,7 +156,7 @@ class Readiness:
         if members >= len(expected) and (cluster, broker_name, MASTER_ID) not in self._missing:
             for number in expected:
                 self._missing.pop((cluster, broker_name, number), None)
-        self._is_ready = self._is_ready or not (self._missing or self._is_lost)
+        self._is_ready = self._is_ready or not (self._missing or self._expects_unknown)
 
     def is_ready(self, now: float) -> bool:
         """True if all expected brokers have registered, or the wait is over; at once if no broker is expected."""
@@ -166,13 +166,13 @@ class Readiness:
     def reason(self, now: float) -> str:
         """Why the server is ready or not, as a text for people."""
         is_ready, left = self.is_ready(now), self._ready_at - now
-        if self.expects_brokers and not self._missing and not self._is_lost:
+        if self.expects_brokers and not self._missing and not self._expects_unknown:
             if self._expected_count == 1:
                 return "ready: the expected broker is back"
             return f"ready: all {self._expected_count} expected brokers are back"
         if not self.expects_brokers:
             return "ready: no brokers expected"
-        if self._is_lost:
+        if self._expects_unknown:
             state = f"ready: waited {self._wait_seconds:g} s" if is_ready else f"not ready: waiting {left:.0f} s more"
             return f"{state}, the snapshot may lack brokers"
         names = [str(broker) for broker in self.missing[:NAMED_BROKERS]]

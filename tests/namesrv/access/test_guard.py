@@ -312,8 +312,8 @@ async def test_reload_revokes_registrations(
     )
     assert not tables.topic_queue_table
     assert [await is_closed(each) for each in (peer, further)] == [True, True]
-    disconnected = server.namesrv.boot.disconnected
-    assert (disconnected.expected(), disconnected.may_lack_live_brokers) == ((), False)
+    expected_back = server.namesrv.boot.expected_back
+    assert (expected_back.expected(), expected_back.may_lack_live_brokers) == ((), False)
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     await server.stop()
     lines = [line for line in read_log(server.data_dir / "audit") if line["event"] == "change"]

@@ -65,7 +65,7 @@ async def test_server_that_lost_its_brokers_is_not_ready(server: InProcess, peer
     broker = await server.connect()
     await broker.register(MASTER)
     broker.close()
-    await until(lambda: server.namesrv.boot.disconnected.expected() != ())
+    await until(lambda: server.namesrv.boot.expected_back.expected() != ())
     lost = await pull(peer, "T")
     await peer.register(MASTER)
     back = await pull(peer, "T")

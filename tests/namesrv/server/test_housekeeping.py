@@ -14,7 +14,7 @@ import pytest
 from namesrv.net.read_shares import LEAST_SHARE
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.server.housekeeping import Housekeeping
-from namesrv.state.disconnected import RECONNECTION_SECONDS
+from namesrv.state.expected_back import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process

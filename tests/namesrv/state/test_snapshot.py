@@ -138,7 +138,7 @@ def test_group_with_its_master_and_all_members_is_complete() -> None:
 
 def test_lost_snapshot_waits_for_the_whole_time() -> None:
     """After a lost snapshot the server waits its whole time, since the expected brokers are unknown."""
-    readiness = Readiness((), 45.0, 1_000.0, is_lost=True)
+    readiness = Readiness((), 45.0, 1_000.0, expects_unknown=True)
     readiness.broker_seen("c1", "broker-a", 0, members=1)
 
     assert not readiness.is_ready(1_044.9)

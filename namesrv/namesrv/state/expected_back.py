@@ -14,7 +14,7 @@ from namesrv.state.snapshot import ExpectedBroker
 RECONNECTION_SECONDS: Final = 35.0
 
 
-class DisconnectedBrokers:
+class BrokersExpectedBack:
     """Brokers that were evicted because their connection closed, as an observer of effects; each for 35 s.
 
     They stay in the snapshot: a server that is killed right after a network failure would otherwise expect no brokers
@@ -41,7 +41,7 @@ class DisconnectedBrokers:
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
 
     def __repr__(self) -> str:
-        return f"<DisconnectedBrokers [{len(self._expected)}]>"
+        return f"<BrokersExpectedBack [{len(self._expected)}]>"
 
     def observe(self, effect: Effect) -> None:
         """Note a broker that was disconnected, or that is back or left for another reason."""

@@ -5,7 +5,7 @@ import pytest
 from namesrv.routeinfo.effects import Effect, Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason
 from namesrv.routeinfo.rules import TableLimits
-from namesrv.state.disconnected import DisconnectedBrokers
+from namesrv.state.expected_back import BrokersExpectedBack
 from tests.support.fake_clock import FakeClock
 
 LIMITS = TableLimits(max_brokers=2, max_topics=1, max_routes=1, max_topics_per_broker=1)
@@ -26,7 +26,7 @@ def registered(name: str) -> Registered:
 @pytest.mark.parametrize("reason", ["silent", "unregistered", "superseded"])
 def test_only_disconnected_brokers_are_expected_back(reason: Reason) -> None:
     """A broker that left for any other reason is not expected, also if it was disconnected before."""
-    brokers = DisconnectedBrokers(FakeClock().monotonic, LIMITS, ())
+    brokers = BrokersExpectedBack(FakeClock().monotonic, LIMITS, ())
     for effect in (evicted("a"), evicted("b", reason), evicted("a", reason), evicted("c")):
         brokers.observe(effect)
 
@@ -36,7 +36,7 @@ def test_only_disconnected_brokers_are_expected_back(reason: Reason) -> None:
 async def test_registration_or_35_seconds_end_the_wait() -> None:
     """A broker that is disconnected again is expected back for another 35 s."""
     clock = FakeClock()
-    brokers = DisconnectedBrokers(clock.monotonic, LIMITS, ())
+    brokers = BrokersExpectedBack(clock.monotonic, LIMITS, ())
     brokers.observe(evicted("a"))
     brokers.observe(evicted("b"))
     await clock.advance(34.9)
@@ -50,7 +50,7 @@ async def test_registration_or_35_seconds_end_the_wait() -> None:
 
 def test_expected_brokers_are_bounded() -> None:
     """Peers that register ever new names and disconnect displace the oldest: no more than the tables may have."""
-    brokers = DisconnectedBrokers(FakeClock().monotonic, LIMITS, ())
+    brokers = BrokersExpectedBack(FakeClock().monotonic, LIMITS, ())
     for name in "abc":
         brokers.observe(evicted(name))
 
@@ -60,7 +60,7 @@ def test_expected_brokers_are_bounded() -> None:
 async def test_server_that_lost_most_brokers_may_lack_live_ones() -> None:
     """It does so until all of them are back, or for 35 s; one broker that dies among many says nothing."""
     clock, live = FakeClock(), set("abcd")
-    brokers = DisconnectedBrokers(clock.monotonic, LIMITS, live)
+    brokers = BrokersExpectedBack(clock.monotonic, LIMITS, live)
 
     def after(*, lost: str = "", back: str = "") -> bool:
         for name in lost:
@@ -86,7 +86,7 @@ async def test_server_that_lost_most_brokers_may_lack_live_ones() -> None:
 def test_server_whose_last_broker_became_silent_may_lack_live_ones() -> None:
     """A network that drops packets closes no connection: brokers may be missing until 35 s after the first is back."""
     clock, live = FakeClock(), set("b")
-    brokers = DisconnectedBrokers(clock.monotonic, LIMITS, live)
+    brokers = BrokersExpectedBack(clock.monotonic, LIMITS, live)
 
     def after(effect: Effect, seconds: float) -> bool:
         brokers.observe(effect)
