@@ -135,8 +135,8 @@ MUTATIONS: Final = (
     Mutation(
         "cached responses are kept when routes change",
         "namesrv.routeinfo.rows",
-        "return StepsOfRows(lambda row, _: None if row is None else TopicRow(row.queues))",
-        "return StepsOfRows(lambda row, _: row)",
+        "return NextRows(lambda row, _: None if row is None else TopicRow(row.queues))",
+        "return NextRows(lambda row, _: row)",
     ),
     Mutation(
         "a client accepts the routes of a server that is not ready",

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from namesrv.routeinfo.effects import Effect
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import QueueRow, SharedStep, difference, place_in, queues_of
+from namesrv.routeinfo.rows import QueueRow, RowChange, difference, place_in, queues_of
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Encoder
 from namesrv_runtime.line_log import encoded as _json
@@ -79,7 +79,7 @@ class RoutesPublished(NamedTuple):
     """New routes of these topics, which are some or all of the topics that one change touched."""
 
     revision: int
-    topics: Sequence[SharedStep]
+    topics: Sequence[RowChange]
     # The changed groups before the change.
     groups_before: Mapping[str, BrokerData | None]
     # All groups after the change; the values are frozen.

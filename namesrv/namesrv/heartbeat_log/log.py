@@ -139,14 +139,14 @@ class HeartbeatLog(LineLog):
             self._note_pulls(
                 [
                     (topic, of(topic, before), pulls[topic])
-                    for topics, before, _ in chain.from_iterable(row_changes.batches if pulls else ())
+                    for topics, before, _ in chain.from_iterable(row_changes.chunks if pulls else ())
                     for topic in topics
                     if topic in pulls
                 ]
             )
         groups = dict(self._tables.broker_addr_table)
         now = self._clock.monotonic()
-        for part in row_changes.batches:
+        for part in row_changes.chunks:
             published = RoutesPublished(revision, part, row_changes.groups_before, groups)
             topics = sum(map(len, map(_topics, part)))
             self._note(now, published, 1 + topics // _TOPICS_PER_WEIGHT + len(groups) // _GROUPS_PER_WEIGHT)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 from msgspec import to_builtins
 
 from namesrv.routeinfo.records import HEARTBEAT_SECONDS, BrokerAddrInfo, BrokerLiveInfo, Reason
-from namesrv.routeinfo.rows import QueueRow, SharedStep, difference, queues_of
+from namesrv.routeinfo.rows import QueueRow, RowChange, difference, queues_of
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.requests import AccessClass
 
@@ -434,7 +434,7 @@ class RouteChanged(Effect):
     topics: AbstractSet[str] | None
     revision: int
     # The same topics grouped by their rows, a thousand at a time; routes can also change without a change in a row.
-    parts: Sequence[Sequence[SharedStep]] = field(default=(), compare=False)
+    chunks: Sequence[Sequence[RowChange]] = field(default=(), compare=False)
     # The group whose registration, removal or permission changed the routes; None if a topic or an option changed them.
     broker_name: str | None = None
     # True if some of the topics have no route any more.
@@ -470,7 +470,7 @@ class RouteChanged(Effect):
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the first topics whose queues changed; other routes depend on changed groups only."""
-        changed = [each for part in self.parts for each in part if queues_of(each.before) != queues_of(each.after)]
+        changed = [each for chunk in self.chunks for each in chunk if queues_of(each.before) != queues_of(each.after)]
         if changed:
             named = islice(((topic, each) for each in changed for topic in each.topics), _NAMED_TOPICS)
             count = sum(len(each.topics) for each in changed)
@@ -574,8 +574,8 @@ def _registration(live: BrokerLiveInfo) -> dict[str, Any]:
     }
 
 
-def _route(topic: str, step: SharedStep) -> dict[str, Any]:
-    gone, new = difference(queues_of(step.before), queues_of(step.after))
+def _route(topic: str, change: RowChange) -> dict[str, Any]:
+    gone, new = difference(queues_of(change.before), queues_of(change.after))
     return {"topic": topic, "before": _queues(gone), "after": _queues(new)}
 
 

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import Final
 
-from namesrv.routeinfo.rows import RowChanges, TopicRow
+from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow
 from namesrv_remoting.bodies.base import Steps, parts
 
 # Number of topics without a route whose last change is remembered; a client whose revision is older than a dropped one
 # gets all routes.
 DEFAULT_SPARE_TOPICS: Final = 200_000
-# Topics processed in one step: a fraction of a millisecond.
-STEP_TOPICS: Final = 2_000
 
 
 class RouteRevisions:
@@ -41,14 +39,14 @@ class RouteRevisions:
         self.revision += 1
         for row in row_changes.made:
             row.revision = self.revision
-        if len(row_changes.gone) > STEP_TOPICS:
+        if len(row_changes.gone) > CHUNK_TOPICS:
             self._large.append((self.revision, row_changes))
         elif row_changes.gone:
             self._gone.update(dict.fromkeys(row_changes.gone, self.revision))
             self._small = self.revision
-        if self._gone and len(row_changes.rows) <= STEP_TOPICS:
+        if self._gone and len(row_changes.rows) <= CHUNK_TOPICS:
             # Topics with a route again leave `_gone`: the smaller it is, the quicker entries are added.
-            for shared in chain.from_iterable(row_changes.batches):
+            for shared in chain.from_iterable(row_changes.chunks):
                 if shared.before is None and shared.after is not None:
                     deque(map(self._gone.pop, shared.topics, repeat(None)), maxlen=0)
         return self.revision
@@ -64,7 +62,7 @@ class RouteRevisions:
         gone, routed = self._gone, self._routed
         while self._large:
             number, row_changes = self._large[0]
-            for part in parts(row_changes.gone, STEP_TOPICS):
+            for part in parts(row_changes.gone, CHUNK_TOPICS):
                 # A small change that came later has entered its topics already.
                 if self._small > number:
                     # A later small change may have entered some of these topics.
@@ -73,12 +71,12 @@ class RouteRevisions:
                 yield
             del self._large[0]
         if len(gone) > self._spare_topics:
-            for part in parts(list(gone), STEP_TOPICS):
+            for part in parts(list(gone), CHUNK_TOPICS):
                 for topic in filter(routed.__contains__, part):
                     del gone[topic]
                 yield
             # If more than half would be left, all are dropped: otherwise nearly every change would scan all of them.
-            for part in parts(list(gone) if len(gone) > self._spare_topics // 2 else (), STEP_TOPICS):
+            for part in parts(list(gone) if len(gone) > self._spare_topics // 2 else (), CHUNK_TOPICS):
                 self.floor = max(self.floor, *map(gone.pop, part))
                 yield
 

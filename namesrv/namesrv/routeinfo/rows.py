@@ -1,14 +1,13 @@
 """Rows of the topic table, shared by topics, and the changes of rows.
 
-Nearly all topics of a broker have the same queues on the same brokers, and change together. A *step* leads from the row
-of a topic before a change to its row after the change (`Steps` is something else: work that yields to the event loop).
-Topics that made the same step share one row object, so that a change is computed once per row, not once per topic.
+Nearly all topics of a broker have the same queues on the same brokers, and change together. So topics share row
+objects: the row that follows a row in a change is computed once, for all topics that share the row.
 tests/namesrv/routeinfo/test_rows.py shows these invariants:
 
 1. Topics that share a row have the same queues. A row's queues never change: another row takes its place.
 2. A change gives new rows to all topics whose routes change, even if their queues stay the same, and to no other.
-3. Topics that shared a row before a change, and make the same step, share one after it.
-4. `RowChanges.batches` has each topic of `RowChanges.rows` once, in the same order, and with its row before and after.
+3. Topics that shared a row before a change, and change in the same way, share one after it.
+4. `RowChanges.chunks` has each topic of `RowChanges.rows` once, in the same order, and with its row before and after.
 """
 
 from bisect import bisect_left
@@ -28,9 +27,8 @@ _broker_name: Final = attrgetter("broker_name")
 
 # Topics processed between two yields: about a millisecond.
 CHUNK_TOPICS: Final = 1000
-# Steps of rows that are remembered, since further topics may make the same step; freeing them takes a millisecond or
-# two.
-MOST_STEPS: Final = 5 * CHUNK_TOPICS
+# Rows that `NextRows` remembers, since further topics may have the same row; freeing them takes a millisecond or two.
+MOST_NEXT_ROWS: Final = 5 * CHUNK_TOPICS
 
 
 # The queues of one topic, ordered by broker name.
@@ -40,7 +38,7 @@ TopicNumbers = tuple[int, int, int, int]
 
 
 class TopicRow(msgspec.Struct, gc=False, eq=False):
-    """A row of the topic table: one object for all topics that got the same queues by the same step of one change.
+    """A row of the topic table: one object for all topics that got the same queues in the same way by one change.
 
     Shared rows make a million topics fit in memory, since no topic needs a revision or a response of its own. The
     values in a row cannot refer to a row, so that the garbage collector need not track rows. A topic with static
@@ -58,82 +56,82 @@ def queues_of(row: TopicRow | None) -> QueueRow:
     return () if row is None else row.queues
 
 
-class SharedStep(NamedTuple):
-    """Topics with the same row before a change and the same row after it; None stands for no row."""
+class RowChange(NamedTuple):
+    """The change of one row: the topics that shared it, and their row after the change; None stands for no row."""
 
     topics: Sequence[str]
     before: TopicRow | None
     after: TopicRow | None
 
 
-def shared_steps(
+def grouped_by_row(
     topics: Sequence[str], befores: Sequence[TopicRow | None], afters: Sequence[TopicRow | None]
-) -> Sequence[SharedStep]:
+) -> Sequence[RowChange]:
     """Group topics by their rows before and after a change; nearly always there is one group."""
     first_before, first_after = befores[0], afters[0]
     if all(map(is_, befores, repeat(first_before))) and (
         afters is befores or all(map(is_, afters, repeat(first_after)))
     ):
-        return (SharedStep(topics, first_before, first_after),)
+        return (RowChange(topics, first_before, first_after),)
     pairs = zip(map(id, befores), map(id, afters), strict=True)
     topics_of: dict[tuple[int, int], list[str]] = {}
-    steps: list[SharedStep] = []
+    changes: list[RowChange] = []
     for topic, pair, before, after in zip(topics, pairs, befores, afters, strict=True):
         if pair in topics_of:
             topics_of[pair].append(topic)
         else:
             topics_of[pair] = [topic]
-            steps.append(SharedStep(topics_of[pair], before, after))
-    return steps
+            changes.append(RowChange(topics_of[pair], before, after))
+    return changes
 
 
-class StepsOfRows(Generic[S]):
-    """Computes the row that follows a row once for all topics that share it: `step` is called for new pairs only.
+class NextRows(Generic[S]):
+    """Computes the row that follows a row once for all topics that share it: `change` is called for new pairs only.
 
-    The step may depend on the second argument as well as on the row. Rows are remembered by their ids, and kept alive,
-    so that no id is reused for another row.
+    The row that follows may depend on the second argument of `change` as well. Rows are remembered by their ids, and
+    kept alive, so that no id is reused for another row.
     """
 
-    def __init__(self, step: Callable[[TopicRow | None, S], TopicRow | None]) -> None:
-        self._step = step
-        # (id of a row, second argument of the step) -> the row, and the row that follows.
+    def __init__(self, change: Callable[[TopicRow | None, S], TopicRow | None]) -> None:
+        self._change = change
+        # (id of a row, second argument) -> the row, and the row that follows.
         self._known: dict[tuple[int, S], tuple[TopicRow | None, TopicRow | None]] = {}
 
     def __repr__(self) -> str:
-        return f"<StepsOfRows [{len(self._known)} steps]>"
+        return f"<NextRows [{len(self._known)} known]>"
 
     def after(self, row: TopicRow | None, also: S) -> TopicRow | None:
         """Return the row that follows; the same row if nothing changes."""
         known = self._known.get((id(row), also))
         if known is None:
-            known = self._known[id(row), also] = row, self._step(row, also)
+            known = self._known[id(row), also] = row, self._change(row, also)
         return known[1]
 
     def forget_many(self) -> None:
-        """Drop all steps if there are too many."""
-        if len(self._known) > MOST_STEPS:
+        """Drop all remembered rows if there are too many."""
+        if len(self._known) > MOST_NEXT_ROWS:
             self._known.clear()
 
 
-def renewal_of_rows() -> StepsOfRows[None]:
-    """Return steps to new rows with the same queues, for routes that change without a change in a row."""
-    return StepsOfRows(lambda row, _: None if row is None else TopicRow(row.queues))
+def renewed_rows() -> NextRows[None]:
+    """Return new rows with the same queues, for routes that change although the queues stay."""
+    return NextRows(lambda row, _: None if row is None else TopicRow(row.queues))
 
 
-def steps_to_queues(broker_name: str, *, without_perm: int) -> StepsOfRows[TopicNumbers]:
-    """Return steps to rows with the queues that a broker registers, without these bits of the permission."""
+def rows_with_queues(broker_name: str, *, without_perm: int) -> NextRows[TopicNumbers]:
+    """Return the rows with the queues that a broker registers, without these bits of the permission."""
     # Equal queues share one object.
     known: dict[TopicNumbers, QueueData] = {}
 
-    def step(row: TopicRow | None, numbers: TopicNumbers) -> TopicRow | None:
+    def with_queues(row: TopicRow | None, numbers: TopicNumbers) -> TopicRow | None:
         if numbers not in known:
-            if len(known) > MOST_STEPS:
+            if len(known) > MOST_NEXT_ROWS:
                 known.clear()
             read, write, perm, flags = numbers
             known[numbers] = QueueData(broker_name, read, write, perm & ~without_perm, flags)
         return row_with(row, broker_name, known[numbers])
 
-    return StepsOfRows(step)
+    return NextRows(with_queues)
 
 
 @dataclass(slots=True)
@@ -142,32 +140,32 @@ class RowChanges:
 
     # Topic (the table's own string) -> its row after the change, always a new one (None: the topic has no row).
     rows: dict[str, TopicRow | None] = field(default_factory=dict)
-    # The same topics grouped by their rows, at most CHUNK_TOPICS in each batch.
-    batches: list[Sequence[SharedStep]] = field(default_factory=list)
+    # The same topics grouped by their rows, at most CHUNK_TOPICS in each chunk.
+    chunks: list[Sequence[RowChange]] = field(default_factory=list)
     # Broker name -> its group before (None: it is new), for every group that changed.
     groups_before: dict[str, BrokerData | None] = field(default_factory=dict)
     # The rows in `rows`, seldom with duplicates; and the topics without a row.
     made: list[TopicRow] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
 
-    def add(self, batch: Sequence[SharedStep]) -> None:
+    def add(self, chunk: Sequence[RowChange]) -> None:
         """Add topics that `rows` does not have yet."""
-        for topics, _, after in batch:
+        for topics, _, after in chunk:
             self.rows.update(dict.fromkeys(topics, after))
-        self.note(batch)
+        self.note(chunk)
 
-    def note(self, batch: Sequence[SharedStep]) -> None:
-        """Note the steps of topics whose rows are in `rows`."""
-        self.batches.append(batch)
-        for topics, _, after in batch:
+    def note(self, chunk: Sequence[RowChange]) -> None:
+        """Note a chunk of topics whose rows are in `rows`."""
+        self.chunks.append(chunk)
+        for topics, _, after in chunk:
             if after is None:
                 self.gone += topics
             elif not self.made or self.made[-1] is not after:
                 self.made.append(after)
 
 
-class QueueStep(NamedTuple):
-    """The effect of a step from one row to another on the indexes of the tables."""
+class IndexChange(NamedTuple):
+    """The change of the table's indexes for each topic whose row changes."""
 
     # Broker names that a topic gains and loses.
     joined: frozenset[str]
@@ -176,11 +174,11 @@ class QueueStep(NamedTuple):
     more_queues: int
 
 
-def queue_step(before: TopicRow | None, after: TopicRow | None) -> QueueStep:
-    """Return the effect of a step on the indexes."""
+def index_change(before: TopicRow | None, after: TopicRow | None) -> IndexChange:
+    """Return the change of the indexes for each topic with these rows."""
     gone, new = difference(queues_of(before), queues_of(after))
     names_gone, names_new = frozenset(map(_broker_name, gone)), frozenset(map(_broker_name, new))
-    return QueueStep(names_new - names_gone, names_gone - names_new, queues_in(new) - queues_in(gone))
+    return IndexChange(names_new - names_gone, names_gone - names_new, queues_in(new) - queues_in(gone))
 
 
 def row_with(row: TopicRow | None, broker_name: str, queues: QueueData | None) -> TopicRow | None:

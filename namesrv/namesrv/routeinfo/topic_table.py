@@ -1,7 +1,7 @@
 """The topic table: the row of each topic, with the indexes and counts that follow from the rows.
 
 Nearly all topics of a broker share a row (`rows.py`), and a change may touch a hundred thousand topics. So a change has
-three steps, and only the last one modifies the table:
+three phases, and only the last one modifies the table:
 
     plan       plan_queues,     NewRows: the new row of each topic, computed once for each shared row
                change_each
@@ -28,17 +28,17 @@ from typing import Final, TypeAlias, cast
 
 from namesrv.routeinfo.rows import (
     CHUNK_TOPICS,
-    QueueStep,
+    IndexChange,
+    NextRows,
+    RowChange,
     RowChanges,
-    SharedStep,
-    StepsOfRows,
     TopicRow,
+    grouped_by_row,
+    index_change,
     place_in,
-    queue_step,
     queues_of,
-    renewal_of_rows,
-    shared_steps,
-    steps_to_queues,
+    renewed_rows,
+    rows_with_queues,
 )
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo, logical_queues
@@ -111,11 +111,11 @@ class TopicTable:
             after = change(cast("TopicRow", row))
             return row if queues_of(after) == queues_of(row) else after
 
-        steps = StepsOfRows(stays_if_equal)
+        next_rows = NextRows(stays_if_equal)
         for names in parts(topics, CHUNK_TOPICS):
             rows = [*map(self.rows.__getitem__, names)]
-            for members, row, _ in shared_steps(names, rows, rows):
-                after = steps.after(row, None)
+            for members, row, _ in grouped_by_row(names, rows, rows):
+                after = next_rows.after(row, None)
                 if after is not row:
                     new_rows.update(dict.fromkeys(members, after))
             if len(names) == CHUNK_TOPICS:
@@ -130,21 +130,21 @@ class TopicTable:
         topic is lost there, the next changed topic brings the newest DataVersion, and every full registration that
         follows looks unchanged.
         """
-        steps = steps_to_queues(broker_name, without_perm=without_perm)
+        next_rows = rows_with_queues(broker_name, without_perm=without_perm)
         for part in parts(configs, CHUNK_TOPICS):
             topics = self.names_of([*map(_topic_name, part)])
             befores, registered = [*map(self.rows.get, topics)], [*map(_numbers, part)]
             first, numbers = befores[0], registered[0]
             if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
                 # Nearly always all topics are equal; then no Python code runs per topic.
-                after = steps.after(first, numbers)
+                after = next_rows.after(first, numbers)
                 if after is not first:
                     new_rows.update(zip(topics, repeat(after)))
                 elif new_rows:
                     _enter_each(new_rows, topics, befores, befores)
             else:
-                _enter_each(new_rows, topics, befores, [*map(steps.after, befores, registered)])
-            steps.forget_many()
+                _enter_each(new_rows, topics, befores, [*map(next_rows.after, befores, registered)])
+            next_rows.forget_many()
             if len(part) == CHUNK_TOPICS:
                 yield
 
@@ -216,20 +216,20 @@ class TopicTable:
         row_changes = prepared.row_changes
         for part in parts(row_changes.rows, CHUNK_TOPICS):
             befores = [*map(self.rows.get, part)]
-            batch = shared_steps(part, befores, [*map(row_changes.rows.__getitem__, part)])
-            row_changes.note(batch)
-            for topics, before, after in batch:
-                self._prepare_step(prepared, topics, queue_step(before, after))
+            chunk = grouped_by_row(part, befores, [*map(row_changes.rows.__getitem__, part)])
+            row_changes.note(chunk)
+            for topics, before, after in chunk:
+                self._prepare_index_change(prepared, topics, index_change(before, after))
             if len(part) == CHUNK_TOPICS:
                 yield
 
-    def _prepare_step(self, prepared: PreparedTopics, topics: Sequence[str], step: QueueStep) -> None:
-        """Prepare the same step of some topics; no Python code runs per topic."""
-        prepared.queue_count += step.more_queues * len(topics)
-        prepared.route_count += (len(step.joined) - len(step.left)) * len(topics)
-        for broker_name in step.joined:
+    def _prepare_index_change(self, prepared: PreparedTopics, topics: Sequence[str], change: IndexChange) -> None:
+        """Prepare the same change of the indexes for some topics; no Python code runs per topic."""
+        prepared.queue_count += change.more_queues * len(topics)
+        prepared.route_count += (len(change.joined) - len(change.left)) * len(topics)
+        for broker_name in change.joined:
             prepared.joined.setdefault(broker_name, {}).update(dict.fromkeys(topics))
-        for broker_name in step.left:
+        for broker_name in change.left:
             prepared.left.setdefault(broker_name, []).extend(topics)
             for topic in topics if self.mappings else ():
                 if topic in self.mappings:
@@ -250,7 +250,7 @@ class TopicTable:
     def _prepare_renewal(self, row_changes: RowChanges, moved: Iterable[str]) -> Steps[None]:
         """Renew the rows of topics on these brokers whose queues stay: their routes change all the same."""
         topics = chain.from_iterable(self.of_broker.get(name, ()) for name in moved)
-        renewal = renewal_of_rows()
+        renewal = renewed_rows()
         for part in parts(topics, CHUNK_TOPICS):
             touched = [topic for topic in dict.fromkeys(part) if topic not in row_changes.rows]
             if touched:
@@ -258,12 +258,12 @@ class TopicTable:
             if len(part) == CHUNK_TOPICS:
                 yield
 
-    def _renewed(self, topics: Sequence[str], renewal: StepsOfRows[None]) -> Sequence[SharedStep]:
-        """Return the steps to new rows for topics whose queues stay the same."""
+    def _renewed(self, topics: Sequence[str], renewal: NextRows[None]) -> Sequence[RowChange]:
+        """Return the changes to new rows for topics whose queues stay the same."""
         rows = [*map(self.rows.get, topics)]
         return [
-            SharedStep(members, before, renewal.after(before, None))
-            for members, before, _ in shared_steps(topics, rows, rows)
+            RowChange(members, before, renewal.after(before, None))
+            for members, before, _ in grouped_by_row(topics, rows, rows)
         ]
 
     def _prepare_rows(self, prepared: PreparedTopics) -> Steps[None]:
@@ -306,7 +306,7 @@ class TopicTable:
 
         Names without a route are ignored.
         """
-        row_changes, renewal = RowChanges(), renewal_of_rows()
+        row_changes, renewal = RowChanges(), renewed_rows()
         for part in parts([topic for topic in dict.fromkeys(topics) if topic in self.rows], CHUNK_TOPICS):
             row_changes.add(self._renewed(part, renewal))
         self.rows.update((topic, row) for topic, row in row_changes.rows.items() if row is not None)

@@ -46,7 +46,7 @@ class WriteSection:
             self.on_publish(revisions.revision + 1, row_changes)
         revision = revisions.changed(row_changes)
         topics_lost = bool(row_changes.gone)
-        self.effects.append(RouteChanged(topics, revision, row_changes.batches, broker_name, topics_lost))
+        self.effects.append(RouteChanged(topics, revision, row_changes.chunks, broker_name, topics_lost))
         return revision
 
     def set_write_removal(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal, RepeatedChange
 from namesrv.routeinfo.effects import Registered, RouteChanged, WritePermissionChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import SharedStep, TopicRow
+from namesrv.routeinfo.rows import RowChange, TopicRow
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_queue import Item
 
@@ -49,7 +49,7 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
     """The line counts the routes that differ and names the first twenty; routes with equal rows are left out."""
     row = TopicRow(tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues)))
     topics = [f"topic-{number}" for number in range(changed + same)]
-    parts = [[SharedStep([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
+    parts = [[RowChange([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
     made = Change(
         "X",
         WHO,
@@ -70,7 +70,7 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
 def test_change_without_visible_effect_has_no_line() -> None:
     """A group whose zone changed has other routes with the same queues: no line, not even for the last of many."""
     row = TopicRow((QueueData("broker-a", 8, 8, 6),))
-    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, [[SharedStep(["T"], row, row)]])])
+    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, [[RowChange(["T"], row, row)]])])
 
     for what in (change, RepeatedChange(change, 2, 1.0, 2.0)):
         assert AuditLines("ns", "0a").line(Item(1_700_000_000.0, 1.0, what)) == b""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
 from namesrv.routeinfo.effects import Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import TopicRow, shared_steps
+from namesrv.routeinfo.rows import TopicRow, grouped_by_row
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_queue import Item
 
@@ -55,7 +55,7 @@ def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes,
     befores, afters = ([row(each.get(topic, frozenset())) for topic in topics] for each in (routes, new_routes))
     return RoutesPublished(
         revision,
-        shared_steps(topics, befores, afters) if topics else (),
+        grouped_by_row(topics, befores, afters) if topics else (),
         {name: group(name, groups[name]) for name in changed},
         {name: group(name, ids) for name, ids in new_groups.items()},
     )

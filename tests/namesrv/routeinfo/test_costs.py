@@ -14,7 +14,7 @@ import pytest
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
 from namesrv.routeinfo.records import Registration
-from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, SharedStep
+from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChange, RowChanges
 from namesrv.settings.model import Settings
 from namesrv.state.watchers import SharedResponses
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
@@ -217,7 +217,7 @@ async def test_heartbeat_log_processes_many_topics_in_chunks(tmp_path: Path) -> 
     )
     topics = [Topic(f"topic-{number}") for number in range(MANY)]
     await scene.register(*(registration(name, 0, name, *map(topic, topics)) for name in ("b1", "b2")))
-    row_changes = RowChanges(dict.fromkeys(topics), [[SharedStep(topics, None, None)]])
+    row_changes = RowChanges(dict.fromkeys(topics), [[RowChange(topics, None, None)]])
     Topic.loop_thread, Topic.looks = threading.get_ident(), 0
     log.routes_published(1, row_changes)
     assert 0 == Topic.looks < log.queued

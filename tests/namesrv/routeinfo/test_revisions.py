@@ -6,13 +6,14 @@ from collections.abc import Collection
 
 import pytest
 
-from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, STEP_TOPICS, RouteRevisions
-from namesrv.routeinfo.rows import RowChanges, SharedStep, TopicRow
+from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
+from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChange, RowChanges, TopicRow
 from tests.support.steps import finished, steps_and_result
 
 TOPICS = ["a", "b", "c"]
 # topics of a change that is entered in chunks
-CROWD = dict.fromkeys(f"t{number}" for number in range(3 * STEP_TOPICS)).keys()
+CROWD = dict.fromkeys(f"t{number}" for number in range(3 * CHUNK_TOPICS)).keys()
+LAST = f"t{len(CROWD) - 1}"
 
 
 class ChangingTopics:
@@ -25,12 +26,12 @@ class ChangingTopics:
     def change(self, routed: Collection[str] = (), gone: Collection[str] = ()) -> int:
         """Change the routes of some topics and remove others; the new revision."""
         row = TopicRow(())
-        steps = [SharedStep([topic], self.routed.get(topic), row) for topic in routed]
+        chunk = [RowChange([topic], self.routed.get(topic), row) for topic in routed]
         self.routed.update(dict.fromkeys(routed, row))
         for topic in gone:
             self.routed.pop(topic, None)
         rows = {**dict.fromkeys(routed, row), **dict.fromkeys(gone)}
-        return self.revisions.changed(RowChanges(rows, [steps], made=[row], gone=[*gone]))
+        return self.revisions.changed(RowChanges(rows, [chunk], made=[row], gone=[*gone]))
 
 
 def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
@@ -48,12 +49,12 @@ def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
     sizes = [1]
     for _ in settling:
         sizes.append(len(revisions._gone))
-        assert [*map(revisions.last_change, ("t0", "t1", "t5999"))] == [2, 3, 1]
-        assert revisions.changed_since(["x", "t5999"], 0) == ["t5999"]
+        assert [*map(revisions.last_change, ("t0", "t1", LAST))] == [2, 3, 1]
+        assert revisions.changed_since(["x", LAST], 0) == [LAST]
         assert revisions.changed_since(CROWD, 1) == ["t0", "t1"]
 
     assert revisions._gone.keys() == CROWD
-    assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= STEP_TOPICS
+    assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= CHUNK_TOPICS
     assert steps_and_result(revisions.settle())[0] == 0
 
 
@@ -65,9 +66,9 @@ def test_cancelled_settling_begins_again() -> None:
     next(given_up)
     given_up.close()
 
-    assert table.revisions.last_change("t5999") == 1
+    assert table.revisions.last_change(LAST) == 1
     finished(table.revisions.settle())
-    assert [table.revisions._gone["t0"], table.revisions._gone["t5999"]] == [1, 1]
+    assert [table.revisions._gone["t0"], table.revisions._gone[LAST]] == [1, 1]
 
 
 def test_number_of_removed_topics_is_bounded() -> None:

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from namesrv.routeinfo import rows
 from namesrv.routeinfo.rows import (
+    NextRows,
     RowChanges,
-    StepsOfRows,
     TopicRow,
     difference,
+    grouped_by_row,
     place_in,
     queues_of,
     row_with,
-    shared_steps,
 )
 from namesrv_remoting.bodies.route import QueueData
 from tests.support.route_builders import queue_data
@@ -51,32 +51,32 @@ ROWS = (None, *(TopicRow((queue_data("b1", number),)) for number in (1, 2, 3)))
 
 @given(row_numbers)
 def test_row_changes_hold_each_topic_once(numbers: list[tuple[int, int]]) -> None:
-    """Rows, batches, made rows and removed topics of the changes agree."""
+    """Rows, chunks, made rows and removed topics of the changes agree."""
     topics = [f"t{number}" for number in range(len(numbers))]
     befores, afters = ([ROWS[pair[side]] for pair in numbers] for side in (0, 1))
     changes = RowChanges()
 
     for start in range(0, len(topics), 2):
         some = slice(start, start + 2)
-        changes.add(shared_steps(topics[some], befores[some], afters[some]))
+        changes.add(grouped_by_row(topics[some], befores[some], afters[some]))
 
     assert changes.rows == dict(zip(topics, afters, strict=True))
-    in_batches = [topic for batch in changes.batches for step in batch for topic in step.topics]
-    assert in_batches == topics
+    in_chunks = [topic for chunk in changes.chunks for change in chunk for topic in change.topics]
+    assert in_chunks == topics
     assert {id(row) for row in changes.made} == {id(row) for row in afters if row is not None}
     assert changes.gone == [topic for topic, row in changes.rows.items() if row is None]
 
 
-def test_step_is_computed_once_for_a_row() -> None:
-    """Topics that share a row share the next one; another row or argument is another step."""
+def test_next_row_is_computed_once_for_a_row() -> None:
+    """Topics that share a row share the next one; another row or argument has another one."""
     computed: list[tuple[TopicRow | None, int]] = []
 
-    def step(row: TopicRow | None, queues: int) -> TopicRow | None:
+    def change(row: TopicRow | None, queues: int) -> TopicRow | None:
         computed.append((row, queues))
         return None if queues == 0 else row_with(row, "b2", queue_data("b2", queues))
 
-    steps, one, other = StepsOfRows(step), TopicRow((queue_data("b1"),)), TopicRow((queue_data("b1"),))
-    found = [steps.after(row, queues) for row in (one, other, one, None) for queues in (4, 0) for _ in range(2)]
+    next_rows, one, other = NextRows(change), TopicRow((queue_data("b1"),)), TopicRow((queue_data("b1"),))
+    found = [next_rows.after(row, queues) for row in (one, other, one, None) for queues in (4, 0) for _ in range(2)]
 
     assert computed == [(row, queues) for row in (one, other, None) for queues in (4, 0)]
     assert found[0] is found[1] is found[8]
@@ -90,24 +90,24 @@ def test_step_is_computed_once_for_a_row() -> None:
     assert found[2::4] == [None] * 4
 
 
-def test_steps_keep_the_rows_that_they_know() -> None:
+def test_rows_that_have_a_next_row_are_kept() -> None:
     """A known row is not freed, so that its id is never reused for another row."""
-    steps = StepsOfRows[int](lambda row, number: TopicRow((queue_data("b1", number),)))
+    next_rows = NextRows[int](lambda row, number: TopicRow((queue_data("b1", number),)))
 
-    found = [queues_of(steps.after(TopicRow((queue_data("b1"),)), number)) for number in range(1, 200)]
+    found = [queues_of(next_rows.after(TopicRow((queue_data("b1"),)), number)) for number in range(1, 200)]
 
     assert found == [(queue_data("b1", number),) for number in range(1, 200)]
-    assert repr(steps) == "<StepsOfRows [199 steps]>"
+    assert repr(next_rows) == "<NextRows [199 known]>"
 
 
-def test_number_of_known_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known steps are dropped where nearly every topic has a row of its own."""
-    monkeypatch.setattr(rows, "MOST_STEPS", 2)
-    steps = StepsOfRows[int](lambda row, _: row)
+def test_number_of_known_rows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known rows are dropped where nearly every topic has a row of its own."""
+    monkeypatch.setattr(rows, "MOST_NEXT_ROWS", 2)
+    next_rows = NextRows[int](lambda row, _: row)
     sizes = []
     for number in range(4):
-        steps.after(None, number)
-        steps.forget_many()
-        sizes.append(repr(steps))
+        next_rows.after(None, number)
+        next_rows.forget_many()
+        sizes.append(repr(next_rows))
 
-    assert sizes == [f"<StepsOfRows [{number} steps]>" for number in (1, 2, 0, 1)]
+    assert sizes == [f"<NextRows [{number} known]>" for number in (1, 2, 0, 1)]
