@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from benchmarks.harness.wire import native_request, request, route_request
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient, RouteError
-from namesrv_remoting.bodies.base import parts
+from namesrv_remoting.bodies.base import chunked
 from namesrv_remoting.codes import RequestCode
 from namesrv_runtime import loops
 
@@ -55,7 +55,7 @@ _STRANGERS_PATIENCE_SECONDS: Final = 1.0
 async def _some_at_a_time(begin: Callable[[int], Awaitable[T]], numbers: Iterable[int]) -> list[T]:
     """Call a function for each number, at most _AT_ONCE at a time, and return all results."""
     begun: list[T] = []
-    for some in parts(numbers, _AT_ONCE):
+    for some in chunked(numbers, _AT_ONCE):
         begun += await asyncio.gather(*map(begin, some))
     return begun
 

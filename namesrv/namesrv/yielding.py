@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from typing import TypeVar
 
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ async def run_in_steps(work: Steps[T]) -> T:
 async def in_chunks(items: Collection[T], size: int) -> AsyncIterator[tuple[T, ...]]:
     """Yield the items in chunks of `size`, and let the event loop run between two chunks."""
     taken = 0
-    for chunk in parts(items, size):
+    for chunk in chunked(items, size):
         yield chunk
         taken += len(chunk)
         if taken < len(items):

@@ -6,7 +6,7 @@ from typing import Final
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 
 # Silence in heartbeat intervals after which a broker is late: it has lost one heartbeat, or is dead.
 LATE_PERIODS: Final = 1.5
@@ -45,7 +45,7 @@ class LateBrokers:
         """Find the late brokers and their topics, about once a second; in steps, since both may be very many."""
         late: set[str] = set()
         table = self._tables.broker_live_table
-        for keys in parts(list(table), _STEP_BROKERS):
+        for keys in chunked(list(table), _STEP_BROKERS):
             late.update(table[key].broker_name for key in keys if key in table and self._is_late(key, table[key], now))
             yield
         made_of = (late, self._tables.revisions.revision)
@@ -54,11 +54,11 @@ class LateBrokers:
         late_topics: set[str] = set()
         for name in late:
             # Copies, because the tables may change between two steps.
-            for part in parts(list(self._tables.topics.of_broker.get(name, ())), _STEP_TOPICS):
+            for part in chunked(list(self._tables.topics.of_broker.get(name, ())), _STEP_TOPICS):
                 late_topics.update(part)
                 self.topics.update(part)
                 yield
-        for part in parts(list(self.topics), _STEP_TOPICS):
+        for part in chunked(list(self.topics), _STEP_TOPICS):
             self.topics.difference_update(topic for topic in part if topic not in late_topics)
             yield
         self._made_of = made_of

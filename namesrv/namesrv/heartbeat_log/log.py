@@ -23,7 +23,7 @@ from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
 from namesrv.yielding import run_in_steps
-from namesrv_remoting.bodies.base import parts
+from namesrv_remoting.bodies.base import chunked
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import LineLog
@@ -227,7 +227,7 @@ class HeartbeatLog(LineLog):
 
     def _note_pulls(self, pulls: list[tuple[str, int, int]]) -> None:
         now = self._clock.monotonic()
-        for part in parts(pulls, _TOPICS_PER_LINE):
+        for part in chunked(pulls, _TOPICS_PER_LINE):
             topics, revisions, counts = zip(*part, strict=True)
             fields = {"topics": topics, "revisions": revisions, "counts": counts}
             self._note(now, EventLine(b"pulls", fields), _weight(part))

@@ -201,8 +201,8 @@ class ClientProcessor:
                 if number % _ENCODED_CHUNK == 0:
                     await asyncio.sleep(0)
         if not pull.observes:
-            async for part in in_chunks(served, _CHECKED_CHUNK):
-                self._note_served(request, part)
+            async for chunk in in_chunks(served, _CHECKED_CHUNK):
+                self._note_served(request, chunk)
         return Reply(self._encoded(revision, routes, is_full=changed is None))
 
     def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:
@@ -219,8 +219,8 @@ class ClientProcessor:
             return None
         if pull.since == namesrv.manager.revisions.revision:
             return []
-        async for part in in_chunks(pull.topics, _CHECKED_CHUNK):
-            changed = namesrv.manager.revisions.changed_since(part, pull.since)
+        async for chunk in in_chunks(pull.topics, _CHECKED_CHUNK):
+            changed = namesrv.manager.revisions.changed_since(chunk, pull.since)
             if changed is None:
                 return None
             topics += changed

@@ -119,8 +119,8 @@ class ExtensionProcessor:
                 unsent_bytes=connection.unsent_bytes,
                 account=connection.peer.account or None,
             )
-            async for part in in_chunks(wanted, _CHUNK)
-            for connection in part
+            async for chunk in in_chunks(wanted, _CHUNK)
+            for connection in chunk
         ]
         return Reply(NATIVE.encode(ConnectionsResponse(connections)))
 
@@ -159,8 +159,8 @@ class ExtensionProcessor:
                 state=None if live.state is None else dict(live.state),
                 advertised=None if live.advertised == NOTHING_ADVERTISED else live.advertised,
             )
-            async for part in in_chunks(sorted(wanted), _CHUNK)
-            for key, live in part
+            async for chunk in in_chunks(sorted(wanted), _CHUNK)
+            for key, live in chunk
         ]
         return Reply(NATIVE.encode(BrokersResponse(brokers, self._namesrv.boot.id, self._reserved(body))))
 

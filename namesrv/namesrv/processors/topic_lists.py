@@ -91,8 +91,8 @@ class TopicLists:
         made: bytes | str
         # Most topics share a row.
         is_row_wanted = functools.cache(lambda row: row is not None and is_wanted(row.queues))
-        async for part in in_chunks(list(rows), _CHUNK):
-            wanted = [name for name in part if is_row_wanted(rows.get(name))]
+        async for chunk in in_chunks(list(rows), _CHUNK):
+            wanted = [name for name in chunk if is_row_wanted(rows.get(name))]
             names += wanted
             size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
             if size > limit:

@@ -9,7 +9,7 @@ from namesrv.routeinfo.rows import row_with
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.topics import plan_perms
 from namesrv.routeinfo.write_section import WriteSection
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import PERM_WRITE
 
@@ -27,7 +27,7 @@ def silent_brokers(tables: RouteTables, now: float) -> Steps[dict[BrokerAddrInfo
     table = tables.broker_live_table
     seen_at: dict[BrokerAddrInfo, float] = {}
     ends_at: dict[BrokerAddrInfo, float] = {}
-    for keys in parts(list(table), _CHUNK_BROKERS):
+    for keys in chunked(list(table), _CHUNK_BROKERS):
         for key in keys:
             live = table.get(key)
             if live is not None and (ends := live.expires_at()) < now:

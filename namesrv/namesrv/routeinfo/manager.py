@@ -46,7 +46,7 @@ from namesrv.routeinfo.write_removal import WriteRemoval, ended_removals
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv.rwlock import ReadWriteLock
 from namesrv.yielding import run_in_steps
-from namesrv_remoting.bodies.base import parts
+from namesrv_remoting.bodies.base import chunked
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_READ, PERM_WRITE
 from namesrv_remoting.requests import AccessClass
@@ -333,10 +333,10 @@ class RouteInfoManager:
             section.effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
             due = await run_in_steps(silent_brokers(self.tables, min(now, as_of)))
         evicted = 0
-        for some in parts(due.items(), REMOVALS_AT_ONCE):
+        for chunk in chunked(due.items(), REMOVALS_AT_ONCE):
             await asyncio.sleep(0)
             async with self._changing() as section:
-                evicted += await self._evict(some, section, keeps_disconnected=keeps_disconnected)
+                evicted += await self._evict(chunk, section, keeps_disconnected=keeps_disconnected)
         return evicted
 
     async def _evict(
@@ -377,9 +377,9 @@ class RouteInfoManager:
         table, brokers_on = self.tables.broker_live_table, self.tables.connections.brokers_on
         # No further broker moves to a closed connection.
         leaving = _by_expiry((key, table[key]) for key in brokers_on.get(connection_id, ()))
-        for some in parts(leaving, REMOVALS_AT_ONCE):
+        for chunk in chunked(leaving, REMOVALS_AT_ONCE):
             async with self._changing() as section:
-                for key in [key for key, _ in some if key in brokers_on.get(connection_id, ())]:
+                for key in [key for key, _ in chunk if key in brokers_on.get(connection_id, ())]:
                     # A broker may have moved to another connection while an earlier one was removed.
                     removal = Removal(key, "disconnected", connection_id=connection_id)
                     await run_in_steps(remove(section, removal))
@@ -388,9 +388,9 @@ class RouteInfoManager:
 
     async def revoke(self, brokers: Iterable[tuple[BrokerAddrInfo, BrokerLiveInfo]]) -> None:
         """Remove brokers that may no longer be registered, unless they have registered since."""
-        for some in parts(_by_expiry(brokers), REMOVALS_AT_ONCE):
+        for chunk in chunked(_by_expiry(brokers), REMOVALS_AT_ONCE):
             async with self._changing() as section:
-                for key, live in some:
+                for key, live in chunk:
                     if key in self.tables.broker_live_table:
                         removal = Removal(key, "disconnected", generation=live.generation)
                         await run_in_steps(remove(section, removal))

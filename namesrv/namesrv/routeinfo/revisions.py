@@ -6,7 +6,7 @@ from itertools import chain, repeat
 from typing import Final
 
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 
 # Number of topics without a route whose last change is remembered; a client whose revision is older than a dropped one
 # gets all routes.
@@ -62,22 +62,22 @@ class RouteRevisions:
         gone, routed = self._gone, self._routed
         while self._large:
             number, row_changes = self._large[0]
-            for part in parts(row_changes.gone, CHUNK_TOPICS):
-                # A small change that came later has entered its topics already.
+            for topics in chunked(row_changes.gone, CHUNK_TOPICS):
                 if self._small > number:
-                    # A later small change may have entered some of these topics.
-                    part = tuple(topic for topic in part if gone.get(topic, 0) < number)  # noqa: PLW2901
-                gone.update(zip(part, repeat(number)))
+                    # A later small change may have entered some of these topics already.
+                    gone.update((topic, number) for topic in topics if gone.get(topic, 0) < number)
+                else:
+                    gone.update(zip(topics, repeat(number)))
                 yield
             del self._large[0]
         if len(gone) > self._spare_topics:
-            for part in parts(list(gone), CHUNK_TOPICS):
-                for topic in filter(routed.__contains__, part):
+            for chunk in chunked(list(gone), CHUNK_TOPICS):
+                for topic in filter(routed.__contains__, chunk):
                     del gone[topic]
                 yield
             # If more than half would be left, all are dropped: otherwise nearly every change would scan all of them.
-            for part in parts(list(gone) if len(gone) > self._spare_topics // 2 else (), CHUNK_TOPICS):
-                self.floor = max(self.floor, *map(gone.pop, part))
+            for chunk in chunked(list(gone) if len(gone) > self._spare_topics // 2 else (), CHUNK_TOPICS):
+                self.floor = max(self.floor, *map(gone.pop, chunk))
                 yield
 
     def last_change(self, topic: str) -> int:

@@ -17,7 +17,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registrati
 from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.rules import LimitExceededError, Rules, TableQuotas
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.requests import AccessClass
 
 # One address or account can fill a table except for this fraction of it (one eighth).
@@ -148,8 +148,8 @@ def sizes_of(tables: RouteTables) -> Sizes:
 def _held_by(tables: RouteTables, owner: Owner) -> Steps[Sizes]:
     brokers = 0
     names: set[str] = set()
-    for part in parts(list(tables.broker_live_table.items()), CHUNK_TOPICS):
-        for key, live in part:
+    for chunk in chunked(list(tables.broker_live_table.items()), CHUNK_TOPICS):
+        for key, live in chunk:
             if owner.has(key, live):
                 brokers += 1
                 names.add(live.broker_name)
@@ -170,9 +170,9 @@ def _topics_of(tables: RouteTables, names: Iterable[str], routes: int) -> Steps[
     names_of_topics: Iterator[str] = chain.from_iterable(tables.topics.of_broker.get(name, ()) for name in names)
     size = max(1, routes // _SAMPLES)
     topics = 0.0
-    for number, part in enumerate(parts(names_of_topics, size), start=1):
-        row = tables.topic_queue_table[choice(part)]
-        topics += len(part) / len(row.queues)
+    for number, chunk in enumerate(chunked(names_of_topics, size), start=1):
+        row = tables.topic_queue_table[choice(chunk)]
+        topics += len(chunk) / len(row.queues)
         if number % CHUNK_TOPICS == 0:
             yield
     return round(topics)

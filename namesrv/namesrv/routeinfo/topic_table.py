@@ -40,7 +40,7 @@ from namesrv.routeinfo.rows import (
     renewed_rows,
     rows_with_queues,
 )
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo, logical_queues
 
 # Names of removed topics up to this number are left, since clearing them away is not worth it.
@@ -112,7 +112,7 @@ class TopicTable:
             return row if queues_of(after) == queues_of(row) else after
 
         next_rows = NextRows(stays_if_equal)
-        for names in parts(topics, CHUNK_TOPICS):
+        for names in chunked(topics, CHUNK_TOPICS):
             rows = [*map(self.rows.__getitem__, names)]
             for members, row, _ in grouped_by_row(names, rows, rows):
                 after = next_rows.after(row, None)
@@ -131,9 +131,9 @@ class TopicTable:
         follows looks unchanged.
         """
         next_rows = rows_with_queues(broker_name, without_perm=without_perm)
-        for part in parts(configs, CHUNK_TOPICS):
-            topics = self.names_of([*map(_topic_name, part)])
-            befores, registered = [*map(self.rows.get, topics)], [*map(_numbers, part)]
+        for chunk in chunked(configs, CHUNK_TOPICS):
+            topics = self.names_of([*map(_topic_name, chunk)])
+            befores, registered = [*map(self.rows.get, topics)], [*map(_numbers, chunk)]
             first, numbers = befores[0], registered[0]
             if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
                 # Nearly always all topics are equal; then no Python code runs per topic.
@@ -145,7 +145,7 @@ class TopicTable:
             else:
                 _enter_each(new_rows, topics, befores, [*map(next_rows.after, befores, registered)])
             next_rows.forget_many()
-            if len(part) == CHUNK_TOPICS:
+            if len(chunk) == CHUNK_TOPICS:
                 yield
 
     def plan_mappings(
@@ -214,13 +214,13 @@ class TopicTable:
 
     def _prepare_indexes(self, prepared: PreparedTopics) -> Steps[None]:
         row_changes = prepared.row_changes
-        for part in parts(row_changes.rows, CHUNK_TOPICS):
-            befores = [*map(self.rows.get, part)]
-            chunk = grouped_by_row(part, befores, [*map(row_changes.rows.__getitem__, part)])
+        for names in chunked(row_changes.rows, CHUNK_TOPICS):
+            befores = [*map(self.rows.get, names)]
+            chunk = grouped_by_row(names, befores, [*map(row_changes.rows.__getitem__, names)])
             row_changes.note(chunk)
             for topics, before, after in chunk:
                 self._prepare_index_change(prepared, topics, index_change(before, after))
-            if len(part) == CHUNK_TOPICS:
+            if len(names) == CHUNK_TOPICS:
                 yield
 
     def _prepare_index_change(self, prepared: PreparedTopics, topics: Sequence[str], change: IndexChange) -> None:
@@ -251,11 +251,11 @@ class TopicTable:
         """Renew the rows of topics on these brokers whose queues stay: their routes change all the same."""
         topics = chain.from_iterable(self.of_broker.get(name, ()) for name in moved)
         renewal = renewed_rows()
-        for part in parts(topics, CHUNK_TOPICS):
-            touched = [topic for topic in dict.fromkeys(part) if topic not in row_changes.rows]
+        for chunk in chunked(topics, CHUNK_TOPICS):
+            touched = [topic for topic in dict.fromkeys(chunk) if topic not in row_changes.rows]
             if touched:
                 row_changes.add(self._renewed(touched, renewal))
-            if len(part) == CHUNK_TOPICS:
+            if len(chunk) == CHUNK_TOPICS:
                 yield
 
     def _renewed(self, topics: Sequence[str], renewal: NextRows[None]) -> Sequence[RowChange]:
@@ -271,8 +271,8 @@ class TopicTable:
         rows, gone = prepared.row_changes.rows, prepared.row_changes.gone
         prepared.rows = rows if not gone else {} if len(gone) == len(rows) else rows.copy()
         if prepared.rows and gone:
-            for part in parts(gone, CHUNK_TOPICS):
-                deque(map(prepared.rows.pop, part), maxlen=0)
+            for chunk in chunked(gone, CHUNK_TOPICS):
+                deque(map(prepared.rows.pop, chunk), maxlen=0)
                 yield
 
     # -- apply --------------------------------------------------------------------------------------------------------
@@ -307,8 +307,8 @@ class TopicTable:
         Names without a route are ignored.
         """
         row_changes, renewal = RowChanges(), renewed_rows()
-        for part in parts([topic for topic in dict.fromkeys(topics) if topic in self.rows], CHUNK_TOPICS):
-            row_changes.add(self._renewed(part, renewal))
+        for chunk in chunked([topic for topic in dict.fromkeys(topics) if topic in self.rows], CHUNK_TOPICS):
+            row_changes.add(self._renewed(chunk, renewal))
         self.rows.update((topic, row) for topic, row in row_changes.rows.items() if row is not None)
         return row_changes
 

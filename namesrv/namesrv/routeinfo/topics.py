@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from namesrv.routeinfo.rows import CHUNK_TOPICS, TopicRow, queues_of, row_with
 from namesrv.routeinfo.tables import Changes, RouteTables
-from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE
 
@@ -22,7 +22,7 @@ def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None)
         return Changes()
     changes = Changes({topic: TopicRow(left) if left else None})
     losing = [queues.broker_name for queues in row if queues.broker_name in leaving]
-    for names in parts(losing, CHUNK_TOPICS):
+    for names in chunked(losing, CHUNK_TOPICS):
         changes.incomplete += [key for name in names for key, live in tables.brokers_named(name) if live.is_native]
         yield
     return changes

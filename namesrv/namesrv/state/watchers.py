@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from namesrv.encoded_routes import EncodedResponse, RoutesInView
 from namesrv.net.fair_scheduler import computing_seconds
-from namesrv_remoting.bodies.base import parts
+from namesrv_remoting.bodies.base import chunked
 
 # Processor time for ending watches in one slice, after which the event loop polls the sockets again.
 SLICE_SECONDS: Final = 0.002
@@ -147,7 +147,7 @@ class RouteWatchers:
     def _end_woken(self) -> None:
         shared: SharedResponses = {}
         ends = self._now() + SLICE_SECONDS
-        for some in parts(list(islice(self._woken, BATCH)), _UNTIMED):
+        for some in chunked(list(islice(self._woken, BATCH)), _UNTIMED):
             for watch in some:
                 del self._woken[watch]
                 if watch in self._watches:

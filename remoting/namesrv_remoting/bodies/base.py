@@ -25,11 +25,11 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 FREE_INFLATED_BYTES: Final = 1024 * 1024
 
 
-def parts(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    """The items in batches of `size`, for work that is done in steps."""
+def chunked(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """The items in chunks of `size`, for work that is done in steps: one chunk is processed between two yields."""
     left = iter(items)
-    while part := tuple(islice(left, size)):
-        yield part
+    while chunk := tuple(islice(left, size)):
+        yield chunk
 
 
 def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
