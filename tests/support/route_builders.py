@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from namesrv.routeinfo.admission import check_registration
+from namesrv.routeinfo.checks import check_registration
 from namesrv.routeinfo.effects import Effect, RouteChanged
 from namesrv.routeinfo.eviction import plan_removal
 from namesrv.routeinfo.liveness import LivenessClock
@@ -14,7 +14,9 @@ from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.routes import RouteInputs
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
+from namesrv.routeinfo.shares import HeldRows
 from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
@@ -88,13 +90,18 @@ def apply(tables: RouteTables, changes: Changes) -> RowChanges:
     return prepared.topics.row_changes
 
 
+def check(tables: RouteTables, broker: Registration, by: Rules) -> None:
+    """Check a registration by these rules. Raises ResponseError."""
+    finished(check_registration(WriteSection(tables, by, HeldRows(tables), on_publish=None), broker))
+
+
 def register(
     tables: RouteTables, *brokers: Registration, options: RouteOptions | None = None, now: float = 0.0
 ) -> list[tuple[Changes, RegisterResult]]:
     """Check, plan and apply registrations; return the plan and result of each."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
-        finished(check_registration(tables, broker, rules(options=options or RouteOptions())))
+        check(tables, broker, rules(options=options or RouteOptions()))
         plans.append(finished(plan_registration(tables, broker, options or RouteOptions(), now, number)))
         apply(tables, plans[-1][0])
     return plans

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from namesrv.routeinfo.admission import attempted_takeover, check_routes, check_topics, is_in_use, takeover_refusal
+from namesrv.routeinfo.checks import check_routes, check_topics
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
 from namesrv.routeinfo.effects import Effect, Fenced, OverQuota, ProcessStopped, RouteChanged, Scanned
 from namesrv.routeinfo.eviction import Removal, remove, silent_brokers
@@ -41,6 +41,7 @@ from namesrv.routeinfo.rules import (
 )
 from namesrv.routeinfo.shares import HeldRows
 from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.takeovers import attempted_takeover, is_in_use, takeover_refusal
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.routeinfo.write_removal import WriteRemoval, ended_removals
 from namesrv.routeinfo.write_section import WriteSection

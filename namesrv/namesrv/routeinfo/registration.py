@@ -6,7 +6,7 @@
     manager.register        takes the write lock, runs `register` in steps of a millisecond, performs the effects
             |
             v
-    1. admit                refused: an exception, and nothing changes                                  admission.py
+    1. check                refused: an exception, and nothing changes                                     checks.py
     2. displace             squatters, and the broker that had the address before, are removed           eviction.py
     3. plan                 rows, groups, mappings and the live entry after the registration: `Changes`
     4. prepare              indexes, counts and renewed routes after the changes: `Prepared`          topic_table.py
@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from namesrv.routeinfo.acting_master import loses_write, registers_without_write
-from namesrv.routeinfo.admission import admit, squats, superseded_entries
+from namesrv.routeinfo.checks import check_registration
 from namesrv.routeinfo.connections import OtherConnection
 from namesrv.routeinfo.effects import Evicted, MinBrokerIdChanged, Registered
 from namesrv.routeinfo.eviction import Removal, remove
@@ -32,6 +32,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterRe
 from namesrv.routeinfo.rows import row_with
 from namesrv.routeinfo.shares import topics_dropped
 from namesrv.routeinfo.tables import Changes, Prepared, RouteTables
+from namesrv.routeinfo.takeovers import squats, superseded_entries
 from namesrv.routeinfo.topics import plan_perms
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps
@@ -47,7 +48,7 @@ def register(section: WriteSection, registration: Registration) -> Steps[Registe
     """
     tables, rules = section.tables, section.rules
     options_version = tables.digests.options_version
-    yield from admit(section, registration)
+    yield from check_registration(section, registration)
     if rules.is_connected(registration.connection_id):
         yield from _displace(section, registration)
     generation = tables.versions.next_generation()
@@ -85,7 +86,7 @@ def _displace(section: WriteSection, registration: Registration) -> Steps[None]:
 def plan_registration(
     tables: RouteTables, registration: Registration, options: RouteOptions, now: float, generation: int
 ) -> Steps[tuple[Changes, RegisterResult]]:
-    """Plan the changes of an admitted registration, and its response, in steps of a millisecond.
+    """Plan the changes of a checked registration, and its response, in steps of a millisecond.
 
     Live entries that end with the registration are dropped: the former holder of the id, and the broker's own address
     under another cluster.

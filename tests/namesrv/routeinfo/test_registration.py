@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.admission import check_registration, check_topics, replaced_by
+from namesrv.routeinfo.checks import check_topics
 from namesrv.routeinfo.connections import OtherConnection
 from namesrv.routeinfo.effects import MinBrokerIdChanged, OverQuota
 from namesrv.routeinfo.records import Registration, RouteOptions
@@ -16,6 +16,7 @@ from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.rules import TableQuotas
 from namesrv.routeinfo.shares import over_quota
+from namesrv.routeinfo.takeovers import replaced_by
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -24,6 +25,7 @@ from tests.support.route_builders import (
     ROOMY,
     addresses,
     body,
+    check,
     register,
     registration,
     rows,
@@ -79,7 +81,7 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
     before = facts_of(tables)
 
     with pytest.raises((BadRequestError, SystemError_), match=f"^{remark}$") as caught:
-        finished(check_registration(tables, refused, rules()))
+        check(tables, refused, rules())
 
     # as in Java, where the response has a header class
     assert caught.value.ext_fields == ({STALE_FIELD: "true"} if refused.is_native else {})
@@ -138,7 +140,7 @@ def test_state_version_counts_on_the_holders_own_connection(
 
     refused = []
     try:
-        finished(check_registration(tables, successor, rules(is_connected=open_connections.__contains__)))
+        check(tables, successor, rules(is_connected=open_connections.__contains__))
     except BadRequestError as error:
         refused.append(error.remark)
 
@@ -178,7 +180,7 @@ def test_limits_count_each_topic_once() -> None:
     """A repeated topic counts once, a dropped one does not count, unless another broker has it."""
     tables = tables_of(native("t1", "t2"), registration("b2", 0, "o:1", "t2", "t3"))
 
-    def check(*named: str, dropped: frozenset[str] = frozenset(), **limits: int) -> None:
+    def check_named(*named: str, dropped: frozenset[str] = frozenset(), **limits: int) -> None:
         work = check_topics(tables, replace(ROOMY, **limits), "b1", named, len(named), steps_to(set(dropped)))
         finished(work)
 
@@ -186,19 +188,19 @@ def test_limits_count_each_topic_once() -> None:
         yield
         return found
 
-    check("t1", "t2", "t4", "t4", max_topics=4, max_routes=5, max_topics_per_broker=3)
-    check("t4", dropped=frozenset({"t1"}), max_topics=3, max_routes=4, max_topics_per_broker=2)
-    check("t2", dropped=frozenset({"t2"}), max_topics=2)
+    check_named("t1", "t2", "t4", "t4", max_topics=4, max_routes=5, max_topics_per_broker=3)
+    check_named("t4", dropped=frozenset({"t1"}), max_topics=3, max_routes=4, max_topics_per_broker=2)
+    check_named("t2", dropped=frozenset({"t2"}), max_topics=2)
     # what is there stays under limits that were lowered
-    check("t1", "t2", max_topics=1, max_routes=1, max_topics_per_broker=1)
-    check("t3", dropped=frozenset({"t2"}), max_topics=1, max_routes=1, max_topics_per_broker=1)
+    check_named("t1", "t2", max_topics=1, max_routes=1, max_topics_per_broker=1)
+    check_named("t3", dropped=frozenset({"t2"}), max_topics=1, max_routes=1, max_topics_per_broker=1)
     for limits, remark in (
         ({"max_topics": 3}, "4 topics, limit 3"),
         ({"max_routes": 4}, "5 routes, limit 4"),
         ({"max_topics_per_broker": 2}, "3 topics per broker, limit 2"),
     ):
         with pytest.raises(BadRequestError, match=f"^{remark}$"):
-            check("t4", dropped=frozenset(), **limits)
+            check_named("t4", dropped=frozenset(), **limits)
 
 
 @pytest.mark.parametrize(
