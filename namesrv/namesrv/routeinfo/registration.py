@@ -1,25 +1,27 @@
 """The path of a registration, from its decoded body to the changed tables; `register` is the whole of it.
 
-    processors/broker.py    decodes a request, calls the access guard, then the manager
-            |               an unchanged registration (equal digest) only refreshes its live entry: `refresh`
+    processors/broker.py    computes the digest of the request; after an equal one, `refresh` renews the live entry, and
+            |               that is all; otherwise the body is decoded, and the access guard checks the topics
             v
     manager.register        takes the write lock, runs `register` in steps of a millisecond, performs the effects
             |
             v
-    1. check                refused: an exception, and nothing changes                                     checks.py
-    2. displace             squatters, and the broker that had the address before, are removed           eviction.py
-    3. plan                 rows, groups, mappings and the live entry after the registration: `Changes`
-    4. prepare              indexes, counts and renewed routes after the changes: `Prepared`          topic_table.py
+    1. check                refused: an exception, and nothing changes                                      checks.py
+    2. displace             squatters, and the broker that had the address before, are removed            eviction.py
+    3. plan                 `Changes`: rows, mappings, groups and live entries after the registration
+    4. prepare              `Prepared`: with indexes, counts and renewed routes            tables.py, topic_table.py
     5. apply                all tables in one step; the effects describe what has changed
 
-Other tasks may run during every step but the last, but no other change: only steps that need no lock come in between,
-which are heartbeats, unchanged registrations, closed connections that move a broker, and renewed routes.
+A removal (eviction.py) and an operator's change (manager.py) have the last three phases as well. Other tasks may run
+during every phase but the last, but no other change: only steps that need no lock come in between. These are
+heartbeats, unchanged registrations, closed connections that move a broker, deadlines that move after a stop of this
+process, and renewed routes. So the last phase looks at the live entry again.
 
 The result is that of `RouteInfoManager.registerBroker` of Apache's server, without its faults: a refused registration
 changes nothing at all, a displaced master leaves entirely, and a removed write permission does not come back.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -49,8 +51,7 @@ def register(section: WriteSection, registration: Registration) -> Steps[Registe
     tables, rules = section.tables, section.rules
     options_version = tables.digests.options_version
     yield from check_registration(section, registration)
-    if rules.is_connected(registration.connection_id):
-        yield from _displace(section, registration)
+    yield from _displace(section, registration)
     generation = tables.versions.next_generation()
     changes, result = yield from plan_registration(tables, registration, rules.options, rules.now(), generation)
     prepared = yield from tables.prepare(changes)
@@ -65,19 +66,24 @@ def register(section: WriteSection, registration: Registration) -> Steps[Registe
 
 
 def _displace(section: WriteSection, registration: Registration) -> Steps[None]:
-    """Remove the brokers in whose places a broker registers: squatters, and the former broker at its address."""
-    table = section.tables.broker_live_table
+    """Remove the brokers in whose places a broker registers, while its connection is open."""
+    for removal in _displaced_by(registration, section.tables):
+        if not section.rules.is_connected(registration.connection_id):
+            return
+        yield from remove(section, removal)
+
+
+def _displaced_by(registration: Registration, tables: RouteTables) -> Iterator[Removal]:
+    """Yield the removals of squatters, and of the former broker at the address; each is carried out before the next."""
     for place in registration.displaces:
         key = BrokerAddrInfo(*place)
-        squatter = table.get(key)
+        squatter = tables.broker_live_table.get(key)
         if squatter is not None and squats(key, squatter, registration):
-            yield from remove(section, Removal(key, "superseded", generation=squatter.generation))
-    key = registration.key
-    former = table.get(key)
-    is_other = former is not None and former.broker_name != registration.broker_name
-    if former is not None and is_other and section.rules.is_connected(registration.connection_id):
+            yield Removal(key, "superseded", generation=squatter.generation)
+    former = tables.broker_live_table.get(registration.key)
+    if former is not None and former.broker_name != registration.broker_name:
         # The process at this address was another broker before, whose entry would stay for ever.
-        yield from remove(section, Removal(key, "superseded", broker_name=former.broker_name))
+        yield Removal(registration.key, "superseded", broker_name=former.broker_name)
 
 
 # -- 3. plan ----------------------------------------------------------------------------------------------------------
@@ -116,17 +122,10 @@ def plan_registration(
     changes.live[key] = _live_entry(registration, name, now, generation)
     if registration.body.filter_servers is not None:
         changes.filter_servers[key] = registration.body.filter_servers
+    # As in Java, the smallest id of an empty group counts as 0: its first member causes a notice only with an id below
+    # 0.
     if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
-        # As in Java, the smallest id of an empty group counts as 0: its first member causes a notice only with an id
-        # below 0.
-        others = tuple(addr for i, addr in addrs.items() if i != registration.broker_id)
-        changes.notice = MinBrokerIdChanged(
-            name,
-            registration.broker_id,
-            key.broker_addr,
-            others or (key.broker_addr,),
-            ha_broker_addr=registration.ha_server_addr,
-        )
+        changes.notice = _notice(registration, name, addrs)
     return changes, master_of(tables, registration.cluster_name, addrs, registration.broker_id)
 
 
@@ -144,6 +143,14 @@ def _plan_topics(
     yield from topics.plan_mappings(rows, changes.mappings, name, body.mappings)
     if registration.is_native and registration.kind == "full":
         yield from topics.plan_lost_mappings(changes.mappings, name, body.mappings)
+
+
+def _notice(registration: Registration, name: str, addrs: Mapping[int, str]) -> MinBrokerIdChanged:
+    """Return the notice that the broker has the smallest id of its group: for the other members, or for itself."""
+    own = registration.broker_addr
+    others = tuple(addr for addr in addrs.values() if addr != own)
+    ha_addr = registration.ha_server_addr
+    return MinBrokerIdChanged(name, registration.broker_id, own, others or (own,), ha_broker_addr=ha_addr)
 
 
 def _live_entry(registration: Registration, name: str, now: float, generation: int) -> BrokerLiveInfo:
@@ -179,16 +186,8 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
     """Apply a prepared registration in one step, with all that depends on what happened while it was planned."""
     tables, changes, key, now = section.tables, prepared.changes, registration.key, section.rules.now()
     name, live_table = registration.broker_name, tables.broker_live_table
-    before, on = live_table.get(key), registration.connection_id
-    if before is not None and before.connection_id > on and section.rules.is_connected(before.connection_id):
-        # A registration over a newer connection was applied first: the broker stays there when the older connection
-        # closes.
-        on = before.connection_id
-    state = None if before is None else before.state
-    network = section.rules.network_of(on)
-    live = changes.live[key] = replace(
-        changes.live[key], last_update=now, connection_id=on, state=state, network=network
-    )
+    before = live_table.get(key)
+    live = changes.live[key] = _updated(section, changes.live[key], before, now)
     section.effects.extend(
         Evicted(dropped, live_table[dropped], "superseded", now - live_table[dropped].last_update)
         for dropped in changes.dropped
@@ -204,8 +203,8 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
     if registration.kind == "full":
         tables.incomplete.discard(key)
     if before is not None:
-        _note_former_connection(section, key, before, on)
-        if registration.connection_id != on:
+        _note_former_connection(section, key, before, live.connection_id)
+        if registration.connection_id != live.connection_id:
             other = OtherConnection(registered=True, last_seen=now)
             tables.connections.note_other(key, registration.connection_id, other)
     silent = 0.0 if before is None else now - before.last_update
@@ -214,6 +213,19 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
     section.effects.append(Registered(key, live, registration.kind, topics, before is None, silent, before))
     if changes.notice is not None:
         section.effects.append(changes.notice)
+
+
+def _updated(
+    section: WriteSection, planned: BrokerLiveInfo, before: BrokerLiveInfo | None, now: float
+) -> BrokerLiveInfo:
+    """Return the planned live entry as it is now: with its time, its connection, and the last reported state."""
+    on = planned.connection_id
+    if before is not None and before.connection_id > on and section.rules.is_connected(before.connection_id):
+        # A registration over a newer connection was applied first: the broker stays there when the older connection
+        # closes.
+        on = before.connection_id
+    state, network = None if before is None else before.state, section.rules.network_of(on)
+    return replace(planned, last_update=now, connection_id=on, state=state, network=network)
 
 
 def _note_former_connection(section: WriteSection, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:

@@ -1,7 +1,7 @@
 """The topic table: the row of each topic, with the indexes and counts that follow from the rows.
 
 Nearly all topics of a broker share a row (`rows.py`), and a change may touch a hundred thousand topics. So a change has
-three phases, and only the last one modifies the table:
+three phases, the last ones of those in `registration.py`, and only the last one modifies the table:
 
     plan       plan_queues,     NewRows: the new row of each topic, computed once for each shared row
                change_each
