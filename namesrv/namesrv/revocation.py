@@ -8,7 +8,7 @@ from typing import Any, Final
 from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.acting_master import makes_routes
-from namesrv.routeinfo.effects import BrokerEffect, address_fields
+from namesrv.routeinfo.effects import Audited, BrokerEffect, address_fields
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.yielding import in_chunks
@@ -33,9 +33,9 @@ class Revoked(BrokerEffect):
     reason: str
 
     @property
-    def is_change(self) -> bool:
-        """Always true."""
-        return True
+    def audited(self) -> Audited:
+        """Always a change."""
+        return "change"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the revoked registration with the reason."""

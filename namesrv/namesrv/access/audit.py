@@ -160,11 +160,11 @@ class AuditLog:
         audited, refused = _current(), effect.refused()
         if refused is not None and audited is not None and audited.request is not None:
             self.refused_request(audited.request, refused.remark, reason=refused.reason, observed=refused.is_observed)
-        elif effect.is_change and effect.is_expiry:
+        elif effect.audited == "expiry":
             self._record_change(Change(None, _NO_SENDER, (effect,)))
-        elif effect.is_change and effect.is_consequence and audited is None:
+        elif effect.audited == "consequence" and audited is None:
             self._unexplained.append(effect)
-        elif effect.is_change:
+        elif effect.audited:
             self._changed(*self._unexplained, effect)
             self._unexplained.clear()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.effects import Audited, Effect
 from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log import Encoder, encoded
 from namesrv_runtime.line_queue import Item
@@ -63,9 +63,9 @@ class Noted(Effect):
     __slots__ = ()
 
     @property
-    def is_change(self) -> bool:
-        """Always true."""
-        return True
+    def audited(self) -> Audited:
+        """Always a change."""
+        return "change"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.effects import Effect, Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import QueueRow, RowChange, difference, place_in, queues_of
 from namesrv_remoting.bodies.route import BrokerData
@@ -165,8 +165,8 @@ class HeartbeatLines(Encoder):
         effect = what.effect
         self._late_ms += effect.late_seconds * 1000
         line = self._line(item, effect.line_name.encode(), _inner({**self._broker(what), **effect.line_fields()}))
-        if effect.broker is not None and effect.registration == "begins":
-            self._learn(*effect.broker, what.topics).seq = self.seq
+        if isinstance(effect, Registered):
+            self._learn(effect.key, effect.live, what.topics).seq = self.seq
         return line
 
     def _line(self, item: Item, event: bytes, fields: bytes) -> bytes:
@@ -189,7 +189,7 @@ class HeartbeatLines(Encoder):
         if topics is None:
             topics = 0 if known is None else known.topics
         fields = _identity(key, live, topics)
-        if what.effect.registration == "ends":
+        if isinstance(what.effect, Evicted):
             self._forget(key)
             fields["last_seq"] = None if known is None else known.seq
         return fields

@@ -16,7 +16,7 @@ from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
 from namesrv.net.request import Connection
-from namesrv.routeinfo.effects import Effect, Scanned
+from namesrv.routeinfo.effects import Effect, Evicted, Registered, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import RowChanges
@@ -115,13 +115,13 @@ class HeartbeatLog(LineLog):
         """Queue the line of an effect, if it has one."""
         if not effect.line_name:
             return
-        if effect.broker is not None and effect.registration == "ends":
-            self.late.left(effect.broker[0])
+        if isinstance(effect, Evicted):
+            self.late.left(effect.key)
         if isinstance(effect, Scanned):
             self._note_late_pulls()
         topics = None
-        if effect.broker is not None and effect.registration == "begins":
-            topics = len(self._tables.topics.of_broker.get(effect.broker[1].broker_name, ()))
+        if isinstance(effect, Registered):
+            topics = len(self._tables.topics.of_broker.get(effect.live.broker_name, ()))
         at = effect.happened_at
         moment = self._clock.monotonic() if at is None else at + self._liveness.late_seconds
         self._note(moment, EffectLine(effect, topics))

@@ -2,9 +2,10 @@
 
 An effect is a change of the tables, a refusal, an attempt that was only observed, a scan, or a stop of this process.
 Each effect knows how it is shown: its names, level and fields. Log, recent events, heartbeat log, audit trail and
-metrics show an effect by these, so that a new effect is a new class here; two of them also look at a class: the
-heartbeat log writes the counted pulls at each `Scanned`, and the metrics count each `Registered`. The consequences of
-an effect (closed connections, woken watches, notices) belong to the sink and its observers.
+metrics show an effect by these, so that a new effect is a new class here. Two of them also look at classes: the
+heartbeat log follows each broker from `Registered` to `Evicted`, and writes the counted pulls at each `Scanned`; the
+metrics count each `Registered`. The consequences of an effect (closed connections, woken watches, notices) belong to
+the sink and its observers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,10 @@ from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAdd
 from namesrv_remoting.requests import AccessClass
 
 Level = Literal["debug", "info", "warning"]
+# The kinds of changes in the audit trail: by the current request, or by the server itself; a consequence, which is
+# followed by the effect that caused it; and an expiry, which time has made and no request, even if it is made while a
+# request is handled.
+Audited = Literal["", "change", "consequence", "expiry"]
 # Topics that one line or event names, and queues shown of a topic; a broker that dies may have ten thousand topics.
 _NAMED_TOPICS: Final = 20
 _NAMED_QUEUES: Final = 10
@@ -53,8 +58,6 @@ class Effect:
     log_name: ClassVar[str] = ""
     event_name: ClassVar[str] = ""
     line_name: ClassVar[str] = ""
-    # Set if the effect begins or ends a broker's registration.
-    registration: ClassVar[Literal["begins", "ends", ""]] = ""
 
     @property
     def broker(self) -> tuple[BrokerAddrInfo, BrokerLiveInfo] | None:
@@ -105,19 +108,9 @@ class Effect:
     # -- audit trail --------------------------------------------------------------------------------------------------
 
     @property
-    def is_change(self) -> bool:
-        """True for a change that the audit trail shows."""
-        return False
-
-    @property
-    def is_consequence(self) -> bool:
-        """True for a change that is followed by the effect that caused it."""
-        return False
-
-    @property
-    def is_expiry(self) -> bool:
-        """True for a change that time has made and no request, even if it is made while a request is handled."""
-        return False
+    def audited(self) -> Audited:
+        """The kind of change that the audit trail shows; empty for an effect that is no change."""
+        return ""
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the entries of the audit trail with the state before and after."""
@@ -162,7 +155,6 @@ class Registered(BrokerEffect):
     log_name = "broker_registered"
     event_name = "register"
     line_name = "register"
-    registration = "begins"
 
     kind: Literal["full", "delta", "unchanged"]
     # Number of topics that the request names, also of those that a delta deletes; of an unchanged registration, whose
@@ -208,10 +200,11 @@ class Registered(BrokerEffect):
         return {"kind": self.kind, "silent_ms": _ms(self.silent_seconds)}
 
     @property
-    def is_change(self) -> bool:
-        """False for an unchanged registration, unless another connection sent it."""
+    def audited(self) -> Audited:
+        """No change for an unchanged registration, unless another connection sent it."""
         before = self.before
-        return self.kind != "unchanged" or before is None or before.connection_id != self.live.connection_id
+        is_change = self.kind != "unchanged" or before is None or before.connection_id != self.live.connection_id
+        return "change" if is_change else ""
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the registration before and after."""
@@ -256,7 +249,6 @@ class Evicted(BrokerEffect):
     log_name = "broker_evicted"
     event_name = "evict"
     line_name = "evict"
-    registration = "ends"
 
     reason: Reason
     silent_seconds: float
@@ -284,9 +276,9 @@ class Evicted(BrokerEffect):
         return {"reason": self.reason, "silent_ms": _ms(self.silent_seconds), "scan": self.scan}
 
     @property
-    def is_change(self) -> bool:
-        """Always true."""
-        return True
+    def audited(self) -> Audited:
+        """Always a change."""
+        return "change"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the registration that ended."""
@@ -459,14 +451,9 @@ class RouteChanged(Effect):
         return None if self.topics is None else len(self.topics)
 
     @property
-    def is_change(self) -> bool:
-        """False for routes that an option changed: the option has a line of its own."""
-        return self.topics is not None
-
-    @property
-    def is_consequence(self) -> bool:
-        """True: routes change because of a broker or an operator."""
-        return True
+    def audited(self) -> Audited:
+        """A consequence, but no change for routes that an option changed: the option has a line of its own."""
+        return "" if self.topics is None else "consequence"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the first topics whose queues changed; other routes depend on changed groups only."""
@@ -503,14 +490,9 @@ class WritePermissionChanged(Effect):
         return {"broker_name": self.broker_name, "removed": self.is_removed, "reason": self.reason}
 
     @property
-    def is_change(self) -> bool:
-        """Always true."""
-        return True
-
-    @property
-    def is_expiry(self) -> bool:
-        """True if the removal has expired."""
-        return self.reason == "expired"
+    def audited(self) -> Audited:
+        """An expiry if the removal has expired."""
+        return "expiry" if self.reason == "expired" else "change"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the write permission before and after."""

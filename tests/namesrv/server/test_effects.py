@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.effects import BrokerEffect, Effect, Level, Measured, MinBrokerIdChanged
+from namesrv.routeinfo.effects import Audited, BrokerEffect, Effect, Level, Measured, MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.server.effects import MAX_NOTICES, MAX_NOTIFIED, NOTICE_SECONDS, EffectSink
 from namesrv_remoting.codes import FLAG_ONEWAY
@@ -192,9 +192,9 @@ class Renamed(BrokerEffect):
         return self.fields()
 
     @property
-    def is_change(self) -> bool:
-        """True: the audit trail records it."""
-        return True
+    def audited(self) -> Audited:
+        """The audit trail has a change."""
+        return "change"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """The old and the new name."""
