@@ -14,7 +14,7 @@ from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.routes import RouteInputs
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
-from namesrv.routeinfo.shares import HeldRows
+from namesrv.routeinfo.shares import Holdings
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
@@ -92,7 +92,7 @@ def apply(tables: RouteTables, changes: Changes) -> RowChanges:
 
 def check(tables: RouteTables, broker: Registration, by: Rules) -> None:
     """Check a registration by these rules. Raises ResponseError."""
-    finished(check_registration(WriteSection(tables, by, HeldRows(tables), on_publish=None), broker))
+    finished(check_registration(WriteSection(tables, by, Holdings(tables), on_publish=None), broker))
 
 
 def register(

@@ -34,7 +34,7 @@ def check_registration(section: WriteSection, registration: Registration) -> Ste
     check_first_topics(tables, registration)
     check_brokers(tables, registration, rules.limits)
     yield from check_topics_of(tables, registration, rules)
-    yield from check_shares(tables, registration, rules, section.held_rows)
+    yield from check_shares(tables, registration, rules, section.holdings)
 
 
 # -- contradictions to the tables -------------------------------------------------------------------------------------

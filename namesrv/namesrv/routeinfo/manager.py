@@ -39,7 +39,7 @@ from namesrv.routeinfo.rules import (
     TableQuotas,
     TakeoverPolicy,
 )
-from namesrv.routeinfo.shares import HeldRows
+from namesrv.routeinfo.shares import Holdings
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.takeovers import attempted_takeover, is_in_use, takeover_refusal
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
@@ -92,7 +92,7 @@ class RouteInfoManager:
             now=liveness.now,
         )
         # Opens a write section with this state.
-        self._section = partial(WriteSection, tables, self.rules, HeldRows(tables), on_publish)
+        self._section = partial(WriteSection, tables, self.rules, Holdings(tables), on_publish)
         # Drops all cached responses, also those of unchanged rows.
         self._forget_responses = forget_responses
         # Number of heartbeats of registered brokers.

@@ -28,7 +28,7 @@ _SAMPLES: Final = 10_000
 
 
 class Sizes(NamedTuple):
-    """Numbers of table rows, in all or of one owner; a topic on a broker is a route."""
+    """Numbers of entries in each table, in all or of one owner; a topic on a broker is a route."""
 
     clusters: int
     brokers: int
@@ -44,53 +44,40 @@ class Owner(NamedTuple):
     has: Callable[[BrokerAddrInfo, BrokerLiveInfo], bool]
 
 
-class Excess(NamedTuple):
-    """A share that a registration would exceed."""
-
-    owner: Owner
-    table: str
-    # The rows that the owner would have, and the rows that it may have.
-    rows: int
-    share: int
-
-
-class HeldRows:
-    """Rows by owner, counted once for each state of the tables: a refused peer that tries again costs little."""
+class Holdings:
+    """Sizes by owner, counted once for each state of the tables: a refused peer that tries again costs little."""
 
     def __init__(self, tables: RouteTables) -> None:
         self._tables = tables
-        # The state of the tables that was counted, and the rows of each owner.
+        # The state of the tables that was counted, and the sizes of each owner.
         self._state: tuple[int, int] = (-1, -1)
-        self._rows: dict[tuple[str, str], Sizes] = {}
+        self._sizes: dict[tuple[str, str], Sizes] = {}
 
     def __repr__(self) -> str:
-        return f"<HeldRows [{len(self._rows)} owners]>"
+        return f"<Holdings [{len(self._sizes)} owners]>"
 
     def of(self, owner: Owner) -> Steps[Sizes]:
-        """Return the rows of an owner."""
+        """Return the sizes of an owner."""
         state = (self._tables.versions.ownership, self._tables.revisions.revision)
         if state != self._state:
-            self._state, self._rows = state, {}
+            self._state, self._sizes = state, {}
         name = (owner.kind, owner.name)
-        if name not in self._rows:
-            self._rows[name] = yield from _held_by(self._tables, owner)
-        return self._rows[name]
+        if name not in self._sizes:
+            self._sizes[name] = yield from _held_by(self._tables, owner)
+        return self._sizes[name]
 
 
-def check_shares(tables: RouteTables, registration: Registration, rules: Rules, held_rows: HeldRows) -> Steps[None]:
+def check_shares(tables: RouteTables, registration: Registration, rules: Rules, holdings: Holdings) -> Steps[None]:
     """Refuse a registration beyond the share of its peer address or account. Raises LimitExceededError."""
     limits, most = rules.limits, len(registration.body.topic_configs)
     bounds = Sizes(limits.max_clusters, limits.max_brokers, limits.max_topics, limits.max_routes)
     if not may_exceed_a_share(sizes_of(tables), Sizes(1, 1, most, most), bounds):
         # The tables are nearly always empty enough: nothing has to be counted.
         return
-    added = yield from _rows_added(tables, registration, rules.options)
+    added = yield from _entries_added(tables, registration, rules.options)
     for owner in _owners(registration, rules):
-        rows = yield from held_rows.of(owner)
-        excess = exceeded_share(owner, rows, sizes_of(tables), added, bounds)
-        if excess is not None:
-            what, reason = f"{excess.table} of {owner.kind} {owner.name}", f"{excess.table}_per_{owner.kind}"
-            raise LimitExceededError(excess.rows, excess.share, what, reason)
+        held = yield from holdings.of(owner)
+        _check_share(owner, held, sizes_of(tables), added, bounds)
 
 
 def _owners(registration: Registration, rules: Rules) -> list[Owner]:
@@ -103,7 +90,7 @@ def _owners(registration: Registration, rules: Rules) -> list[Owner]:
     return [owner for owner in owners if owner.name]
 
 
-def _rows_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[Sizes]:
+def _entries_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[Sizes]:
     routes = yield from topics_added(tables, registration, options)
     topics = 0
     for number, topic in enumerate(registration.body.topic_configs, start=1):
@@ -115,24 +102,24 @@ def _rows_added(tables: RouteTables, registration: Registration, options: RouteO
 
 
 def share_of(limit: int, held_by_others: int) -> int:
-    """Return how many rows of a table one owner may have while other owners have `held_by_others`."""
+    """Return how many entries of a table one owner may have while other owners have `held_by_others`."""
     free = max(0, limit - held_by_others)
     return free - free // _PART_FOR_OTHERS
 
 
 def may_exceed_a_share(total: Sizes, added: Sizes, limits: Sizes) -> bool:
     """True if any table would be so full that one owner may have too much of it."""
-    rows = zip(total, added, limits, strict=True)
-    return any(more > 0 and count + more > share_of(limit, 0) for count, more, limit in rows)
+    tables = zip(total, added, limits, strict=True)
+    return any(more > 0 and count + more > share_of(limit, 0) for count, more, limit in tables)
 
 
-def exceeded_share(owner: Owner, held: Sizes, total: Sizes, added: Sizes, limits: Sizes) -> Excess | None:
-    """Return the first share that an owner would exceed with the added rows; None without excess."""
-    for table, own, all_rows, more, limit in zip(Sizes._fields, held, total, added, limits, strict=True):
-        share = share_of(limit, all_rows - own)
+def _check_share(owner: Owner, held: Sizes, total: Sizes, added: Sizes, limits: Sizes) -> None:
+    """Refuse added entries beyond an owner's share of a table. Raises LimitExceededError."""
+    for table, own, all_entries, more, limit in zip(Sizes._fields, held, total, added, limits, strict=True):
+        share = share_of(limit, all_entries - own)
         if more > 0 and own + more > share:
-            return Excess(owner, table, own + more, share)
-    return None
+            what, reason = f"{table} of {owner.kind} {owner.name}", f"{table}_per_{owner.kind}"
+            raise LimitExceededError(own + more, share, what, reason)
 
 
 def sizes_of(tables: RouteTables) -> Sizes:
@@ -245,7 +232,7 @@ def _has_name(tables: RouteTables, name: str, owner: Owner) -> bool:
     return any(owner.has(key, live) for key, live in tables.brokers_named(name))
 
 
-# -- rows that a registration adds and drops ---------------------------------------------------------------------------
+# -- brokers and topics that a registration adds and drops ------------------------------------------------------------
 
 
 def is_new_broker(tables: RouteTables, registration: Registration) -> bool:

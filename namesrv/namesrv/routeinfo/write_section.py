@@ -7,7 +7,7 @@ from typing import Literal
 from namesrv.routeinfo.effects import Effect, RouteChanged, WritePermissionChanged
 from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules
-from namesrv.routeinfo.shares import HeldRows
+from namesrv.routeinfo.shares import Holdings
 from namesrv.routeinfo.tables import Prepared, RouteTables
 from namesrv.routeinfo.write_removal import WriteRemoval
 
@@ -21,8 +21,8 @@ class WriteSection:
 
     tables: RouteTables
     rules: Rules
-    # Rows by owner, kept from section to section.
-    held_rows: HeldRows
+    # Sizes by owner, kept from section to section.
+    holdings: Holdings
     # Receives new rows and their revision before the rows get the revision; the callee may only record them.
     on_publish: Callable[[int, RowChanges], None] | None
     # The changes and refusals so far.

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.rules import LimitExceededError, TableLimits
-from namesrv.routeinfo.shares import HeldRows, Owner, Sizes, check_shares, share_of
+from namesrv.routeinfo.shares import Holdings, Owner, Sizes, check_shares, share_of
 from namesrv.routeinfo.tables import Changes, RouteTables
 from tests.support.route_builders import ROOMY, registration, rules, tables_of
 from tests.support.steps import finished
@@ -38,7 +38,7 @@ def fleet(account: str, brokers: int, topics: int, *, cluster: str = "c1", first
 def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> tuple[str | None, str] | None:
     """Remark and reason of a refusal; None if the registration keeps within its account's share."""
     try:
-        finished(check_shares(tables, wanted, rules(limits=limits), HeldRows(tables)))
+        finished(check_shares(tables, wanted, rules(limits=limits), Holdings(tables)))
     except LimitExceededError as error:
         return error.remark, error.reason
     return None
@@ -106,7 +106,7 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
     tables = tables_of(*same_topics, *fleet("a", 1, 10_000, first=2))
     owner = Owner("account", "a", lambda _, live: live.account == "a")
 
-    held = finished(HeldRows(tables).of(owner))
+    held = finished(Holdings(tables).of(owner))
 
     assert held._replace(topics=0) == Sizes(1, 3, 0, 30_000)
     assert held.topics == pytest.approx(20_000, rel=0.05)
@@ -117,13 +117,13 @@ def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
     tables = tables_of(*fleet("a", 2, 1))
     address = Owner("address", "", lambda _, live: not live.network)
     account = Owner("account", "a", lambda _, live: live.account == "a")
-    held = HeldRows(tables)
+    held = Holdings(tables)
     moving, staying = tables.broker_live_table.items()
 
     def brokers() -> tuple[int, int]:
         return finished(held.of(address)).brokers, finished(held.of(account)).brokers
 
-    assert (brokers(), repr(held)) == ((2, 2), "<HeldRows [2 owners]>")
+    assert (brokers(), repr(held)) == ((2, 2), "<Holdings [2 owners]>")
     tables.set_live(moving[0], structs.replace(moving[1], network="10.0.0.2"))
     assert brokers() == (1, 2)
     tables.set_live(moving[0], structs.replace(moving[1], network="10.0.0.2", account="b"))
