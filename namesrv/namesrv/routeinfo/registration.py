@@ -32,10 +32,9 @@ from namesrv.routeinfo.effects import Evicted, MinBrokerIdChanged, Registered
 from namesrv.routeinfo.eviction import Removal, remove
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rows import row_with
-from namesrv.routeinfo.shares import topics_dropped
 from namesrv.routeinfo.tables import Changes, Prepared, RouteTables
 from namesrv.routeinfo.takeovers import squats, superseded_entries
-from namesrv.routeinfo.topics import plan_perms
+from namesrv.routeinfo.topics import plan_perms, topics_dropped
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData

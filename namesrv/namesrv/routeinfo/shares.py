@@ -17,6 +17,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registrati
 from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.rules import LimitExceededError, Rules, TableQuotas
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.topics import topics_added
 from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.requests import AccessClass
 
@@ -232,50 +233,7 @@ def _has_name(tables: RouteTables, name: str, owner: Owner) -> bool:
     return any(owner.has(key, live) for key, live in tables.brokers_named(name))
 
 
-# -- brokers and topics that a registration adds and drops ------------------------------------------------------------
-
-
 def is_new_broker(tables: RouteTables, registration: Registration) -> bool:
     """True if a registration adds a broker: one that takes another broker's place does not."""
     addrs = tables.addrs_of(registration.broker_name)
     return registration.key not in tables.broker_live_table and registration.broker_id not in addrs
-
-
-def topics_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[int]:
-    """Return how many topics the broker name would gain; negative if a registration drops more topics than it adds."""
-    name = registration.broker_name
-    if not registration.makes_routes(tables.addrs_of(name)):
-        return 0
-    present = tables.topics.of_broker.get(name, {})
-    new: set[str] = set()
-    for number, topic in enumerate(registration.body.topic_configs, start=1):
-        if topic.topic_name not in present:
-            new.add(topic.topic_name)
-        if number % CHUNK_TOPICS == 0:
-            yield
-    dropped = yield from topics_dropped(tables, registration, options)
-    return len(new) - len(dropped)
-
-
-def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
-    """Return the topics that a registration drops.
-
-    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native, or
-    if the option is on and the registration has no static mappings, as in Java.
-    """
-    known, body = tables.topics.of_broker.get(registration.broker_name, {}), registration.body
-    if registration.kind == "delta":
-        return known.keys() & body.deleted_topics
-    if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
-        return set()
-    named, dropped = set(), set()
-    for number, topic in enumerate(body.topic_configs, start=1):
-        named.add(topic.topic_name)
-        if number % CHUNK_TOPICS == 0:
-            yield
-    for number, name in enumerate(known, start=1):
-        if name not in named:
-            dropped.add(name)
-        if number % CHUNK_TOPICS == 0:
-            yield
-    return dropped

@@ -1,7 +1,8 @@
-"""Plans of changes of topics and permissions: requests of operators (205, 216, 217, 327), and masters that leave."""
+"""Changes of topics and permissions: by registrations, by operators (205, 216, 217, 327), and by masters that leave."""
 
 from collections.abc import Callable, Sequence
 
+from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.rows import CHUNK_TOPICS, TopicRow, queues_of, row_with
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv_remoting.bodies.base import Steps, chunked
@@ -66,3 +67,43 @@ def with_perm(queues: QueueData, perm: int) -> QueueData:
     """Return the same queues with another permission."""
     read, write, flags = queues.read_queue_nums, queues.write_queue_nums, queues.topic_sys_flag
     return QueueData(queues.broker_name, read, write, perm, flags)
+
+
+def topics_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[int]:
+    """Return how many topics the broker name would gain; negative if a registration drops more topics than it adds."""
+    name = registration.broker_name
+    if not registration.makes_routes(tables.addrs_of(name)):
+        return 0
+    present = tables.topics.of_broker.get(name, {})
+    new: set[str] = set()
+    for number, topic in enumerate(registration.body.topic_configs, start=1):
+        if topic.topic_name not in present:
+            new.add(topic.topic_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    dropped = yield from topics_dropped(tables, registration, options)
+    return len(new) - len(dropped)
+
+
+def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
+    """Return the topics that a registration drops.
+
+    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native, or
+    if the option is on and the registration has no static mappings, as in Java.
+    """
+    known, body = tables.topics.of_broker.get(registration.broker_name, {}), registration.body
+    if registration.kind == "delta":
+        return known.keys() & body.deleted_topics
+    if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
+        return set()
+    named, dropped = set(), set()
+    for number, topic in enumerate(body.topic_configs, start=1):
+        named.add(topic.topic_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    for number, name in enumerate(known, start=1):
+        if name not in named:
+            dropped.add(name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    return dropped

@@ -2,12 +2,12 @@
 
 import pytest
 
-from namesrv.routeinfo import checks, revisions, rows, shares, topic_table
+from namesrv.routeinfo import checks, revisions, rows, shares, topic_table, topics
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of two topics, so that a change of three topics is a large one."""
-    for module in (checks, revisions, rows, shares, topic_table):
+    for module in (checks, revisions, rows, shares, topic_table, topics):
         monkeypatch.setattr(module, "CHUNK_TOPICS", 2)
     monkeypatch.setattr(topic_table, "SPARE_NAMES", 2)
