@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
@@ -32,10 +32,7 @@ class Revoked(BrokerEffect):
     live: BrokerLiveInfo
     reason: str
 
-    @property
-    def audited(self) -> Audited:
-        """Always a change."""
-        return "change"
+    audited: ClassVar[Audited] = "change"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the revoked registration with the reason."""

@@ -231,11 +231,8 @@ class Unregistered(BrokerEffect):
     log_name = "broker_unregistered"
     event_name = "unregister"
     line_name = "unregister"
-
-    @property
-    def level(self) -> Level:
-        """Debug: the eviction that follows is logged at level info."""
-        return "debug"
+    # The eviction that follows is logged at level info.
+    level: ClassVar[Level] = "debug"
 
     def line_fields(self) -> dict[str, Any]:
         """Return the kind of request."""
@@ -249,6 +246,7 @@ class Evicted(BrokerEffect):
     log_name = "broker_evicted"
     event_name = "evict"
     line_name = "evict"
+    audited: ClassVar[Audited] = "change"
 
     reason: Reason
     silent_seconds: float
@@ -274,11 +272,6 @@ class Evicted(BrokerEffect):
     def line_fields(self) -> dict[str, Any]:
         """Return reason, silence and scan."""
         return {"reason": self.reason, "silent_ms": _ms(self.silent_seconds), "scan": self.scan}
-
-    @property
-    def audited(self) -> Audited:
-        """Always a change."""
-        return "change"
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the registration that ended."""
@@ -325,6 +318,8 @@ class TakeoverAttempted(BrokerEffect):
 
     log_name = "takeover_attempted"
     event_name = "takeover_attempted"
+    # Two brokers compete for one place, and an operator should look.
+    level: ClassVar[Level] = "warning"
 
     # `key` and `live` are the live broker that has the place. The following fields are the broker that requests the
     # place: the live broker itself if the request would only remove it.
@@ -338,11 +333,6 @@ class TakeoverAttempted(BrokerEffect):
     def connection(self) -> int:
         """The connection of the other broker."""
         return self.connection_id
-
-    @property
-    def level(self) -> Level:
-        """Warning: two brokers compete for one place, and an operator should look."""
-        return "warning"
 
     def fields(self) -> dict[str, Any]:
         """Return the time since the live broker was last seen, the other broker, and the outcome."""
@@ -422,6 +412,8 @@ class RouteChanged(Effect):
 
     log_name = "route_changed"
     event_name = "route"
+    # The cause of the change has a line of a higher level.
+    level: ClassVar[Level] = "debug"
 
     topics: AbstractSet[str] | None
     revision: int
@@ -431,11 +423,6 @@ class RouteChanged(Effect):
     broker_name: str | None = None
     # True if some of the topics have no route any more.
     topics_lost: bool = field(default=False, compare=False)
-
-    @property
-    def level(self) -> Level:
-        """Debug: the cause of the change has a line of a higher level."""
-        return "debug"
 
     def fields(self) -> dict[str, Any]:
         """Return the first topics, their number, and the group that caused the change."""
