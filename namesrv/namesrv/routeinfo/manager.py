@@ -223,18 +223,7 @@ class RouteInfoManager:
         if silent > HEARTBEAT_SECONDS:
             self._on_late_heartbeat(silent - HEARTBEAT_SECONDS)
         if connection_id != live.connection_id:
-            others = self.tables.connections.others_of(key)
-            other = others.get(connection_id)
-            if (
-                len(others) < MAX_OTHER_CONNECTIONS
-                if other is None
-                else now - other.last_seen >= OTHER_CONNECTION_NOTE_SECONDS
-            ):
-                connection_id = self._connection_after_heartbeat(key, live, connection_id, now)
-            else:
-                # The connection is noted already, or too many are; if the broker's own connection closes, a noted one
-                # takes over.
-                connection_id = live.connection_id
+            connection_id = self._connection_after_heartbeat(key, live, connection_id, now)
         seen = live.seen(now, connection_id, state)
         if seen.connection_id == live.connection_id:
             # The deadline moves, and the indexes stay as they are.
@@ -252,6 +241,14 @@ class RouteInfoManager:
 
         Any peer may name any broker in a heartbeat, so a heartbeat does not move a broker whose own connection is open.
         """
+        others = self.tables.connections.others_of(key)
+        other = others.get(connection_id)
+        if other is None and len(others) >= MAX_OTHER_CONNECTIONS:
+            # Too many connections are noted; if the broker's own connection closes, a noted one takes over.
+            return live.connection_id
+        if other is not None and now - other.last_seen < OTHER_CONNECTION_NOTE_SECONDS:
+            # The connection was noted a moment ago.
+            return live.connection_id
         if not self.rules.is_connected(connection_id):
             # The connection closed after the request was received: no close event would follow.
             return live.connection_id
