@@ -1,16 +1,18 @@
 """The topic table: the row of each topic, with the indexes and counts that follow from the rows.
 
-Nearly all topics of a broker share a row (`rows.py`), and a change may touch a hundred thousand topics. So a change has
-three phases, the last ones of those in `registration.py`, and only the last one modifies the table:
+Nearly all topics of a broker share a row (`rows.py`), and a change may touch a hundred thousand topics. So the table
+has methods for the last three phases of a change (`registration.py` shows all phases), and only `apply` modifies rows
+and indexes; `renew` is a small change of its own, in one step.
 
-    plan       plan_queues,     NewRows: the new row of each topic, computed once for each shared row
-               change_each
+    plan       plan_queues, change_each             NewRows: the new row of each topic, computed once per shared row
+               plan_mappings, plan_lost_mappings    NewMappings: the new static mappings of topics
       |
-    prepare    prepare          PreparedTopics: the rows, indexes and counts after the change
+    prepare                                         PreparedTopics: the rows, indexes and counts after the change
       |
-    apply      apply            whole dictionaries go into whole dictionaries; no Python code runs per topic
+    apply                                           whole dictionaries go into whole dictionaries: no Python code runs
+                                                    per topic
 
-The first two yield about every millisecond; a change that is prepared must be the next one to be applied. The
+Plan and prepare yield about every millisecond; a change that is prepared must be the next one to be applied. The
 invariants of the table, beside those of its rows:
 
 1. No row is empty. A broker's topics in `of_broker` are the topics with a row that has queues on the broker.
