@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import read_access_file, read_address_views
+from namesrv.settings.sources import Loaded
 from namesrv_testing.clock import TestClock
 from namesrv_testing.thread import TestThread
 
@@ -21,9 +21,7 @@ _START_SECONDS: Final = 30.0
 
 class _Serving:
     def __init__(self, settings: Settings, clock: TestClock) -> None:
-        self.controller = NamesrvController(
-            settings, clock, access=read_access_file(settings), address_views=read_address_views(settings)
-        )
+        self.controller = NamesrvController(Loaded.of(settings), clock)
 
     async def __aenter__(self) -> None:
         self._serving = asyncio.create_task(self.controller.serve())

@@ -13,6 +13,7 @@ from namesrv.routeinfo.effects import Effect, Evicted, Registered, RouteChanged
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
+from namesrv.settings.sources import Loaded
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteChange, RouteError
@@ -119,7 +120,7 @@ class ServerNode(Node):
         return limits
 
     async def main(self) -> None:
-        self.controller = controller = NamesrvController(self.settings, self.machine, limits=self._limits())
+        self.controller = controller = NamesrvController(Loaded(self.settings), self.machine, limits=self._limits())
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(controller.serve())
             listening = tasks.create_task(controller.listening.wait())

@@ -18,7 +18,7 @@ from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import load, read_access_file, read_address_views
+from namesrv.settings.sources import Loaded, load
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.heartbeat_files import Line, of, read_log
@@ -42,14 +42,7 @@ class InProcess:
     ) -> None:
         self.clock = clock
         self.data_dir = data_dir
-        self.controller = NamesrvController(
-            settings,
-            clock,
-            access=read_access_file(settings),
-            address_views=read_address_views(settings),
-            origins=origins,
-            limits=limits,
-        )
+        self.controller = NamesrvController(Loaded.of(settings, origins), clock, limits=limits)
         # the last event number and log line number that `forget` marked as seen
         self._last_event = self._last_line = 0
         # done when the server has ended

@@ -7,68 +7,33 @@ import gc
 import logging
 import os
 import resource
-import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from namesrv import version
-from namesrv.access.audit import AuditLog
-from namesrv.access.control import AccessControl
-from namesrv.access.guard import AccessGuard
-from namesrv.access.quotas import RequestLimiter
-from namesrv.certificates import Certificates
-from namesrv.context import Namesrv, Spawn
-from namesrv.counters import Counters
-from namesrv.encoded_routes import EncodedRoutes
-from namesrv.fast_path import FastPath
-from namesrv.heartbeat_log.log import HeartbeatLog
-from namesrv.kv import KVConfig
-from namesrv.net.budget import MemoryBudget
 from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.peer import address_text
-from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.remoting_server import RemotingServer
-from namesrv.net.slots import ConnectionSlots
 from namesrv.observability.surface import HttpAddresses, http_ports
-from namesrv.peer_views import PeerViews
 from namesrv.processors.table import dispatcher_of
-from namesrv.routeinfo.liveness import LivenessClock, WaitClock
-from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.routes import RouteInputs
-from namesrv.routeinfo.tables import RouteTables
-from namesrv.routeinfo.write_removal import WriteRemoval
-from namesrv.served_routes import ServedRoutes
 from namesrv.server import freed_memory
-from namesrv.server.effects import EffectSink
+from namesrv.server.build import build_namesrv, snapshot_path
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few, warn_if_open
 from namesrv.server.snapshotter import Snapshotter
+from namesrv.server.start_error import StartError, needed
 from namesrv.settings.limits import Limits
-from namesrv.settings.model import Settings
-from namesrv.settings.running import LiveSettings, RunningSettings
 from namesrv.settings.sources import Loaded
-from namesrv.state import snapshot
-from namesrv.state.boot import Boot
-from namesrv.state.events import EventRing
-from namesrv.state.expected_back import BrokersExpectedBack
-from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.sd_notify import ServiceManager
-from namesrv.state.snapshot import Readiness
-from namesrv.state.watchers import RouteWatchers
-from namesrv_remoting.access import AccessFile
-from namesrv_remoting.address_views import AddressViews
-from namesrv_remoting.aio.tls import TlsError
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
-from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
-from namesrv_runtime.log import LimitedLog, event
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
@@ -88,10 +53,6 @@ _SAVE_SECONDS: Final = 3.0
 _SWITCH_SECONDS: Final = 0.0005
 # Time for all other steps of the stop; after it the process ends at once.
 _SPARE_SECONDS: Final = 10.0
-
-
-class StartError(Exception):
-    """The daemon cannot start; the message is for the operator."""
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
@@ -135,10 +96,7 @@ def _raise_open_files_limit() -> None:
 async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:
     code = EXIT_BUG
     try:
-        controller = NamesrvController(
-            loaded.settings, access=loaded.access, address_views=loaded.address_views, origins=loaded.origins
-        )
-        await controller.run(read_again, deadline)
+        await NamesrvController(loaded).run(read_again, deadline)
         code = EXIT_OK
     except* StartError as group:
         event(logger, logging.ERROR, "start_failed", error=str(group.exceptions[0]))
@@ -155,34 +113,13 @@ async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, de
 class NamesrvController:
     """One NameServer from start to end: `run` for a process with signals, else `serve` and `ask_to_stop`."""
 
-    def __init__(  # noqa: PLR0913 - the settings, and keyword arguments from elsewhere
-        self,
-        settings: Settings,
-        clock: Clock | None = None,
-        service_manager: ServiceManager | None = None,
-        *,
-        access: AccessFile | None = None,
-        address_views: AddressViews | None = None,
-        origins: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        """Create a server; `access` and `address_views` are the contents of the files that the settings name.
-
-        `origins` maps settings to their sources. Without `limits`, the limits of the settings apply. Raises ValueError
-        if the settings name a file whose contents are missing.
-        """
-        if access is None and settings.access:
-            raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
-        if address_views is None and settings.address_views:
-            raise ValueError(f"a server with address views {settings.address_views} cannot run without them")
-        self._settings = settings
-        self._snapshot_path = settings.data_dir / "snapshot.json"
-        self._access = access
-        self._address_views = address_views or AddressViews()
-        self._origins = dict(origins or {})
-        self._limits = limits or Limits.of(settings)
+    def __init__(self, loaded: Loaded, clock: Clock | None = None, *, limits: Limits | None = None) -> None:
+        """Create a server. Without `limits`, the limits of the settings apply."""
+        self._loaded = loaded
+        self._limits = limits or Limits.of(loaded.settings)
         self._clock = clock or SystemClock()
-        self._service_manager = service_manager or ServiceManager()
+        # Replaced by the service manager of the environment if the server runs as a process.
+        self._service_manager = ServiceManager()
         self._stop_requested = asyncio.Event()
         # Set by SIGHUP to request a reload.
         self._reload_requested = asyncio.Event()
@@ -222,7 +159,7 @@ class NamesrvController:
 
     async def serve(self) -> None:
         """Serve until `ask_to_stop`, then stop in order."""
-        with _lock(self._settings.data_dir):
+        with _lock(self._loaded.settings.data_dir):
             try:
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(tasks)
@@ -232,11 +169,11 @@ class NamesrvController:
                 pass
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
-        self.namesrv = namesrv = self._build(tasks.create_task)
+        self.namesrv = namesrv = build_namesrv(self._loaded, self._limits, self._clock, tasks.create_task)
         scheduler, read_shares = FairScheduler(), ReadShares(namesrv.access.limiter.count)
         housekeeping = Housekeeping(namesrv, scheduler, read_shares, self._service_manager, tasks.create_task)
         self.server = self._build_server(housekeeping, scheduler, read_shares, tasks)
-        snapshotter = Snapshotter(namesrv, self._snapshot_path)
+        snapshotter = Snapshotter(namesrv, snapshot_path(self._loaded.settings))
         async with AsyncExitStack() as stack:
             await self._start(housekeeping, snapshotter, stack)
             await self._stop_requested.wait()
@@ -262,119 +199,6 @@ class NamesrvController:
         else:
             self._reload_requested.set()
 
-    # -- building -----------------------------------------------------------------------------------------------------
-
-    def _build(self, spawn: Spawn) -> Namesrv:
-        settings, clock, data_dir = self._settings, self._clock, self._settings.data_dir
-        live, limits = LiveSettings.of(settings), self._limits
-        kv_path = data_dir / "kvConfig.json"
-        boot_id = secrets.token_hex(8)
-        tables, counters = RouteTables(), Counters()
-        access = self._access_control(tables, boot_id)
-        audit, guard = access.audit, access.guard
-        with _needed(f"KV configuration {kv_path}"):
-            kv = KVConfig.load(kv_path, limits.kv, *([] if audit is None else [audit.kv_changed]))
-        with _needed("TLS"):
-            certificates = Certificates(settings, clock)
-        last = snapshot.load(self._snapshot_path)
-        liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
-        # A removed write permission returns unless a broker of its group registers within the default expiry; the
-        # snapshot has no expiries.
-        removals_end = liveness.now() + settings.broker_expiry_seconds
-        tables.write_removed.update((name, WriteRemoval(removals_end)) for _, name in (last.wiped if last else ()))
-        connections: dict[int, ServerConnection] = {}
-        budget = MemoryBudget(
-            settings.max_memory_bytes,
-            tables.estimated_bytes,
-            # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
-            least_share_bytes=lambda: min(2 * limits.server.max_frame_bytes, settings.max_memory_bytes // 8),
-        )
-        wait_clock = WaitClock(clock.monotonic)
-        readiness = Readiness(
-            last.brokers if last else (),
-            settings.wait_for_service_seconds,
-            wait_clock.now(),
-            expects_unknown=last is not None and last.is_incomplete,
-        )
-        log = None
-        if settings.heartbeat_log_path is not None:
-            log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
-        zones = read_zone_fallback(settings.zone_fallback)
-        inputs = RouteInputs(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), zones)
-        encoded_routes = EncodedRoutes(inputs, boot_id)
-        views = PeerViews(self._address_views, encoded_routes, connections)
-        routes = ServedRoutes(encoded_routes, views, RouteWatchers(), LostRoutes(clock))
-        events = EventRing(clock)
-        expected_back = BrokersExpectedBack(wait_clock.now, limits.tables, tables.broker_live_table)
-        boot = Boot(boot_id, clock, wait_clock, readiness, expected_back)
-        limited_log = LimitedLog()
-        sink = EffectSink(
-            clock=clock,
-            tables=tables,
-            connections=connections,
-            views=views,
-            boot=boot,
-            watchers=routes.watchers,
-            events=events,
-            log=limited_log,
-            spawn=spawn,
-            observers=[
-                counters,
-                routes.lost.observe,
-                expected_back.observe,
-                *(each for each in (log, audit) if each is not None),
-                *(() if guard is None else (guard.observe,)),
-            ],
-        )
-        manager = RouteInfoManager(
-            tables,
-            liveness,
-            live,
-            limits.tables,
-            sink=sink,
-            is_connected=connections.__contains__,
-            network_of=lambda number: connections[number].peer.network if number in connections else "",
-            forget_responses=encoded_routes.clear,
-            on_late_heartbeat=counters.late_heartbeats.observe,
-            on_touch=None if log is None else log.touched,
-            on_publish=None if log is None else log.routes_published,
-            policy=limits.takeover,
-            quotas=limits.quotas,
-        )
-        return Namesrv(
-            settings=RunningSettings(settings, live, limits, self._origins),
-            clock=clock,
-            boot=boot,
-            kv=kv,
-            manager=manager,
-            routes=routes,
-            fast_path=FastPath(
-                manager,
-                encoded_routes,
-                views=views,
-                open_classes=None if guard is None else guard.open_classes,
-                log=log,
-            ),
-            access=access,
-            slots=ConnectionSlots(limits.server, budget, connections),
-            certificates=certificates,
-            events=events,
-            counters=counters,
-            heartbeat_log=log,
-            limited_log=limited_log,
-        )
-
-    def _access_control(self, tables: RouteTables, boot_id: str) -> AccessControl:
-        settings, limits, clock = self._settings, self._limits, self._clock
-        audit = guard = None
-        if settings.audit_log_path is not None:
-            audit = AuditLog(settings, limits.audit_retention, boot_id, clock)
-        on_refused = None if audit is None else audit.refused_request
-        if self._access is not None:
-            enforces = settings.access_mode == "enforce"
-            guard = AccessGuard(self._access, enforces=enforces, clock=clock, tables=tables, on_refused=on_refused)
-        return AccessControl(guard, RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused), audit)
-
     def _build_server(
         self, housekeeping: Housekeeping, scheduler: FairScheduler, read_shares: ReadShares, tasks: asyncio.TaskGroup
     ) -> RemotingServer:
@@ -392,18 +216,18 @@ class NamesrvController:
         )
 
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:
-        namesrv, settings = self.namesrv, self._settings
+        namesrv, settings = self.namesrv, self._loaded.settings
         spawn = self.server.tasks.create_task
         hint = "(--http-listen and --name-servers-listen take another ADDRESS:PORT, and an empty value none)"
-        with _needed(hint=hint):
+        with needed(hint=hint):
             self.http = await stack.enter_async_context(http_ports(namesrv, self.server, spawn))
         further = settings.further_listeners
-        with _needed():
+        with needed():
             addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
         namesrv.boot.addresses.extend(addresses)
         for line_log in (namesrv.access.audit, namesrv.heartbeat_log):
             if line_log is not None:
-                with _needed("cannot write the audit trail or the heartbeat log"):
+                with needed("cannot write the audit trail or the heartbeat log"):
                     line_log.start()
                 spawn(line_log.run())
         housekeeping.check_readiness()
@@ -468,24 +292,9 @@ class NamesrvController:
 
 
 @contextmanager
-def _needed(what: str = "", hint: str = "") -> Iterator[None]:
-    """Turn an error in a step that every start needs into a StartError.
-
-    `what` names the step; it is empty if the text of the error does so.
-    """
-    prefix = f"{what}: " if what else ""
-    try:
-        yield
-    except OSError as error:
-        raise StartError(f"{prefix}{error.strerror} {hint}".rstrip()) from error
-    except TlsError as error:
-        raise StartError(f"{prefix}{error}") from error
-
-
-@contextmanager
 def _lock(data_dir: Path) -> Iterator[None]:
     """Lock the data directory: two servers with one directory would overwrite each other's files."""
-    with _needed(f"data directory {data_dir}"):
+    with needed(f"data directory {data_dir}"):
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError:

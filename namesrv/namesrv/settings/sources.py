@@ -6,9 +6,9 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import SecretStr, ValidationError
 
@@ -61,15 +61,28 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings of a boot."""
+    """The settings of a boot, and the contents of the files that they name."""
 
     settings: Settings
-    origins: Mapping[str, str]  # setting -> where its value came from, `default` included
-    warnings: tuple[str, ...]
+    # Setting -> where its value came from, `default` included.
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     # The accounts, if there is an access file.
     access: AccessFile | None = None
     # The address views, if there is such a file.
     address_views: AddressViews | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a server that would run without the rules of its access file, or without its address views."""
+        if self.access is None and self.settings.access:
+            raise ValueError(f"a server with access file {self.settings.access} cannot run without its accounts")
+        if self.address_views is None and self.settings.address_views:
+            raise ValueError(f"a server with address views {self.settings.address_views} cannot run without them")
+
+    @classmethod
+    def of(cls, settings: Settings, origins: Mapping[str, str] | None = None) -> Self:
+        """Read the files that the settings name. Raises SettingsError."""
+        return cls(settings, origins or {}, (), _read_access_file(settings), _read_address_views(settings))
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
@@ -93,11 +106,11 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
     access, address_views = None, None
     if settings is not None:
         try:
-            access = read_access_file(settings)
+            access = _read_access_file(settings)
         except SettingsError as error:
             problems += error.problems
         try:
-            address_views = read_address_views(settings)
+            address_views = _read_address_views(settings)
         except SettingsError as error:
             problems += error.problems
     problems += () if settings is None else _contradictions(settings)
@@ -108,7 +121,7 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
     return Loaded(settings, origins, tuple(warnings), access, address_views)
 
 
-def read_access_file(settings: Settings) -> AccessFile | None:
+def _read_access_file(settings: Settings) -> AccessFile | None:
     """Read the accounts of the access file, if the settings name one.
 
     Raises:
@@ -121,7 +134,7 @@ def read_access_file(settings: Settings) -> AccessFile | None:
         return parse_access_file(_text_of_file(str(path)))
 
 
-def read_address_views(settings: Settings) -> AddressViews | None:
+def _read_address_views(settings: Settings) -> AddressViews | None:
     """Read the address views file, if the settings name one. Raises SettingsError."""
     if not settings.address_views:
         return None

@@ -22,7 +22,7 @@ def test_start_fails_with_an_unreadable_kv_file(tmp_path: Path, caplog: pytest.L
     (tmp_path / "kvConfig.json").mkdir()
     settings = Settings(listen_host="127.0.0.1", listen_port=0, http_listen="", data_dir=tmp_path)
 
-    assert run(Loaded(settings, {}, ())) == EXIT_FAILED
+    assert run(Loaded(settings)) == EXIT_FAILED
 
     (fields,) = logged(caplog, "start_failed")
     assert str(fields["error"]) == f"KV configuration {tmp_path}/kvConfig.json: Is a directory"

@@ -263,3 +263,10 @@ def test_any_arguments_are_read_or_refused(argv: list[str]) -> None:
 def test_any_value_is_read_or_refused(setting: Setting, value: str) -> None:
     """Any value gives a setting or problems, each of one printable line, and never a traceback."""
     assert all(problem.isprintable() for problem in problems_or_none([], {setting.environment: value}))
+
+
+@pytest.mark.parametrize("name", ["access", "address_views"])
+def test_settings_without_the_contents_of_their_files_are_refused(name: str) -> None:
+    """A server without the accounts of its access file would allow everything."""
+    with pytest.raises(ValueError, match="cannot run without"):
+        Loaded(Settings.model_validate({name: "file.toml"}))
