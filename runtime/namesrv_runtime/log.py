@@ -17,7 +17,7 @@ from typing import Any, Final
 
 MAX_VALUE_CHARS = 256
 MAX_ITEMS = 32  # of one list or mapping
-EVENTS_PER_TICK: Final = 20  # of one kind, see LimitedEvents
+EVENTS_PER_TICK: Final = 20  # see LimitedEvent
 # The end of a traceback is its most useful part; this many characters hold about 60 calls.
 MAX_TRACEBACK_CHARS = 8192
 
@@ -49,23 +49,23 @@ def event(
     logger.handle(_EventRecord(logger.name, level, name, error, fields))
 
 
-class LimitedEvents:
-    """Events of one kind that peers cause; the log has the first twenty between two ticks, and the number of the rest.
+class LimitedEvent:
+    """One event that peers cause: the log has the first twenty of a tick, and the number of the rest.
 
     Without a limit, a peer in a loop could fill the disk.
     """
 
-    def __init__(self, logger: logging.Logger, level: int, name: str, *, others: str) -> None:
+    def __init__(self, logger: logging.Logger, level: int, name: str, *, rest: str = "") -> None:
         self._logger = logger
         self._level = level
         self._name = name
-        # the name of the event that counts the events without a line
-        self._others = others
-        # events since the last tick that were logged, and that were not
+        # the event with the number of the rest; empty: `events_not_logged`, which names this event
+        self._rest = rest
+        # occurrences since the last tick that were logged, and that were not
         self._logged = self._unlogged = 0
 
     def log(self, **fields: Any) -> None:
-        """Log one event, or count it."""
+        """Log one occurrence, or count it."""
         if self._logged >= EVENTS_PER_TICK:
             self._unlogged += 1
             return
@@ -73,32 +73,34 @@ class LimitedEvents:
         event(self._logger, self._level, self._name, **fields)
 
     def tick(self, **fields: Any) -> None:
-        """Log the number of the events since the last tick that have no line of their own."""
-        if self._unlogged:
-            event(self._logger, self._level, self._others, more=self._unlogged, **fields)
+        """Log the number of the occurrences since the last tick that have no line of their own."""
+        if self._unlogged and self._rest:
+            event(self._logger, self._level, self._rest, more=self._unlogged, **fields)
+        elif self._unlogged:
+            event(self._logger, self._level, "events_not_logged", more=self._unlogged, of=self._name)
         self._logged = self._unlogged = 0
 
 
 class LimitedLog:
-    """Events of any kind that peers cause; each kind, a name and a level, has the limit of LimitedEvents."""
+    """Log of all events that peers cause; each name and level is a `LimitedEvent`."""
 
     def __init__(self) -> None:
-        # (event, level) -> its events
-        self._kinds: dict[tuple[str, int], LimitedEvents] = {}
+        # (event, level) -> its limit
+        self._events: dict[tuple[str, int], LimitedEvent] = {}
 
-    def event(self, logger: logging.Logger, level: int, name: str, /, **fields: Any) -> None:
-        """Log one event as `event` does, or count it."""
+    def event(self, logger: logging.Logger, level: int, name: str, /, *, rest: str = "", **fields: Any) -> None:
+        """Log one event as `event` does, or count it; `rest` as in LimitedEvent."""
         if not logger.isEnabledFor(level):
             return
-        kind = self._kinds.get((name, level))
-        if kind is None:
-            kind = self._kinds[name, level] = LimitedEvents(logger, level, name, others="events_not_logged")
-        kind.log(**fields)
+        limited = self._events.get((name, level))
+        if limited is None:
+            limited = self._events[name, level] = LimitedEvent(logger, level, name, rest=rest)
+        limited.log(**fields)
 
     def tick(self) -> None:
-        """Log, for each kind, the number of the events since the last tick that have no line of their own."""
-        for (name, _), kind in self._kinds.items():
-            kind.tick(of=name)
+        """Log, for each event, the number of its occurrences since the last tick that have no line of their own."""
+        for limited in self._events.values():
+            limited.tick()
 
 
 def configure(level: str, log_format: str, descriptor: int = STANDARD_ERROR) -> None:

@@ -30,7 +30,7 @@ from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 from namesrv_remoting.requests import REQUESTS, AccessClass, RequestKind
 from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, Signer, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.log import LimitedEvents
+from namesrv_runtime.log import LimitedEvent
 from namesrv_runtime.threads import NoThreadError, in_thread
 
 logger: Final = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class AccessGuard:
         self.reservations = Reservations()
         # The verifier remembers signatures, and therefore survives a reload of the file.
         self._verifier = Verifier(self._secrets_of, wall=clock.wall)
-        self._log = LimitedEvents(logger, logging.WARNING, "access_refused", others="requests_refused")
+        self._log = LimitedEvent(logger, logging.WARNING, "access_refused", rest="requests_refused")
 
     def __repr__(self) -> str:
         mode = "enforces" if self.enforces else "observes"

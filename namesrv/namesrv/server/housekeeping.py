@@ -16,7 +16,7 @@ from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS, stopped_seconds
 from namesrv.state.expected_back import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_runtime.log import LimitedEvents, event
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
@@ -67,7 +67,6 @@ class Housekeeping:
         self._closes_count_at = namesrv.clock.monotonic()
         # Processor time of this process at the last tick.
         self._busy_seconds = namesrv.clock.busy()
-        self._refusals = LimitedEvents(logger, logging.WARNING, "connection_refused", others="connections_refused")
         # Files whose writes were stuck at the last tick.
         self._stuck: set[str] = set()
 
@@ -90,7 +89,6 @@ class Housekeeping:
         namesrv.counters.last_tick = namesrv.clock.monotonic()
         self._service_manager.alive()
         self.check_readiness()
-        self._refusals.tick()
         namesrv.limited_log.tick()
         self._look_for_stuck_writes()
         self._look_for_late_handshakes()
@@ -232,7 +230,11 @@ class Housekeeping:
             return
         if self._namesrv.access.audit is not None:
             self._namesrv.access.audit.refused_connection(connection, error)
-        self._refusals.log(
+        self._namesrv.limited_log.event(
+            logger,
+            logging.WARNING,
+            "connection_refused",
+            rest="connections_refused",
             peer=connection.peer.address,
             proxied=connection.peer.proxied,
             reason=error.reason,
