@@ -54,7 +54,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "liveness runs on the wall clock",
-        "namesrv.server.controller",
+        "namesrv.server.build",
         "LivenessClock(clock.monotonic,",
         "LivenessClock(clock.wall,",
     ),
@@ -91,12 +91,12 @@ MUTATIONS: Final = (
     Mutation(
         "scans stop after the tenth",
         "namesrv.server.housekeeping",
-        "        if now + self._tick_seconds / 2 >= self._next_scan:",
-        "        if now + self._tick_seconds / 2 >= self._next_scan and namesrv.manager.scans < 10:",
+        "        if now + self._process_stops.tick_seconds / 2 >= self._next_scan:",
+        "        if now + self._process_stops.tick_seconds / 2 >= self._next_scan and namesrv.manager.scans < 10:",
     ),
     Mutation(
         "a boot id is reused",
-        "namesrv.server.controller",
+        "namesrv.server.build",
         "boot_id = secrets.token_hex(8)",
         "boot_id = settings.nameserver_name.encode().hex()",
     ),

@@ -22,8 +22,11 @@ from namesrv.net.remoting_server import RemotingServer
 from namesrv.observability.surface import HttpAddresses, http_ports
 from namesrv.processors.table import dispatcher_of
 from namesrv.server import freed_memory
+from namesrv.server.arrived_input import ArrivedInput
 from namesrv.server.build import build_namesrv, snapshot_path
+from namesrv.server.connection_events import ConnectionEvents
 from namesrv.server.housekeeping import Housekeeping
+from namesrv.server.process_stops import ProcessStops
 from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few, warn_if_open
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.server.start_error import StartError, needed
@@ -170,9 +173,11 @@ class NamesrvController:
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         self.namesrv = namesrv = build_namesrv(self._loaded, self._limits, self._clock, tasks.create_task)
-        scheduler, read_shares = FairScheduler(), ReadShares(namesrv.access.limiter.count)
-        housekeeping = Housekeeping(namesrv, scheduler, read_shares, self._service_manager, tasks.create_task)
-        self.server = self._build_server(housekeeping, scheduler, read_shares, tasks)
+        arrived_input = ArrivedInput(self._clock, ReadShares(namesrv.access.limiter.count), FairScheduler())
+        process_stops = ProcessStops(self._clock, self._loaded.settings.scan_interval_seconds)
+        listener = ConnectionEvents(namesrv, arrived_input, process_stops, tasks.create_task)
+        self.server = self._build_server(listener, tasks)
+        housekeeping = Housekeeping(namesrv, arrived_input, process_stops, self._service_manager)
         snapshotter = Snapshotter(namesrv, snapshot_path(self._loaded.settings))
         async with AsyncExitStack() as stack:
             await self._start(housekeeping, snapshotter, stack)
@@ -199,20 +204,18 @@ class NamesrvController:
         else:
             self._reload_requested.set()
 
-    def _build_server(
-        self, housekeeping: Housekeeping, scheduler: FairScheduler, read_shares: ReadShares, tasks: asyncio.TaskGroup
-    ) -> RemotingServer:
+    def _build_server(self, listener: ConnectionEvents, tasks: asyncio.TaskGroup) -> RemotingServer:
         namesrv = self.namesrv
         return RemotingServer(
             dispatcher_of(namesrv),
-            housekeeping,
+            listener,
             clock=self._clock,
             tasks=tasks,
             slots=namesrv.slots,
             tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
-            read_shares=read_shares,
-            scheduler=scheduler,
+            read_shares=listener.arrived_input.read_shares,
+            scheduler=listener.arrived_input.scheduler,
         )
 
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:

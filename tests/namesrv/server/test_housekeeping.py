@@ -13,7 +13,9 @@ import pytest
 
 from namesrv.net.read_shares import LEAST_SHARE
 from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.server.arrived_input import ArrivedInput
 from namesrv.server.housekeeping import Housekeeping
+from namesrv.server.process_stops import ProcessStops
 from namesrv.state.expected_back import RECONNECTION_SECONDS
 from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
@@ -36,9 +38,10 @@ def alive(server: InProcess) -> list[str]:
 def housekeeping_of(server: InProcess) -> Housekeeping:
     """Further housekeeping of the server, for ticks without a pause."""
     remoting = server.controller.server
-    return Housekeeping(
-        server.namesrv, remoting.scheduler, remoting.read_shares, ServiceManager(), remoting.tasks.create_task
-    )
+    arrived_input = ArrivedInput(server.clock, remoting.read_shares, remoting.scheduler)
+    scan_interval_seconds = server.namesrv.settings.current.scan_interval_seconds
+    process_stops = ProcessStops(server.clock, scan_interval_seconds)
+    return Housekeeping(server.namesrv, arrived_input, process_stops, ServiceManager())
 
 
 @pytest.mark.parametrize(
