@@ -180,6 +180,9 @@ class NamesrvController:
         housekeeping = Housekeeping(namesrv, arrived_input, process_stops, self._service_manager)
         snapshotter = Snapshotter(namesrv, snapshot_path(self._loaded.settings))
         async with AsyncExitStack() as stack:
+            # The last tick was up to a second before the end, and events since then may have no line.
+            stack.callback(namesrv.limited_log.tick)
+            stack.callback(namesrv.access.tick)
             await self._start(housekeeping, snapshotter, stack)
             await self._stop_requested.wait()
             await self._stop(snapshotter)

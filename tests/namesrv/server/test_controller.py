@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
+from namesrv_runtime.log import EVENTS_PER_TICK
 from tests.support.fake_clock import settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
@@ -74,3 +76,16 @@ async def test_stopped_server_leaves_nothing_behind(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == before
     assert clock.sleepers == 0
     assert {path.name for path in tmp_path.iterdir()} == {"audit", "heartbeats", "lock", "snapshot.json"}
+
+
+async def test_stopping_server_logs_how_many_events_have_no_line(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A last line has the number of the events of the last second that have no line of their own."""
+    caplog.set_level(logging.INFO)
+    for number in range(EVENTS_PER_TICK + 5):
+        await peer.register(Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}"))
+
+    await server.stop()
+
+    assert {"of": "broker_registered", "more": 5} in logged(caplog, "events_not_logged")
