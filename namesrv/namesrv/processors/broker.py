@@ -56,6 +56,9 @@ _CRC_MASK: Final = 0x7FFFFFFF
 # do not wait.
 _MAX_LARGE_AT_ONCE: Final = 2
 _SMALL_BYTES: Final = 3 * 1024 * 1024
+# The longest expiry that a registration may request, unless the expiry of the settings is longer: a forged broker stays
+# in the routes for as long. Brokers send every 30 s; twenty intervals are more than any of them needs.
+_LONGEST_EXPIRY_SECONDS: Final = 600.0
 # Size limit of a decompressed registration, as a multiple of the largest frame: 300,000 topics in JSON, more than any
 # broker has.
 _MOST_INFLATED: Final = 4
@@ -130,11 +133,9 @@ class BrokerProcessor:
 
     def _check_expiry(self, millis: int | None) -> None:
         """Refuse a registration that requests a longer expiry than this server allows. Raises BadRequestError."""
-        most = self._namesrv.settings.current.broker_max_expiry_seconds
+        most = max(_LONGEST_EXPIRY_SECONDS, self._namesrv.settings.current.broker_expiry_seconds)
         if millis is not None and millis / 1000 > most:
-            raise BadRequestError(
-                f"field heartbeatTimeoutMillis: {millis} is more than {most * 1000:.0f}, see broker-max-expiry-seconds"
-            )
+            raise BadRequestError(f"field heartbeatTimeoutMillis: {millis} is more than {most * 1000:.0f}")
 
     async def _register(
         self, request: Request, header: RegisterBrokerRequestHeader, key: BrokerAddrInfo

@@ -170,10 +170,6 @@ class Settings(BaseModel):
     to dead brokers for longer; lower: a healthy broker that pauses is evicted. Brokers send every 30 s: keep it above
     30."""
 
-    broker_max_expiry_seconds: float = Field(default=600.0, ge=0.1, le=86400)
-    """Longest expiry that a registration may ask for; one that asks for more is refused. Higher: a forged broker stays
-    in the routes for longer; lower: brokers that need a longer expiry cannot register."""
-
     evict_on_disconnect: bool = True
     """Evict the brokers of a connection the moment it closes. If off, a crashed broker stays in routes until it
     expires, but a broken connection alone evicts no broker."""
