@@ -107,7 +107,7 @@ _REGISTRATION = {
 # Without notifyMinBrokerIdChanged: the server would connect to any address that a bit flip makes.
 _SETTINGS = (
     *("orderMessageEnable", "supportActingMaster", "enableTopicList", "enableAllTopicList", "listenPort", "x"),
-    *("deleteTopicWithBrokerRegistration", "returnOrderTopicConfigToBroker", "kvConfigPath"),
+    *("deleteTopicWithBrokerRegistration", "kvConfigPath"),
 )
 _PROPERTIES = [
     key + is_ + value for key in _SETTINGS for is_ in "=:" for value in ("true\n", "false\n", " TRUE", "maybe")

@@ -121,10 +121,8 @@ class BrokerProcessor:
         return RegisterBrokerResponseHeader(master_addr=master, ha_server_addr=ha)
 
     async def _order_config(self, request: Request) -> Mapping[str, str] | None:
-        """Return the order configuration of the topics that the account may read; None if it is missing or not sent."""
+        """Return the order configuration of the topics that the account may read; None without a configuration."""
         namesrv = self._namesrv
-        if not namesrv.settings.live.return_order_topic_config_to_broker:
-            return None
         order = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
         if order is None or namesrv.access.guard is None:
             return order

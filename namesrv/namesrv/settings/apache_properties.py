@@ -26,7 +26,6 @@ _APACHE_KEYS = {
     "wait_for_service_seconds": "waitSecondsForService",
     "drain_seconds": "shutdownWaitTimeSeconds",
     "order_message_enable": "orderMessageEnable",
-    "return_order_topic_config_to_broker": "returnOrderTopicConfigToBroker",
     "support_acting_master": "supportActingMaster",
     "notify_min_broker_id_changed": "notifyMinBrokerIdChanged",
     "delete_topic_with_broker_registration": "deleteTopicWithBrokerRegistration",
@@ -75,6 +74,10 @@ _REMARKS = {
     "tls.test.mode.enable": ("false", "this server has no built-in certificate for tests; set tls-cert-file"),
     "tls.server.authClient": ("true", "certificates of clients are always verified, see tls-client-auth"),
     "tls.config.file": (None, "name that file with --tls-properties"),
+    "returnOrderTopicConfigToBroker": (
+        "true",
+        "this server always answers a registration with the order configuration of topics",
+    ),
     "clusterTest": ("false", "this server has no cluster test mode"),
     "enableControllerInNamesrv": ("false", "this server has no controller; run one separately"),
 }

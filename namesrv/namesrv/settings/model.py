@@ -199,9 +199,6 @@ class Settings(BaseModel):
     `*` is for all zones, and masters=2 or write-queues=8 raise the minimum from one. Empty: none, as from Apache's
     server, so that such clients stop sending."""
 
-    return_order_topic_config_to_broker: bool = True
-    """Answer a registration with the order configuration of all topics; if off, brokers do not learn it from here."""
-
     delete_topic_with_broker_registration: bool = False
     """Drop a broker's topic as soon as its full registration no longer has it. If off, deleted topics stay in routes
     until they are deleted here too; if on, every full registration costs a look at all topics of that broker."""

@@ -13,7 +13,6 @@ from namesrv.settings.model import Settings
 class LiveSettings(RouteOptions):
     """The settings that requests (318) can change, and nothing else."""
 
-    return_order_topic_config_to_broker: bool = True
     enable_topic_list: bool = True
     enable_all_topic_list: bool = True
 

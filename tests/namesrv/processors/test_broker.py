@@ -37,7 +37,7 @@ def is_empty(server: InProcess) -> bool:
 async def test_registration_response_has_the_order_configuration(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """The response has the order configuration if its namespace exists, even empty, and the setting is on."""
+    """The response has the order configuration if its namespace exists, even empty."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
     assert (await peer.register(MASTER, spelling=spelling)).value is None
 
@@ -46,9 +46,6 @@ async def test_registration_response_has_the_order_configuration(
 
     await peer.call(102, order)
     assert (await peer.register(MASTER, spelling=spelling)).value == {"table": {}}
-
-    server.namesrv.settings.live.return_order_topic_config_to_broker = False
-    assert (await peer.register(MASTER, spelling=spelling)).body == b""
 
 
 def compressed(topics: int, filter_servers: tuple[str, ...] = (), prefix: str = "topic") -> bytes:

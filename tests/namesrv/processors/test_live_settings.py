@@ -17,11 +17,10 @@ ALLOWED = {
     "notifyMinBrokerIdChanged": "notify_min_broker_id_changed",
     "orderMessageEnable": "order_message_enable",
     "deleteTopicWithBrokerRegistration": "delete_topic_with_broker_registration",
-    "returnOrderTopicConfigToBroker": "return_order_topic_config_to_broker",
     "enableTopicList": "enable_topic_list",
     "enableAllTopicList": "enable_all_topic_list",
 }
-ON = ("return_order_topic_config_to_broker", "enable_topic_list", "enable_all_topic_list")
+ON = ("enable_topic_list", "enable_all_topic_list")
 DEFAULTS = {name: name in ON for name in ALLOWED.values()}
 
 

@@ -45,7 +45,6 @@ def test_full_file_is_accepted() -> None:
         "listen_port": "9876",
         "scan_interval_seconds": 5.0,
         "order_message_enable": "false",
-        "return_order_topic_config_to_broker": "true",
         "support_acting_master": "false",
         "notify_min_broker_id_changed": "false",
         "delete_topic_with_broker_registration": "false",
