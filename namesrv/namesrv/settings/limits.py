@@ -13,6 +13,9 @@ from namesrv_runtime.line_files import Retention
 _EVERYTHING: Final = 100
 # Topics of one broker, unless a tenth of `max_topics` is more. RocketMQ's largest frame, 16 MiB, holds 77,000.
 _TOPICS_PER_BROKER: Final = 100_000
+# Files of both halves of the audit trail, about five million changes once they are compressed: an operator who needs a
+# longer trail sends the lines elsewhere.
+_AUDIT_MAX_BYTES: Final = 256 * 1024 * 1024
 # HTTP connections of the port `name-servers-listen`, each with an open file.
 NAME_SERVERS_CONNECTIONS: Final = 256
 
@@ -81,7 +84,7 @@ class Limits:
                 settings.quota_brokers,
                 settings.quota_topics,
             ),
-            Retention(settings.audit_log_keep_days, settings.audit_log_max_bytes // 2),
+            Retention(settings.audit_log_keep_days, _AUDIT_MAX_BYTES // 2),
         )
 
     def follow(self, settings: Settings) -> None:

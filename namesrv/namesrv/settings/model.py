@@ -300,11 +300,7 @@ class Settings(BaseModel):
     relative path is below data-dir. An empty value turns it off, and no record of who did what remains."""
 
     audit_log_keep_days: float = Field(default=90.0, ge=0.01, le=3650)
-    """Days for which files of the audit trail are kept."""
-
-    audit_log_max_bytes: int = Field(default=256 * MIB, ge=64 * KIB, le=1 << 50)
-    """Total size of the audit trail's files; the oldest are deleted first. Half of it is for what brokers change, the
-    other half for operators and refusals. A change takes about 500 bytes, and a tenth of that once it is compressed."""
+    """Days for which files of the audit trail are kept, or until they take 256 MiB together."""
 
     admin_enabled: bool = False
     """Allow UPDATE_NAMESRV_CONFIG (318) to change settings of the running server without an access file: anyone who

@@ -21,6 +21,7 @@ from namesrv.settings.model import Settings
 from namesrv_client.ctl.audit_trail import Trail
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.requests import REQUESTS
+from namesrv_runtime.line_files import Retention
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import HOST, InProcess, guarded_namesrv, namesrv_in_process
@@ -120,16 +121,18 @@ async def test_repeated_refusals_are_counted(server: InProcess, peer: NamesrvPee
     assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in files)
 
 
-@pytest.mark.settings(audit_log_max_bytes=64 * 1024)
-async def test_lines_of_registrations_do_not_displace_other_lines(server: InProcess, peer: NamesrvPeer) -> None:
+async def test_lines_of_registrations_do_not_displace_other_lines(tmp_path: Path) -> None:
     """Lines of registrations fill half of the audit log at most; refusals and operators' changes stay."""
-    assert (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code == 0
-    assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
-    for number in range(120):
-        # random names, which hardly compress
-        await peer.register(Broker(os.urandom(100).hex(), addr=f"10.0.0.1:{number + 1}"))
-    await until(lambda: server.audit.queued == 0)
-    await server.stop()
+    limits = replace(Limits.of(Settings()), audit_retention=Retention(keep_days=90, max_bytes=32 * 1024))
+    async with namesrv_in_process(tmp_path, limits=limits) as server:
+        peer = await server.connect()
+        assert (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code == 0
+        assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
+        for number in range(120):
+            # random names, which hardly compress
+            await peer.register(Broker(os.urandom(100).hex(), addr=f"10.0.0.1:{number + 1}"))
+        await until(lambda: server.audit.queued == 0)
+        await server.stop()
 
     lines = [*Trail(server.data_dir / "audit").news()]
     kept = [line for line in lines if line.get("request") == "REGISTER_BROKER"]

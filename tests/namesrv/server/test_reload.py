@@ -55,7 +55,6 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("heartbeat_log_keep_days", 23.0, "log", "keep_days", None),
     ("heartbeat_log_max_bytes", 1 << 30, "log", "max_bytes", None),
     ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
-    ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", 1 << 28),
     ("quota_requests_per_second", 25, "requests", "all_per_second", None),
     ("quotas", "enforce", "quotas", "mode", None),
     ("quota_topics", 3, "quotas", "topics", None),
