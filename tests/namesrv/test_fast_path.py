@@ -15,7 +15,7 @@ from namesrv.net.request import LONGEST_FAST_REQUEST
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, frames_of_at_most
 from tests.support.namesrv_peer import (
     POPULATION,
     Broker,
@@ -362,7 +362,7 @@ async def test_large_route_needs_memory(server: InProcess, peer: NamesrvPeer, sp
         assert "no memory for a response of" in str(refused.remark)
 
 
-@pytest.mark.settings(max_frame_bytes=65_536)
+@pytest.mark.settings(limits=frames_of_at_most(65_536))
 async def test_repeated_request_gets_no_response_beyond_the_frame_limit(server: InProcess, peer: NamesrvPeer) -> None:
     """A route that is too large for a frame is refused each time: the client would close the connection."""
     await register_many(peer)

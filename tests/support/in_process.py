@@ -29,6 +29,13 @@ E = TypeVar("E", bound=Effect)
 HOST = "127.0.0.1"
 
 
+def frames_of_at_most(max_frame_bytes: int) -> Limits:
+    """Limits of the default settings, but for the size of frames."""
+    limits = Limits.of(Settings())
+    limits.server.max_frame_bytes = max_frame_bytes
+    return limits
+
+
 class InProcess:
     """A running server, seen from inside, and its peers."""
 

@@ -5,14 +5,15 @@ Fields without a default come from the daemon's settings; the other fields are c
 
 from dataclasses import dataclass
 
-from namesrv_remoting.frames import MAX_HEADER_BYTES
+from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
 class ServerLimits:
     """The limits of a server. A deadline of 0 seconds is off; 0 connections per address means unlimited."""
 
-    max_frame_bytes: int
+    # Java's peers refuse larger frames; a registration of this size has 77,000 topics.
+    max_frame_bytes: int = MAX_FRAME_BYTES
     # Real headers are smaller than 2 KiB; the limit bounds how much the server decodes at once.
     max_header_bytes: int = MAX_HEADER_BYTES
     # Frames up to this size are received for every request; the header of a larger frame is checked first.

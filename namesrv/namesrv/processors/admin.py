@@ -42,7 +42,7 @@ class AdminProcessor:
         self._namesrv = namesrv
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
-        self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.current.max_frame_bytes, namesrv.clock)
+        self._lists = TopicLists(namesrv.manager, namesrv.settings.limits.server.max_frame_bytes, namesrv.clock)
 
     async def cluster_info(self, request: Request) -> Reply:
         """Handle GET_BROKER_CLUSTER_INFO (106)."""

@@ -191,9 +191,10 @@ class BrokerProcessor:
         self, command: RemotingCommand, header: RegisterBrokerRequestHeader
     ) -> tuple[Steps[RegisterBrokerBody], int]:
         """Return the steps that decode the body, and the number of bytes to which the body can grow."""
-        # The settings are read for each registration, since a reload may have changed them.
+        # The limit of topics is read for each registration, since a reload may have changed it.
         most_topics = self._manager.rules.limits.max_topics_per_broker
-        limits = RegistrationLimits(most_topics, _MOST_INFLATED * self._namesrv.settings.current.max_frame_bytes)
+        inflated_bytes = _MOST_INFLATED * self._namesrv.settings.limits.server.max_frame_bytes
+        limits = RegistrationLimits(most_topics, inflated_bytes)
         body, compressed = command.body, header.compressed
         if command.is_native:
             steps = decode_native_body(body, compressed=compressed, limits=limits)

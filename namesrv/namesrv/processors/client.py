@@ -186,7 +186,7 @@ class ClientProcessor:
         routes: dict[str, msgspec.Raw] = {}
         # Pairs of a topic and the revision of its last change.
         served: list[tuple[str, int]] = []
-        size, limit = 0, namesrv.settings.current.max_frame_bytes
+        size, limit = 0, namesrv.settings.limits.server.max_frame_bytes
         # The read lock keeps the tables unchanged: the response's revision must hold for all of its routes.
         async with namesrv.manager.lock.read():
             revision = namesrv.manager.revisions.revision

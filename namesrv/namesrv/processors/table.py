@@ -31,8 +31,8 @@ class ServedRequest:
 
     handler: TypedHandler
     _: KW_ONLY
-    # The largest frame that is received for the request, up to `max-frame-bytes`. 0: a small frame, as for most
-    # requests.
+    # The largest frame that is received for the request, up to `max_frame_bytes` of the limits. 0: a small frame, as
+    # for most requests.
     largest_frame_bytes: int = 0
     # True: the request is allowed over a reserved connection slot before the registration of a broker.
     before_registration: bool = False
@@ -44,7 +44,7 @@ def served_requests(namesrv: Namesrv) -> Mapping[RequestCode, ServedRequest]:
     broker, client = BrokerProcessor(namesrv), ClientProcessor(namesrv)
     admin, extension = AdminProcessor(namesrv), ExtensionProcessor(namesrv)
     return {
-        # 77,000 topics take 16 MiB; only `max-frame-bytes` limits how many a broker has.
+        # A broker with many topics sends a frame of any size.
         code.REGISTER_BROKER: row(broker.register, largest_frame_bytes=sys.maxsize, before_registration=True),
         code.UNREGISTER_BROKER: row(broker.unregister, before_registration=True),
         code.BROKER_HEARTBEAT: row(broker.heartbeat, before_registration=True),
@@ -96,7 +96,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
         guard=access.limiter.admitting(access.guard),
         judge_header=allow_all if access.guard is None else access.guard.judge_header,
         on_unread=partial(note_unread, namesrv.manager),
-        max_frame_bytes=lambda: namesrv.settings.current.max_frame_bytes,
+        max_frame_bytes=lambda: namesrv.settings.limits.server.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),
     )
 

@@ -39,7 +39,7 @@ _SPARE_BYTES: Final = 3
 class TopicLists:
     """Encoded lists of topics, cached by kind and dialect; the network that requests a list bears its cost."""
 
-    def __init__(self, manager: RouteInfoManager, max_bytes: Callable[[], int], clock: Clock) -> None:
+    def __init__(self, manager: RouteInfoManager, max_bytes: int, clock: Clock) -> None:
         self._manager = manager
         self._max_bytes = max_bytes
         self._large_lists = LargeLists(clock)
@@ -85,7 +85,7 @@ class TopicLists:
         return self._manager.revisions.revision, self._manager.membership
 
     async def _make(self, dialect: Dialect, key: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes | str:
-        version, rows, limit = self._version(), self._manager.tables.topic_queue_table, self._max_bytes()
+        version, rows, limit = self._version(), self._manager.tables.topic_queue_table, self._max_bytes
         names: list[str] = []
         size = 0
         made: bytes | str

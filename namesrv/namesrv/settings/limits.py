@@ -53,7 +53,6 @@ class Limits:
         """Return the limits of the settings."""
         return cls(
             ServerLimits(
-                max_frame_bytes=settings.max_frame_bytes,
                 max_connections=settings.max_connections,
                 reserved_connections=settings.max_connections // 10,
                 # With 100 percent, an address has no limit of its own: its connections are refused, or closed to make

@@ -30,7 +30,6 @@ HEADINGS: Final = {
     "scan_interval_seconds": "Which brokers are alive",
     "wait_for_service_seconds": "Start and stop",
     "order_message_enable": "Topics and routes",
-    "max_frame_bytes": "Limits of one message",
     "max_connections": "Limits of connections",
     "heartbeat_log_dir": "Heartbeat log",
     "access": "Who may do what",
@@ -220,11 +219,6 @@ class Settings(BaseModel):
     as topics. One broker may have 100,000, or a tenth of this number if that is more. Higher: unknown peers can take
     more memory; lower: brokers with new topics are refused."""
 
-    max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
-    """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times
-    as much after decompression. Higher: one peer can take more memory, and Java peers still refuse over 16 MiB; one of
-    more than an eighth of max-memory-bytes is never received. Lower: brokers with many topics cannot register."""
-
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or no peer can
     connect when that is reached. Each takes a few KiB. The last tenth is reserved for brokers: a peer that takes one of
@@ -246,7 +240,7 @@ class Settings(BaseModel):
     """Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames being
     received, responses not yet read and watches, an eighth of that for one address. When it is used up, new connections
     and large frames are refused and connected peers notice nothing. Higher: the process may grow; lower: many large
-    registrations at once have to wait."""
+    registrations at once have to wait, and one of more than an eighth is never received."""
 
     heartbeat_log_dir: str = "heartbeats"
     """Directory of the heartbeat log, which namesrv-staleness reads: heartbeats, evictions, and which client got which

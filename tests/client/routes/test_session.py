@@ -18,7 +18,7 @@ from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, completed, passing, settle, until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, frames_of_at_most, namesrv_in_process
 from tests.support.namesrv_peer import Broker, topic_config
 from tests.support.route_clients import (
     BROKER_A,
@@ -528,7 +528,7 @@ async def test_too_large_response_is_requested_in_halves(tmp_path: Path) -> None
     # each route has about 230 bytes
     topics = tuple(sorted(f"topic-{number}" for number in range(400)))
     async with (
-        namesrv_in_process(tmp_path, clock=clock, max_frame_bytes=65_536) as server,
+        namesrv_in_process(tmp_path, clock=clock, limits=frames_of_at_most(65_536)) as server,
         session_of(server, clock=clock) as scene,
     ):
         for counter in (1, 2, 3):

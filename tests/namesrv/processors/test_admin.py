@@ -13,7 +13,7 @@ from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.errors import SystemBusyError
 from tests.support.fake_clock import FakeClock, until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess, frames_of_at_most, namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
@@ -137,7 +137,7 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     assert (await peer.call(224, spelling=spelling)).outcome == (1, "field cluster is missing")
 
 
-@pytest.mark.settings(max_frame_bytes=1 << 20)
+@pytest.mark.settings(limits=frames_of_at_most(1 << 20))
 async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, peer: NamesrvPeer) -> None:
     """A list is encoded once for each revision of the tables, also one that is too large to send."""
     other, only_t = await server.connect(), {"topicList": ["T"]}
@@ -183,7 +183,7 @@ async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InP
     names = [f"topic-{at}" for at in range(299)]
     await peer.register(MASTER, native_registration("T", *names), spelling="native")
     manager = server.namesrv.manager
-    lists = TopicLists(manager, lambda: 1 << 20, server.namesrv.clock)
+    lists = TopicLists(manager, 1 << 20, server.namesrv.clock)
     no_topics = b"\x82\xaatopic_list\x90\xabbroker_addr\xc0"
 
     async def flagged(network: str) -> bytes:
@@ -217,7 +217,7 @@ async def test_list_that_is_built_costs_the_larger_of_scan_and_size(server: InPr
     """A list of long names costs its size, and nothing more for the scan: 13 lists of 49 KiB are within a burst."""
     names = [f"{at:0>250}" for at in range(200)]
     await peer.register(MASTER, native_registration(*names), spelling="native")
-    lists = TopicLists(server.namesrv.manager, lambda: 1 << 24, server.namesrv.clock)
+    lists = TopicLists(server.namesrv.manager, 1 << 24, server.namesrv.clock)
 
     for number in range(13):
         await lists.encoded(NATIVE, number, lambda _: True, network="10.0.0.1")

@@ -44,7 +44,6 @@ def file(tmp_path: Path, server: InProcess) -> File:
 
 # setting, its new value, owner of the bound, name of the bound, and the bound if it differs from the value
 BOUNDS: list[tuple[str, object, str, str, object]] = [
-    ("max_frame_bytes", 65536, "server", "max_frame_bytes", None),
     ("max_connections", 110, "server", "max_connections", None),
     ("max_connections", 110, "server", "reserved_connections", 11),
     ("share_per_ip_percent", 20.0, "server", "max_connections_per_ip", 22),
@@ -63,7 +62,7 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
 
 
 async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
-    """A reload changes the bounds of connections, frames, routes, requests and log files."""
+    """A reload changes the bounds of connections, routes, requests and log files."""
     log_dir = str(tmp_path / "log")
     async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=log_dir, quotas="observe") as server:
         namesrv, remoting = server.namesrv, server.controller.server
@@ -76,7 +75,6 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
         enforced |= {"requests": server.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
         for _, value, owner, limit, other in BOUNDS:
             assert getattr(enforced[owner], limit) == (value if other is None else other), limit
-        assert remoting.dispatcher.max_frame_bytes() == 65536
 
 
 async def test_reloaded_settings_apply_to_the_next_request(server: InProcess, peer: NamesrvPeer) -> None:
@@ -94,17 +92,6 @@ async def test_reloaded_settings_apply_to_the_next_request(server: InProcess, pe
     assert refused == (1, "3 topics, limit 1")
     assert (await peer.call(318, None, b"enableTopicList=false")).code == 0
     assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
-
-
-@pytest.mark.settings(max_memory_bytes=64 << 20, max_frame_bytes=65_536)
-async def test_reloaded_frame_size_gives_each_address_room_for_a_frame(server: InProcess, peer: NamesrvPeer) -> None:
-    """An address may hold a frame of the new size with its decoded form, though that exceeds its usual share."""
-    connection = server.connection_of(peer)
-    assert not connection.reserve(7 << 20)
-
-    apply(server.namesrv, {"max_frame_bytes": 4 << 20})
-
-    assert connection.reserve(7 << 20)
 
 
 async def test_reload_reverts_changes_by_request(
