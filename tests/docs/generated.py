@@ -15,9 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from namesrv.server.reload import RELOADABLE
 from namesrv.settings.catalog import SETTINGS, Setting
-from namesrv.settings.running import LIVE
 from tests.docs import recording
 from tests.docs.api_pages import PAGES as API_PAGES
 from tests.docs.api_pages import with_names
@@ -67,12 +65,11 @@ def settings_table() -> str:
 
 
 def _row(setting: Setting) -> str:
-    at_once = "changes it, as does a request" if setting.name in LIVE else "changes it"
-    if setting.name not in RELOADABLE:
-        at_once = "restart"
+    on_reload = {"request": "changes it, as does a request", "reload": "changes it", "restart": "restart"}
     # Only the first sentence; --help has the consequences of higher and lower values.
     meaning = setting.consequence.partition(". ")[0].removesuffix(".").replace("|", "\\|")
-    return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {meaning} |\n"
+    cells = (f"`{setting.name}`", setting.default or "empty", setting.may_be, on_reload[setting.changed_by], meaning)
+    return f"| {' | '.join(cells)} |\n"
 
 
 def generated(data_dir: Path) -> dict[Path, str]:

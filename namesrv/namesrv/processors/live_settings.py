@@ -6,15 +6,13 @@ choose a path and its content (CVE-2023-37582), and its first fix was incomplete
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Final
 
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.context import Namesrv
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
-from namesrv.settings.catalog import NEED_RESTART, SETTINGS
+from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.model import PATHS
-from namesrv.settings.running import LiveSettings
 from namesrv_remoting.bodies.base import check_size
 from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
@@ -23,13 +21,13 @@ from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemEr
 logger: Final = logging.getLogger(__name__)
 
 # Java's key -> our setting, for all settings that can change while the server runs; each of them is a boolean.
-LIVE_KEYS: Final = {JAVA_NAMES[item.name]: item.name for item in fields(LiveSettings)}
+LIVE_KEYS: Final = {key: name for name, key in JAVA_NAMES.items() if SETTINGS[name].changed_by == "request"}
 # Apache's server refuses these keys with the same message.
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 # Keys of all other settings, with the reason why a request does not change them.
 _OTHER_KEYS: Final = {
     key: "is read at start and cannot be changed while running"
-    if name in NEED_RESTART
+    if SETTINGS[name].changed_by == "restart"
     else "is changed by a reload of the settings (SIGHUP), not by a request"
     for name, key in JAVA_NAMES.items()
     if key not in LIVE_KEYS
@@ -104,7 +102,7 @@ def settings_list(namesrv: Namesrv) -> list[Setting]:
             SETTINGS[name].title,
             properties[key],
             origins.get(name),
-            "request" if key in LIVE_KEYS else "restart" if name in NEED_RESTART else "reload",
+            SETTINGS[name].changed_by,
         )
         for name in values
         if (key := JAVA_NAMES[name]) in properties

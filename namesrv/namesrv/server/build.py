@@ -29,8 +29,9 @@ from namesrv.served_routes import ServedRoutes
 from namesrv.server.effects import EffectSink
 from namesrv.server.start_error import needed
 from namesrv.settings.limits import Limits
+from namesrv.settings.live import LiveSettings
 from namesrv.settings.model import Settings
-from namesrv.settings.running import LiveSettings, RunningSettings
+from namesrv.settings.running import RunningSettings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.boot import Boot

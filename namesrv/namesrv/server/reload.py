@@ -17,11 +17,11 @@ from namesrv.access.audit_lines import SettingChanged
 from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
 from namesrv.revocation import revoke_registrations
-from namesrv.settings.catalog import NEED_RESTART, SETTINGS
+from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.limits import NAME_SERVERS_CONNECTIONS
+from namesrv.settings.live import LIVE
 from namesrv.settings.model import Settings
-from namesrv.settings.running import LIVE
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv.state.sd_notify import ServiceManager
 from namesrv_remoting.address_views import AddressViews
@@ -36,7 +36,6 @@ logger: Final = logging.getLogger(__name__)
 
 # Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots.
 _OTHER_FILES: Final = 100
-RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
 
 
 @dataclass(slots=True)
@@ -86,10 +85,9 @@ class Reloader:
         # The lines are logged before the changes: another log level could suppress them.
         for name in different:
             change = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
-            event(
-                logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **change
-            )
-        changed = {name: wanted[name] for name in different if name in RELOADABLE}
+            needs_restart = SETTINGS[name].changed_by == "restart"
+            event(logger, logging.WARNING, "setting_needs_restart" if needs_restart else "setting_changed", **change)
+        changed = {name: wanted[name] for name in different if SETTINGS[name].changed_by != "restart"}
         kept = set(different) - changed.keys()
         self.namesrv.settings.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}
         was_open = self.namesrv.is_open_to_everybody()

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import SecretStr
 
-from namesrv.settings.model import DEFAULTS_IN_WORDS, HEADINGS, Settings
+from namesrv.settings.live import LIVE
+from namesrv.settings.model import DEFAULTS_IN_WORDS, HEADINGS, NEEDS_RESTART, Settings
 from namesrv_runtime.log import quoted
 
 ENVIRONMENT_PREFIX = "NAMESRV_"
@@ -41,6 +42,9 @@ class Setting:
     kind: Any  # int, float, bool, str, Path, SecretStr or Literal
     between: tuple[float, float] | None
     default: str
+    # Requests change live settings, which a reload changes, too. All others are changed by a reload or only by a
+    # restart.
+    changed_by: Literal["request", "reload", "restart"]
 
     @property
     def title(self) -> str:
@@ -96,43 +100,18 @@ def _catalog() -> Iterable[Setting]:
     topic = ""
     for name, field in Settings.model_fields.items():
         topic = HEADINGS.get(name, topic)
-        low, high = (*field.metadata, None, None)[:2]
+        low = next((fact.ge for fact in field.metadata if hasattr(fact, "ge")), None)
+        high = next((fact.le for fact in field.metadata if hasattr(fact, "le")), None)
         yield Setting(
             name=name,
             topic=topic,
             consequence=re.sub(r"\s+", " ", field.description or ""),
             kind=field.annotation,
-            between=(low.ge, high.le) if low and high else None,
+            between=None if low is None or high is None else (low, high),
             default=DEFAULTS_IN_WORDS.get(name) or text_of(field.default),
+            changed_by="request" if name in LIVE else "restart" if NEEDS_RESTART in field.metadata else "reload",
         )
 
-
-# Settings that keep their value from the start: a reload logs their changes as `setting_needs_restart`. A reload logs a
-# change of any other setting as `setting_changed`, even if the reader keeps the old value; a new setting belongs here
-# unless its reader follows changes. The settings for staleness stay as the `start` line of the heartbeat log has them,
-# because the report relies on that line.
-NEED_RESTART: Final = frozenset(
-    {
-        # A server has access rules from its start, or never.
-        "access",
-        "listen_host",
-        "listen_port",
-        "listeners",
-        "http_listen",
-        "name_servers_listen",
-        "data_dir",
-        "nameserver_name",
-        "max_memory_bytes",
-        "scan_interval_seconds",
-        "broker_expiry_seconds",
-        "evict_on_disconnect",
-        "wait_for_service_seconds",
-        "heartbeat_log_dir",
-        "heartbeat_log_compact",
-        "http_tls",
-        "audit_log_dir",
-    }
-)
 
 # Field name -> facts about the setting, in the order of the declaration.
 SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _catalog()})

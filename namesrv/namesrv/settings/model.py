@@ -1,15 +1,22 @@
 """Every setting of the daemon, declared once: its type, default, range, and (as its docstring) its consequence.
 
 A new setting stands below the heading of --help to which it belongs, see `HEADINGS`. Its name also goes into `PATHS` if
-it is a path, into `_MAY_BE_EMPTY` if it may be empty, and into `NEED_RESTART` of catalog.py unless its reader follows a
-reload. flags.py has names for the values in --help. `python -m tests.docs.generated` writes docs/operating.md.
+it is a path, and into `_MAY_BE_EMPTY` if it may be empty. flags.py has names for the values in --help.
+`python -m tests.docs.generated` writes docs/operating.md.
+
+A changed setting takes effect in one of these ways:
+
+- `NEEDS_RESTART` in its type: after a restart.
+- a limit (limits.py): a reload changes it in the objects that enforce it.
+- a field of `LiveSettings` (live.py): a reload or a request changes it there.
+- all others: their readers read `RunningSettings.current` each time, or the reload (server/reload.py) calls them.
 """
 
 import os
 import re
 import socket
 from pathlib import Path
-from typing import Any, Final, Literal, get_origin
+from typing import Annotated, Any, Final, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
@@ -42,6 +49,10 @@ DEFAULTS_IN_WORDS: Final = {
     "data_dir": "$XDG_STATE_HOME/namesrv, else ~/.local/state/namesrv",
     "nameserver_name": "the host name",
 }
+# Marks a setting that keeps its value from the start: a reload logs its change as `setting_needs_restart`, and a change
+# of any other setting as `setting_changed`, even if the reader keeps the old value. The settings for staleness stay as
+# the `start` line of the heartbeat log has them, because the report relies on that line.
+NEEDS_RESTART: Final = "needs a restart"
 # Settings that are paths of files.
 PATHS: Final = (
     *("access", "address_views", "data_dir", "heartbeat_log_dir", "audit_log_dir"),
@@ -74,18 +85,18 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    listen_host: str = "0.0.0.0"  # noqa: S104  # brokers and clients are on other machines
+    listen_host: Annotated[str, NEEDS_RESTART] = "0.0.0.0"  # noqa: S104  # brokers and clients are on other machines
     """Address to serve on, or several separated by commas, as in 0.0.0.0,:: for IPv4 and IPv6. 127.0.0.1 keeps every
     other machine out."""
 
-    listen_port: int = Field(default=9876, ge=0, le=65535)
+    listen_port: Annotated[int, NEEDS_RESTART] = Field(default=9876, ge=0, le=65535)
     """TCP port to serve on. 9876 is where brokers and clients look; 0 takes any free port, which the log names."""
 
-    listeners: str = ""
+    listeners: Annotated[str, NEEDS_RESTART] = ""
     """Further TCP ports to serve on at the addresses of listen-host, each with a name that an address view can match,
     as in outside=9886,partner=9896. So a view can be for all peers that come through a load balancer."""
 
-    http_listen: str = "127.0.0.1:9877"
+    http_listen: Annotated[str, NEEDS_RESTART] = "127.0.0.1:9877"
     """Address and port for health (/livez, /readyz) and metrics (/metrics) over HTTP, as in [::1]:9877; port 0 takes
     any free port, which the log names. Two servers on one machine need two ports. There are no passwords: beyond
     127.0.0.1, anyone who reaches the port can read both. An empty value turns both off."""
@@ -101,7 +112,7 @@ class Settings(BaseModel):
     two minutes, so that a new NameServer needs no restart. A host name stands for all of its addresses, and is resolved
     again. An empty value turns the page off."""
 
-    name_servers_listen: str = ""
+    name_servers_listen: Annotated[str, NEEDS_RESTART] = ""
     """Address and port of a further HTTP port that serves `/rocketmq/nsaddr` and no other page, as in 0.0.0.0:8080, so
     that brokers and clients reach the list without reaching health and metrics. Empty: the page is only on
     http-listen."""
@@ -115,11 +126,11 @@ class Settings(BaseModel):
     (http_sd). {host}, {cluster}, {broker_name} and {broker_id} are filled in; 5557 is the port of RocketMQ 5's own
     exporter. Empty: the page names only NameServers."""
 
-    data_dir: Path = Field(default_factory=lambda: state_dir(os.environ, "namesrv"))
+    data_dir: Annotated[Path, NEEDS_RESTART] = Field(default_factory=lambda: state_dir(os.environ, "namesrv"))
     """Directory of the KV configuration and the snapshot of expected brokers, made when missing. Two servers must not
     share one. If it is lost, so is the KV configuration, and the next start does not wait."""
 
-    nameserver_name: str = Field(default_factory=default_nameserver_name)
+    nameserver_name: Annotated[str, NEEDS_RESTART] = Field(default_factory=default_nameserver_name)
     """Name of this server in its logs. Give each server its own, or their logs look alike."""
 
     proxy_protocol: Literal["off", "optional"] = "off"
@@ -153,23 +164,23 @@ class Settings(BaseModel):
     """File (PEM) of the revocation lists of those CAs, one of each, read again like tls-cert-file. Clients whose
     certificate is in one are refused, and so are all when a CA has none there or it has expired."""
 
-    http_tls: bool = False
+    http_tls: Annotated[bool, NEEDS_RESTART] = False
     """Serve HTTPS on http-listen, with the certificate of tls-cert-file. If off, health and metrics are plain text."""
 
     http_tls_client_auth: Literal["none", "require"] = "none"
     """Whether HTTPS clients must present a certificate issued by tls-ca-file, independent of tls-client-auth. With
     require, health checks and collectors need one, too."""
 
-    scan_interval_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    scan_interval_seconds: Annotated[float, NEEDS_RESTART] = Field(default=10.0, ge=0.1, le=3600)
     """Time between two scans for silent brokers. Higher: a dead broker stays in routes for up to that much longer;
     lower: scanning costs more."""
 
-    broker_expiry_seconds: float = Field(default=120.0, ge=0.1, le=86400)
+    broker_expiry_seconds: Annotated[float, NEEDS_RESTART] = Field(default=120.0, ge=0.1, le=86400)
     """Silence after which a broker is evicted, unless it registered with an expiry of its own. Higher: clients are sent
     to dead brokers for longer; lower: a healthy broker that pauses is evicted. Brokers send every 30 s: keep it above
     30."""
 
-    evict_on_disconnect: bool = True
+    evict_on_disconnect: Annotated[bool, NEEDS_RESTART] = True
     """Evict the brokers of a connection the moment it closes. If off, a crashed broker stays in routes until it
     expires, but a broken connection alone evicts no broker."""
 
@@ -181,7 +192,7 @@ class Settings(BaseModel):
     """When a group has lost its master, show the slave with the lowest id in its place, without write permission, if
     the group asked for that. If off, consumers that need a master stop until it is back."""
 
-    wait_for_service_seconds: float = Field(default=45.0, ge=0, le=3600)
+    wait_for_service_seconds: Annotated[float, NEEDS_RESTART] = Field(default=45.0, ge=0, le=3600)
     """After a restart, refuse route requests for up to this long while brokers that were registered before are missing;
     clients keep the routes they have. Lower: clients may get incomplete routes; 0 answers them at once."""
 
@@ -236,13 +247,13 @@ class Settings(BaseModel):
     then connect to the next server of their list, so that a server that was added gets its share. Connections of
     brokers stay. 0 closes none."""
 
-    max_memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=1 << 40)
+    max_memory_bytes: Annotated[int, NEEDS_RESTART] = Field(default=512 * MIB, ge=64 * MIB, le=1 << 40)
     """Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames being
     received, responses not yet read and watches, an eighth of that for one address. When it is used up, new connections
     and large frames are refused and connected peers notice nothing. Higher: the process may grow; lower: many large
     registrations at once have to wait, and one of more than an eighth is never received."""
 
-    heartbeat_log_dir: str = "heartbeats"
+    heartbeat_log_dir: Annotated[str, NEEDS_RESTART] = "heartbeats"
     """Directory of the heartbeat log, which namesrv-staleness reads: heartbeats, evictions, and which client got which
     route. A relative path is below data-dir. An empty value turns it off, and with it every figure of how long stale
     routes lasted."""
@@ -254,11 +265,12 @@ class Settings(BaseModel):
     """Total size of the heartbeat log's files; the oldest are deleted first. A hundred brokers write about 100 MB a
     day, and a tenth of that once it is compressed."""
 
-    heartbeat_log_compact: Literal["off", "keep", "drop"] = "off"
+    heartbeat_log_compact: Annotated[Literal["off", "keep", "drop"], NEEDS_RESTART] = "off"
     """Whether closed files of the heartbeat log become Parquet (namesrv-staleness compact), a seventh of their size, in
     a process of its own: with keep beside the compressed lines, with drop in their place. It needs namesrv-report."""
 
-    access: str = ""
+    # A server has access rules from its start, or never.
+    access: Annotated[str, NEEDS_RESTART] = ""
     """TOML file of accounts and what each may do; it is read again on SIGHUP. With it, nothing is allowed that it does
     not grant. An empty value means none: anyone who reaches the port may do all that an Apache NameServer allows."""
 
@@ -289,7 +301,7 @@ class Settings(BaseModel):
     """Topics of all brokers of one cluster, and of one account, each counted for every broker name that has it; a
     registration that would exceed it is refused, and its broker stays as it was. 0 leaves only max-topics."""
 
-    audit_log_dir: str = "audit"
+    audit_log_dir: Annotated[str, NEEDS_RESTART] = "audit"
     """Directory of the audit trail, which `namesrvctl audit` reads: who changed what, and who was refused what. A
     relative path is below data-dir. An empty value turns it off, and no record of who did what remains."""
 

@@ -1,28 +1,12 @@
 """The settings of a running server, which reloads and requests change."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from namesrv.routeinfo.records import RouteOptions
 from namesrv.settings.limits import Limits
+from namesrv.settings.live import LIVE, LiveSettings
 from namesrv.settings.model import Settings
-
-
-@dataclass(slots=True)
-class LiveSettings(RouteOptions):
-    """The settings that requests (318) can change, and nothing else."""
-
-    enable_topic_list: bool = True
-    enable_all_topic_list: bool = True
-
-    @classmethod
-    def of(cls, settings: Settings) -> "LiveSettings":
-        """Return the live settings at the start."""
-        return cls(**{item.name: getattr(settings, item.name) for item in fields(cls)})
-
-
-LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
 
 
 @dataclass(slots=True)

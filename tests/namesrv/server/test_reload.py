@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from namesrv.server.reload import apply, warn_if_files_are_few
+from namesrv.settings.live import LiveSettings
 from namesrv.settings.model import Settings
-from namesrv.settings.running import LiveSettings
 from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
