@@ -140,7 +140,7 @@ class AuditLines(Encoder):
 
     def _line(self, item: Item, fields: Mapping[str, Any]) -> bytes:
         self.seq += 1
-        about = {"v": 1, "seq": self.seq, "ts_ms": _ms(item.wall)}
+        about = {"v": 1, "seq": self.seq, "ts_ms": round(item.wall * 1000)}
         return encoded({**about, "nameserver": self.nameserver, "boot_id": self.boot_id, **fields}) + b"\n"
 
 
@@ -150,7 +150,11 @@ def _changed(change: Change) -> dict[str, Any]:
 
 
 def _repeated(repeated: RepeatedChange) -> dict[str, Any]:
-    times = {"repeated": repeated.times, "first_ms": _ms(repeated.first_at), "last_ms": _ms(repeated.last_at)}
+    times = {
+        "repeated": repeated.times,
+        "first_ms": round(repeated.first_at * 1000),
+        "last_ms": round(repeated.last_at * 1000),
+    }
     return {**_changed(repeated.last), **times}
 
 
@@ -160,10 +164,6 @@ def _cut_all(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _cut_all(inner) for name, inner in value.items()}
     return [_cut_all(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 def _refused(refusal: Refusal) -> dict[str, Any]:

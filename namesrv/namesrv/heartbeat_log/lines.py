@@ -269,10 +269,6 @@ def _inner(fields: Mapping[str, Any]) -> bytes:
     return _json(fields)[1:-1]
 
 
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
-
-
 def _identity(key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int) -> dict[str, Any]:
     version = live.data_version
     return {
