@@ -171,14 +171,10 @@ class KVConfig:
         if len(tables) > self.limits.max_namespaces:
             # A new namespace takes the place of those without keys, which stay only to be answered as empty.
             tables = {name: keys for name, keys in tables.items() if keys or name == namespace}
-        had_failed = self.writes.has_failed
         with _cancelled_afterwards():
             try:
                 size = await self._write(tables)
             except OSError as error:
-                # The first failure has a line: operators repeat changes, and a full disk should get no line for each.
-                if not had_failed:
-                    event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
                 raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
             if size > most_bytes:
                 raise self._too_large(value, size)
@@ -186,8 +182,22 @@ class KVConfig:
             self._on_change(namespace, key, before, value)
 
     async def _write(self, tables: Tables) -> int:
-        """Write the tables to the end, also in a cancelled task; return their size. Raises OSError."""
+        """Write the tables, log a first failure and a recovery, and return the size of the file. Raises OSError."""
         had_failed = self.writes.has_failed
+        try:
+            size = await self._write_to_the_end(tables)
+        except OSError as error:
+            # The first failure has a line: operators repeat changes, and a full disk should get no line for each.
+            if not had_failed:
+                event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
+            raise
+        if had_failed and not self.writes.has_failed:
+            hint = "changes that were refused meanwhile are not made; repeat them"
+            event(logger, logging.INFO, "kv_write_recovered", path=self._path, hint=hint)
+        return size
+
+    async def _write_to_the_end(self, tables: Tables) -> int:
+        """Write the tables in a thread, also in a cancelled task; return their size. Raises OSError."""
         try:
             write = begun_in_thread(self._write_file, tables, self._most_bytes)
         except NoThreadError:
@@ -199,14 +209,10 @@ class KVConfig:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({write})
         try:
-            size = write.result()
+            return write.result()
         finally:
             # The future's exception refers to this frame: without `del`, megabytes would stay in a reference cycle.
             del write
-        if had_failed and not self.writes.has_failed:
-            hint = "changes that were refused meanwhile are not made; repeat them"
-            event(logger, logging.INFO, "kv_write_recovered", path=self._path, hint=hint)
-        return size
 
     def _write_file(self, tables: Tables, most_bytes: int) -> int:
         data = encode(tables)
