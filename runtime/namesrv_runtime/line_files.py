@@ -47,13 +47,13 @@ class Retention:
 
 
 class LineFiles:
-    """The files of one writer: `<directory>/dt=…/hour=…/<name>-<run_id>-<n>.jsonl.open`."""
+    """The files of one writer: `<directory>/dt=…/hour=…/<name>-<boot_id>-<n>.jsonl.open`."""
 
     def __init__(  # noqa: PLR0913 - keyword arguments: limits
         self,
         directory: Path,
         name: str,
-        run_id: str,
+        boot_id: str,
         retention: Retention,
         *,
         max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
@@ -64,7 +64,7 @@ class LineFiles:
         # number of files begun so far
         self.count = 0
         self._name = name
-        self._run_id = run_id
+        self._boot_id = boot_id
         self._max_file_bytes = max_file_bytes
         # True if written lines are on disk, and not only in the page cache, when `write` returns
         self._syncs = syncs
@@ -102,7 +102,7 @@ class LineFiles:
         folder = self.directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
         # The log names brokers and clients, so only its owner and group may read it.
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        path = folder / f"{self._name}-{self._run_id}-{self.count + 1}{OPEN_SUFFIX}"
+        path = folder / f"{self._name}-{self._boot_id}-{self.count + 1}{OPEN_SUFFIX}"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             # The lock shows other processes that the file is being written.
@@ -154,7 +154,7 @@ class LineFiles:
         """Files that earlier processes of this writer left `.open`."""
         # Files of this process are excluded by name: a file that the writing thread begins just now has no lock yet,
         # and testing for the lock would disturb it; a file that has ended is compressed later anyway.
-        mine = f"{self._name}-{self._run_id}-"
+        mine = f"{self._name}-{self._boot_id}-"
         for path, _ in self._files(OPEN_SUFFIX):
             if not path.name.startswith(mine) and not _is_locked(path):
                 yield path

@@ -28,13 +28,13 @@ _SHOWN_CHARACTERS: Final = 1_000
 class _Lines(Encoder):
     """Encodes the lines of one boot, with the fields of a NameServer's audit trail."""
 
-    run_id: str
+    boot_id: str
     seq: int = 0
 
     def line(self, item: Item) -> bytes:
         self.seq += 1
         about = {"v": 1, "seq": self.seq, "ts_ms": round(item.wall * 1000)}
-        return encoded({**about, "console": socket.gethostname(), "boot_id": self.run_id, **item.what}) + b"\n"
+        return encoded({**about, "console": socket.gethostname(), "boot_id": self.boot_id, **item.what}) + b"\n"
 
     def opened(self, item: Item) -> bytes:
         return self.line(item._replace(what={"event": "opened"}))
@@ -49,10 +49,10 @@ class Trail(LineLog):
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._clock = clock
-        run_id = secrets.token_hex(8)
+        boot_id = secrets.token_hex(8)
         super().__init__(
-            LineFiles(directory, "console", run_id, _KEEP, max_file_bytes=_MAX_FILE_BYTES, syncs=True),
-            _Lines(run_id),
+            LineFiles(directory, "console", boot_id, _KEEP, max_file_bytes=_MAX_FILE_BYTES, syncs=True),
+            _Lines(boot_id),
             report=lambda level, name, fields: event(logger, level, name, **fields),
             name="console_audit",
             max_queued=_MAX_QUEUED,
