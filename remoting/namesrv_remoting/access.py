@@ -21,7 +21,7 @@ from namesrv_remoting.addresses import Address, address_of
 from namesrv_remoting.codes import AUTO_CREATE_TOPIC, RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import MAX_SECRETS
-from namesrv_remoting.typed_toml import FileError, read_table, read_toml
+from namesrv_remoting.typed_toml import FileError, Word, Words, read_table, read_toml
 
 Network = IPv4Network | IPv6Network
 
@@ -343,32 +343,30 @@ class AccessFile:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-_Word = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-_Words = Annotated[list[_Word], msgspec.Meta(min_length=1)]
 _Secret = Annotated[str, msgspec.Meta(min_length=MIN_SECRET_CHARACTERS, max_length=255)]
 
 
 class _FileRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     access: str
-    clusters: _Words | None = None
-    brokers: _Words | None = None
-    topics: _Words | None = None
-    broker_addresses: _Words | None = None
+    clusters: Words | None = None
+    brokers: Words | None = None
+    topics: Words | None = None
+    broker_addresses: Words | None = None
     create_clusters: bool | None = None
 
 
 class _FileAccount(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     may: list[str | _FileRule]
-    access_key: _Word | None = None
+    access_key: Word | None = None
     secrets: Annotated[list[_Secret], msgspec.Meta(min_length=1, max_length=MAX_SECRETS)] | None = None
-    certificates: _Words | None = None
-    networks: _Words | None = None
+    certificates: Words | None = None
+    networks: Words | None = None
     expires: datetime | None = None
     trust_rocketmq_signatures: bool = False
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    accounts: dict[_Word, dict[str, Any]]
+    accounts: dict[Word, dict[str, Any]]
     unknown_access_keys: Literal["refuse", "ignore"] = "refuse"
 
 

@@ -15,7 +15,7 @@ from namesrv_remoting.access import BrokerAddresses, Network, Patterns, read_net
 from namesrv_remoting.addresses import address_of, is_endpoint
 from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
-from namesrv_remoting.typed_toml import FileError, read_toml
+from namesrv_remoting.typed_toml import FileError, Word, Words, read_toml
 
 MAX_VIEWS: Final = 64
 # the name of the listener of the daemon's `listen-port`; the setting `listeners` names further listeners
@@ -190,25 +190,22 @@ def _filled(value: str, offset: str | None) -> str:
 
 # -- the file ---------------------------------------------------------------------------------------------------------
 
-_Word = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-_Words = Annotated[list[_Word], msgspec.Meta(min_length=1)]
-
 
 class _FileRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    shown: _Word
-    clusters: _Words | None = None
-    broker_names: _Words | None = None
+    shown: Word
+    clusters: Words | None = None
+    broker_names: Words | None = None
     broker_id: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
-    registered: _Words | None = None
+    registered: Words | None = None
 
 
 class _FileView(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    name: _Word
+    name: Word
     brokers: Annotated[list[_FileRule], msgspec.Meta(max_length=10_000)] = []
-    networks: _Words | None = None
-    accounts: _Words | None = None
-    certificates: _Words | None = None
-    listeners: _Words | None = None
+    networks: Words | None = None
+    accounts: Words | None = None
+    certificates: Words | None = None
+    listeners: Words | None = None
     others: Literal["show", "hide"] = "show"
 
 

@@ -4,13 +4,17 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
 from namesrv_runtime.suggestions import did_you_mean
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+# A name or a pattern in a file, and a list of them.
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Words = Annotated[list[Word], msgspec.Meta(min_length=1)]
 
 # tomllib's message about a key that the same table has already, which does not name the key.
 _DUPLICATE: Final = re.compile(r"Cannot overwrite a value \(at (?:line (\d+), column \d+|end of document)\)")
