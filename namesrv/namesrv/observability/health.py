@@ -27,7 +27,7 @@ Groups = Mapping[GroupHealth, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class ServerState:
+class HealthValues:
     """The values from which a server derives its own problems."""
 
     # The reason that the server gets no route requests; empty if it is ready.
@@ -44,8 +44,8 @@ class ServerState:
     crl: CrlSeconds | None = None
 
     @classmethod
-    def of(cls, namesrv: Namesrv) -> "ServerState":
-        """Return the state now."""
+    def of(cls, namesrv: Namesrv) -> "HealthValues":
+        """Return the values now."""
         return cls(
             not_ready=namesrv.boot.why_not_serving(),
             no_brokers=_no_brokers(namesrv),
@@ -57,25 +57,25 @@ class ServerState:
         )
 
 
-def server_problems(state: ServerState) -> list[ServerProblem]:
+def server_problems(values: HealthValues) -> list[ServerProblem]:
     """Return the problems of the server itself, worst first."""
     problems = []
-    if state.not_ready:
-        problems.append(ServerProblem("server_not_ready", state.not_ready))
-    elif state.no_brokers:
-        problems.append(ServerProblem("no_brokers", state.no_brokers))
-    if state.failing_files:
-        reasons = "; ".join(map(": ".join, state.failing_files.items()))
-        problems.append(ServerProblem("disk_failing", reasons, [*state.failing_files]))
-    if state.memory_bytes > FULL_SHARE * state.max_memory_bytes:
-        used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
+    if values.not_ready:
+        problems.append(ServerProblem("server_not_ready", values.not_ready))
+    elif values.no_brokers:
+        problems.append(ServerProblem("no_brokers", values.no_brokers))
+    if values.failing_files:
+        reasons = "; ".join(map(": ".join, values.failing_files.items()))
+        problems.append(ServerProblem("disk_failing", reasons, [*values.failing_files]))
+    if values.memory_bytes > FULL_SHARE * values.max_memory_bytes:
+        used, limit = values.memory_bytes // _MIB, values.max_memory_bytes // _MIB
         problems.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
     # cause -> reason
     expiring = {}
-    if (days := state.certificate_days) is not None and days < SOON_DAYS:
+    if (days := values.certificate_days) is not None and days < SOON_DAYS:
         expiring[_expiry_cause("certificate", days)] = expiry_text(days)
-    if state.crl is not None and state.crl.until_renewal < 0:
-        expiring[_expiry_cause("revocation list", state.crl.until_expiry)] = crl_text(state.crl)
+    if values.crl is not None and values.crl.until_renewal < 0:
+        expiring[_expiry_cause("revocation list", values.crl.until_expiry)] = crl_text(values.crl)
     if expiring:
         problems.append(ServerProblem("certificate_expires", "; ".join(expiring.values()), [*expiring]))
     return problems
@@ -138,7 +138,7 @@ async def all_problems(namesrv: Namesrv) -> list[ServerProblem]:
     groups = await groups_by_health(namesrv)
     return [
         *group_problems(groups, list(namesrv.manager.tables.write_removed)),
-        *server_problems(ServerState.of(namesrv)),
+        *server_problems(HealthValues.of(namesrv)),
     ]
 
 

@@ -8,7 +8,7 @@ from namesrv import version
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import Reply
 from namesrv.net.request import Request
-from namesrv.observability.health import ServerState, server_problems
+from namesrv.observability.health import HealthValues, server_problems
 from namesrv.processors.live_settings import settings_list
 from namesrv.processors.topic_lists import LargeLists
 from namesrv.yielding import in_chunks
@@ -75,7 +75,7 @@ class ExtensionProcessor:
             heartbeats=namesrv.fast_path.heartbeats,
             refusals=namesrv.counters.refusals_by_reason(),
             last_event_seq=namesrv.events.last_seq,
-            problems=server_problems(ServerState.of(namesrv)),
+            problems=server_problems(HealthValues.of(namesrv)),
             traffic=self._traffic(),
         )
         return Reply(NATIVE.encode(info))

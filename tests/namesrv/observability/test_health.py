@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv.certificates import CrlSeconds
-from namesrv.observability.health import ServerState, crl_text, group_problems, groups_by_health, server_problems
+from namesrv.observability.health import HealthValues, crl_text, group_problems, groups_by_health, server_problems
 from namesrv_remoting.bodies.extensions import ServerProblem
 from namesrv_remoting.health import LEVELS, GroupHealth
 from tests.support.http_peer import ask
@@ -25,27 +25,27 @@ def test_revocation_list_without_an_expiry_never_expires() -> None:
 @pytest.mark.parametrize(
     ("state", "problems"),
     [
-        (ServerState(), []),
-        (ServerState(certificate_days=14.0), []),
+        (HealthValues(), []),
+        (HealthValues(certificate_days=14.0), []),
         (
-            ServerState(certificate_days=13.9),
+            HealthValues(certificate_days=13.9),
             [("certificate_expires", "expires in 13.9 days", ["certificate expires"])],
         ),
         (
-            ServerState(certificate_days=-1.5),
+            HealthValues(certificate_days=-1.5),
             [("certificate_expires", "expired 36.0 hours ago", ["certificate expired"])],
         ),
         (
-            ServerState(certificate_days=-2.5),
+            HealthValues(certificate_days=-2.5),
             [("certificate_expires", "expired 2.5 days ago", ["certificate expired"])],
         ),
-        (ServerState(crl=CrlSeconds(1_801.0, 0.0)), []),
+        (HealthValues(crl=CrlSeconds(1_801.0, 0.0)), []),
         (
-            ServerState(crl=CrlSeconds(1_800.0, -1.0)),
+            HealthValues(crl=CrlSeconds(1_800.0, -1.0)),
             [("certificate_expires", "revocation list expires in 0.5 hours", ["revocation list expires"])],
         ),
         (
-            ServerState(certificate_days=13.9, crl=CrlSeconds(-43_200.0, -50_000.0)),
+            HealthValues(certificate_days=13.9, crl=CrlSeconds(-43_200.0, -50_000.0)),
             [
                 (
                     "certificate_expires",
@@ -54,18 +54,18 @@ def test_revocation_list_without_an_expiry_never_expires() -> None:
                 )
             ],
         ),
-        (ServerState(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),
+        (HealthValues(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),
         (
-            ServerState(memory_bytes=81 * MIB, max_memory_bytes=100 * MIB),
+            HealthValues(memory_bytes=81 * MIB, max_memory_bytes=100 * MIB),
             [("memory_budget", "81 of 100 MiB in use")],
         ),
         (
-            ServerState("draining", "none yet", {"kv": "full", "audit": "stuck"}),
+            HealthValues("draining", "none yet", {"kv": "full", "audit": "stuck"}),
             [("server_not_ready", "draining"), ("disk_failing", "kv: full; audit: stuck", ["kv", "audit"])],
         ),
     ],
 )
-def test_problems_of_the_server_itself(state: ServerState, problems: list[tuple[Any, ...]]) -> None:
+def test_problems_of_the_server_itself(state: HealthValues, problems: list[tuple[Any, ...]]) -> None:
     """Each limit is a problem only beyond its bound."""
     assert server_problems(state) == [ServerProblem(*one) for one in problems]
 
