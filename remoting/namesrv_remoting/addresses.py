@@ -11,7 +11,7 @@ Address = IPv4Address | IPv6Address
 _IPV6_PREFIX: Final = 64
 # Python encodes no name with an empty label, or one of more than 63 characters, for its resolver: UnicodeError.
 HOST_NAME: Final = re.compile(r"(?!.*\.\.)(?!.*[^.]{64})[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-_MAX_PORT: Final = 65535
+MAX_PORT: Final = 65535
 
 
 def address_of(text: str) -> Address | None:
@@ -44,7 +44,7 @@ def is_endpoint(text: str, *, least_port: int = 0) -> bool:
     host, _, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if is_bracketed else host
-    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and least_port <= int(port) <= _MAX_PORT
+    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and least_port <= int(port) <= MAX_PORT
     return is_port and is_host(bare) and is_bracketed == (":" in bare)
 
 

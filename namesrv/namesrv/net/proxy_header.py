@@ -5,6 +5,7 @@ import re
 from struct import Struct
 from typing import Final, NamedTuple
 
+from namesrv_remoting.addresses import MAX_PORT
 from namesrv_remoting.errors import RemoteProtocolError
 
 V1_PREFIX: Final = b"PROXY "
@@ -18,7 +19,6 @@ _V2_HEAD: Final = Struct(">12sBBH")
 # Addresses and a few hundred bytes of TLVs fit; no known proxy sends more.
 _V2_MAX_BYTES: Final = 2048
 _V2_ADDRESS_BYTES: Final = {0x11: 4, 0x21: 16}
-_MAX_PORT: Final = 65535
 
 
 class ProxyHeader(NamedTuple):
@@ -58,8 +58,8 @@ def _read_v1(data: bytes) -> ProxyHeader | None:
     if match[1] is None:
         return ProxyHeader(end + 2, None)
     port = int(match[4])
-    if port > _MAX_PORT:
-        raise _broken(f"port {port}, at most {_MAX_PORT}")
+    if port > MAX_PORT:
+        raise _broken(f"port {port}, at most {MAX_PORT}")
     try:
         address = _V1_ADDRESSES[match[1]](match[2].decode())
     except ValueError as error:

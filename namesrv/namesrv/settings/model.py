@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal, get_origin
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from namesrv_remoting.address_views import DEFAULT_LISTENER
-from namesrv_remoting.addresses import HOST_NAME, is_endpoint, is_host
+from namesrv_remoting.addresses import HOST_NAME, MAX_PORT, is_endpoint, is_host
 from namesrv_remoting.aio.tls import TlsFiles
 from namesrv_remoting.zones import read_zone_fallback
 from namesrv_runtime.log import quoted
@@ -68,7 +68,6 @@ _MAY_BE_EMPTY: Final = frozenset(
 )
 # The files of the heartbeat log carry the server's name, so it must be valid in a file name.
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MAX_PORT: Final = 65535
 # Example values of what `broker_metrics_target` may contain, and its syntax.
 _TARGET_FIELDS: Final = {"host": "h", "cluster": "c", "broker_name": "b", "broker_id": "0"}
 _TARGET: Final = re.compile(r"([^{}]|\{(host|cluster|broker_name|broker_id)\})*")
@@ -89,7 +88,7 @@ class Settings(BaseModel):
     """Address to serve on, or several separated by commas, as in 0.0.0.0,:: for IPv4 and IPv6. 127.0.0.1 keeps every
     other machine out."""
 
-    listen_port: Annotated[int, NEEDS_RESTART] = Field(default=9876, ge=0, le=65535)
+    listen_port: Annotated[int, NEEDS_RESTART] = Field(default=9876, ge=0, le=MAX_PORT)
     """TCP port to serve on. 9876 is where brokers and clients look; 0 takes any free port, which the log names."""
 
     listeners: Annotated[str, NEEDS_RESTART] = ""
@@ -409,7 +408,7 @@ class Settings(BaseModel):
     def _check_listeners(cls, text: str) -> str:
         listeners = _named_ports(text)
         for name, port in listeners:
-            if not (_FILE_NAME.fullmatch(name) and port.isascii() and port.isdecimal() and int(port) <= _MAX_PORT):
+            if not (_FILE_NAME.fullmatch(name) and port.isascii() and port.isdecimal() and int(port) <= MAX_PORT):
                 raise ValueError(f"has no valid name and port in {quoted(f'{name}={port}')}, for example outside=9886")
         names = [name for name, _ in listeners] + [DEFAULT_LISTENER]
         if len(names) != len(set(names)):
