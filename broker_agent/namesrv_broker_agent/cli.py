@@ -164,15 +164,17 @@ class SideCar:
         self._shown_source_error = agent.name_servers_error
 
     async def _reload_changed(self, agent: BrokerAgent) -> None:
-        stamp = file_stamp(self._path)
-        if self._reload.is_set():
-            self._reload.clear()
-            self._problem = None
-        elif stamp == self._stamp:
-            return
-        problem: str | None = None
+        stamp, problem = self._stamp, None
         try:
+            # In a thread: on a dead network disk this takes for ever, and the event loop has to serve signals.
+            stamp = await in_thread(file_stamp, self._path)
+            if self._reload.is_set():
+                self._reload.clear()
+                self._problem = None
+            elif stamp == self._stamp:
+                return
             await self._follow(agent)
+            self._stamp = stamp
         except ConfigFileError as error:
             # The file is not tried again until it changes.
             self._stamp, problem = stamp, str(error)
@@ -182,8 +184,6 @@ class SideCar:
         except OSError as error:
             # The state file could not be written; the next check tries again.
             problem = f"state file {self._config.settings.state_file}: {error.strerror}"
-        else:
-            self._stamp = stamp
         if problem not in (None, self._problem):
             event(logger, logging.ERROR, "reload_refused", problem=problem)
         self._problem = problem

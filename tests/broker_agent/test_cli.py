@@ -20,6 +20,22 @@ from tests.support.threads import without_new_threads
 
 MODULE = (sys.executable, "-m", "namesrv_broker_agent")
 SCRIPT = (str(Path(sys.executable).with_name("namesrv-broker-agent")),)
+# The command on a network disk that is dead while the named pipe `dead` is beside the file: a stat then hangs.
+ON_A_DEAD_DISK = """
+import os, sys
+from namesrv_broker_agent.cli import main
+
+file, stat = sys.argv[2], os.stat
+pipe = os.path.join(os.path.dirname(file), "dead")
+
+def hanging(path, *rest, **options):
+    if str(path) == file and os.access(pipe, os.F_OK):
+        open(pipe).read()
+    return stat(path, *rest, **options)
+
+os.stat = hanging
+sys.exit(main())
+"""
 
 
 class ConfigFile:
@@ -305,6 +321,19 @@ def test_server_problems_are_logged_once(file: ConfigFile, tmp_path: Path) -> No
 
         assert len(process.lines_matching("name_servers_unknown")) == 1
         assert process.stop() == 0
+
+
+async def test_side_car_ends_while_a_stat_of_its_file_hangs(file: ConfigFile) -> None:
+    """A signal ends the side-car although the network disk with the file is dead."""
+    with side_car(file, command=(sys.executable, "-c", ON_A_DEAD_DISK)) as process:
+        file.wait_until_known(orders=6)
+        dead = file.path.with_name("dead")
+        os.mkfifo(dead)
+        with await opened_by_reader(dead):
+            process.send_signal(signal.SIGTERM)
+
+            assert process.wait() == 0
+    file.wait_until_left()
 
 
 async def test_side_car_ends_while_its_file_hangs(file: ConfigFile) -> None:
