@@ -93,7 +93,7 @@ class RouteClient:
             settings, clock, self._session, cache, changed=self._changed, random_unit=random_unit
         )
         self._faults = BrokerFaults(settings, clock)
-        self._selector = QueueSelector(settings, clock, cache, route=self.route, use=self._keeper.use)
+        self._selector = QueueSelector(settings, clock, cache, route=self.route, use=self._keeper.topics.use)
         self._log: ClientLog | None = None
         if (directory := settings.heartbeat_log_dir) is not None:
             self._log = ClientLog(Path(directory), settings.client_name, clock, cache.point, lambda: self.chosen_server)
@@ -198,7 +198,7 @@ class RouteClient:
         self._check_started()
         known = self._known(topic, max_stale)
         if known is not None:
-            self._keeper.use(topic)
+            self._keeper.topics.use(topic)
             return known
         if self._stage == "closed":
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
@@ -222,7 +222,7 @@ class RouteClient:
 
     def is_in_use(self, topic: str) -> bool:
         """True if the client keeps the route of the topic fresh."""
-        return topic in self._keeper.in_use
+        return topic in self._keeper.topics
 
     def forget(self, topic: str) -> None:
         """Stop polling a topic, and drop its route."""
@@ -260,7 +260,7 @@ class RouteClient:
             is_ready=session.is_ready and self._stage != "closed",
             name_servers_error=self.name_servers_error,
             servers=session.statuses(),
-            routes=self._cache.statuses(self._keeper.in_use),
+            routes=self._cache.statuses(self._keeper.topics),
             watches=session.watches(),
             failovers=session.failovers,
             unanswered=session.unanswered,

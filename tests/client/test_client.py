@@ -348,7 +348,7 @@ async def test_crash_of_a_task_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
     """A client must never stop polling silently."""
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
-        scene.client._keeper.changed = None  # type: ignore[assignment]  # the bug
+        scene.client._keeper.topics._changed = None  # type: ignore[assignment]  # the bug
         scene.client._cache.forget("orders")
 
         await passing(scene.clock, lambda: "a route client task crashed" in caplog.text)

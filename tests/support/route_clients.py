@@ -24,6 +24,10 @@ ROUTE, PULL, INFO = 105, 20001, 20002
 
 BROKER_A = Broker("broker-a", 0, "10.0.0.1:10911")
 BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
+# 8,500 names of 765 bytes, which one request cannot name
+LONG_NAMES = [f"{number:04}{'队' * 251}" for number in range(8_500)]
+# access file; the placeholder is for the permission to read routes
+ACCOUNT = '[accounts.clients]\nnetworks = ["127.0.0.0/8"]\nmay = ["broker-control", %s]\n'
 
 # events without callbacks
 NO_CALLBACKS = ServerEvents(logging.getLogger("tests"))
@@ -123,6 +127,10 @@ class RouteScene:
     async def shows(self, *names: str, topic: str = "orders") -> None:
         """Return when the route has these brokers."""
         await until(lambda: self.names(topic) == list(names))
+
+    async def pulled(self, count: int) -> None:
+        """Return when the first server has answered `count` pulls."""
+        await until(lambda: self.request_count() == count)
 
     async def watched(self, server: InProcess | None = None) -> None:
         """Return when a server, by default the first, holds a watch request."""

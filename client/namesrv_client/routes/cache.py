@@ -1,7 +1,7 @@
 """The cache of routes, and the changes that a server's response makes in it. No I/O, no event loop."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -187,7 +187,7 @@ class RouteCache:
         routes = (self.get(topic) for topic in self._routes)
         return [route for route in routes if route is not None and route.confirmed_absent_since is None]
 
-    def statuses(self, in_use: Collection[str]) -> tuple[RouteStatus, ...]:
+    def statuses(self, in_use: Container[str]) -> tuple[RouteStatus, ...]:
         """The status of each route, in the order in which they became known; any thread may call this."""
         point, now = self.point, self._clock.monotonic()
         listed = []
