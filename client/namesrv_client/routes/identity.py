@@ -1,6 +1,7 @@
 """The protocol and the boot id of one NameServer, and the time from which the server knows all brokers."""
 
 import itertools
+from enum import Enum
 from typing import Final, Literal
 
 from namesrv_client.settings import ClientSettings
@@ -8,6 +9,31 @@ from namesrv_runtime.clock import Clock
 
 # numbers of the connections to servers, of all clients of the process
 _connection_numbers: Final = itertools.count(1)
+
+
+class Protocol(Enum):
+    """The protocol on the current connection to a server.
+
+    From        on                                                     to
+    UNKNOWN     RocketMQ's protocol is set or known to this process    ROCKETMQ
+                SERVER_INFO sent                                       REQUESTED
+                SERVER_INFO sent, the native protocol is set or known  PRESUMED
+    REQUESTED   the native protocol has become known                   PRESUMED
+                SERVER_INFO answered                                   NATIVE or ROCKETMQ
+                SERVER_INFO failed                                     UNKNOWN
+    PRESUMED    SERVER_INFO answered, or failed                        NATIVE
+                connection ended                                       REQUESTED
+    NATIVE      connection ended, or not opened                        UNKNOWN
+    ROCKETMQ    connection ended                                       UNKNOWN
+    """
+
+    UNKNOWN = "unknown"
+    # SERVER_INFO is under way, and other requests wait for its end
+    REQUESTED = "requested"
+    # SERVER_INFO is under way, and other requests are sent natively meanwhile
+    PRESUMED = "presumed"
+    NATIVE = "native"
+    ROCKETMQ = "rocketmq"
 
 
 class ServerIdentity:
@@ -21,8 +47,7 @@ class ServerIdentity:
         self._address = address
         self._settings = settings
         self._clock = clock
-        # None while the protocol is unknown on this connection
-        self.is_native: bool | None = None
+        self.state = Protocol.UNKNOWN
         self.boot_id: str | None = None
         # number of the open connection, or of the next one
         self.connection = next(_connection_numbers)
@@ -38,6 +63,13 @@ class ServerIdentity:
 
     def __repr__(self) -> str:
         return f"<ServerIdentity [{self.protocol or 'not identified'} | {self.boot_id}]>"
+
+    @property
+    def is_native(self) -> bool | None:
+        """True for a native server, False for a RocketMQ server; None while the protocol is unknown."""
+        if self.state in {Protocol.UNKNOWN, Protocol.REQUESTED}:
+            return None
+        return self.state is not Protocol.ROCKETMQ
 
     @property
     def protocol(self) -> Literal["native", "rocketmq"] | None:
@@ -60,6 +92,28 @@ class ServerIdentity:
         """True if topics that the server does not know do not exist."""
         return self._clock.monotonic() >= self._knows_topics_at
 
+    def note_requested(self, *, is_known_native: bool) -> None:
+        """Note that SERVER_INFO is under way, perhaps to a server that is known to be native."""
+        self.state = Protocol.PRESUMED if is_known_native else Protocol.REQUESTED
+
+    def note_request_ended(self) -> None:
+        """Note that SERVER_INFO has ended; an answered request has set the protocol before."""
+        if self.state is Protocol.REQUESTED:
+            self.state = Protocol.UNKNOWN
+        elif self.state is Protocol.PRESUMED:
+            self.state = Protocol.NATIVE
+
+    def note_not_connected(self) -> None:
+        """Note that there is no connection: if the protocol is known, the attempt to open one has failed."""
+        if self.state is Protocol.NATIVE:
+            # SERVER_INFO was never sent.
+            self.state = Protocol.UNKNOWN
+
+    def note_native(self, boot_id: str, uptime_seconds: float) -> None:
+        """Note a native server with its boot."""
+        self.state = Protocol.NATIVE
+        self.note_boot_id(boot_id, uptime_seconds)
+
     def note_boot_id(self, boot_id: str, uptime_seconds: float) -> None:
         """Note the boot id in a response; a new one is that of a server that has started `uptime_seconds` ago."""
         if boot_id != self.boot_id:
@@ -69,7 +123,7 @@ class ServerIdentity:
 
     def note_rocketmq(self) -> None:
         """Note a RocketMQ server, which reports no uptime: a second connection may be one to a restarted server."""
-        self.is_native = False
+        self.state = Protocol.ROCKETMQ
         self._rocketmq_connections += 1
         self.boot_id = f"{self._address}#{self.connection}"
         self.restart_warm_up()
@@ -89,7 +143,8 @@ class ServerIdentity:
 
     def note_end(self) -> None:
         """Note the end of the connection: the next one at this address may be to another process."""
-        self.is_native = None
+        is_under_way = self.state in {Protocol.REQUESTED, Protocol.PRESUMED}
+        self.state = Protocol.REQUESTED if is_under_way else Protocol.UNKNOWN
         self.connection = next(_connection_numbers)
         self.complete_boot_id = None
 

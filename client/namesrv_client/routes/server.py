@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
-from namesrv_client.routes.identity import ServerIdentity
+from namesrv_client.routes.identity import Protocol, ServerIdentity
 from namesrv_client.routes.server_record import ServerRecord
 from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings
@@ -117,8 +117,8 @@ class Server:
         self._clock = clock
         self._protocols = protocols
         self._client = self._new_client()
-        # the SERVER_INFO request under way
-        self._identifying: asyncio.Task[RemotingError | None] | None = None
+        # the last SERVER_INFO request, under way or ended
+        self._info_request: asyncio.Task[RemotingError | None] | None = None
         self.identity = ServerIdentity(address, settings, clock)
         self.record = ServerRecord(address, clock, events)
 
@@ -146,28 +146,28 @@ class Server:
 
         For a server that is known to be native, this does not wait: SERVER_INFO is sent along with the first request.
         """
-        if self.identity.is_native and self._identifying is None and not self._client.connected:
-            # The attempt to connect failed, so that SERVER_INFO was never sent.
-            self.identity.is_native = None
-        if self.identity.is_native is not None:
+        identity = self.identity
+        if not self._client.connected:
+            identity.note_not_connected()
+        if identity.is_native is not None:
             return
         protocol = self._settings.protocol
         known = self._client.speaks_native() if protocol == "auto" else protocol == "native"
         if known is False:
-            self.identity.note_rocketmq()
+            identity.note_rocketmq()
             return
-        if self._identifying is None:
-            self._identifying = asyncio.create_task(self._identify(timeout_seconds))
+        if identity.state is Protocol.UNKNOWN:
+            self._info_request = asyncio.create_task(self._identify(timeout_seconds))
+        identity.note_requested(is_known_native=bool(known))
+        if known:
             # The task runs now, so that its request is sent first.
             await asyncio.sleep(0)
-        if known:
-            self.identity.is_native = True
         elif (failure := await self._identified()) is not None:
             raise failure
 
     async def _identified(self) -> RemotingError | None:
-        """Wait for the SERVER_INFO request under way; return the error if it failed."""
-        request = self._identifying
+        """Wait for the end of the last SERVER_INFO request; return the error if it failed."""
+        request = self._info_request
         if request is None:
             return None
         # asyncio.wait, because awaiting the task would cancel it for all callers when one caller is cancelled.
@@ -188,7 +188,7 @@ class Server:
         except RemotingError as error:
             return error
         finally:
-            self._identifying = None
+            self.identity.note_request_ended()
         return None
 
     async def request_boot_id(self, timeout_seconds: float) -> None:
@@ -199,9 +199,8 @@ class Server:
         self._note_native(NATIVE.read_response(ServerInfo, response.body))
 
     def _note_native(self, info: ServerInfo) -> None:
-        self.identity.is_native = True
+        self.identity.note_native(info.boot_id, info.uptime_seconds)
         self._note_response()
-        self.identity.note_boot_id(info.boot_id, info.uptime_seconds)
 
     def _note_response(self) -> None:
         if self.identity.is_native is False and not self.record.is_connected:
@@ -249,7 +248,7 @@ class Server:
 
     async def close(self) -> None:
         """Disconnect for good."""
-        if (request := self._identifying) is not None:
+        if (request := self._info_request) is not None:
             request.cancel()
             await asyncio.wait([request])
         self._note_end("no longer used")
@@ -266,7 +265,7 @@ class Server:
         boot_id = None if since is None else identity.boot_id
         zone = self._settings.zone_name or msgspec.UNSET
         request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
-        identifying = self._identifying
+        info_request = self._info_request if identity.state is Protocol.PRESUMED else None
         try:
             response = await self._client.invoke(
                 RequestCode.PULL_ROUTES,
@@ -276,7 +275,7 @@ class Server:
             )
         except ConnectionClosedError:
             # A server that requires TLS answers only the first request, SERVER_INFO, and closes the connection.
-            if identifying is not None and (refusal := _refusal(identifying)) is not None:
+            if info_request is not None and (refusal := _refusal(info_request)) is not None:
                 raise refusal from None
             raise
         pulled = read_routes(response.body)

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from namesrv_client.routes.identity import ServerIdentity
+from namesrv_client.routes.identity import Protocol, ServerIdentity
 from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.codes import FLAG_RESPONSE
@@ -399,3 +399,54 @@ async def test_refusal_of_a_native_client_is_reported() -> None:
 
         with pytest.raises(TlsRequiredError, match=r"^plain text received, but this server requires TLS"):
             await pulling
+
+
+async def test_known_native_server_that_cannot_be_reached_is_identified_later(tmp_path: Path) -> None:
+    """Each attempt to connect fails at once; the first response after that is one to SERVER_INFO."""
+    clock, protocols = FakeClock(), ServerProtocols()
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as namesrv,
+        TcpProxy(namesrv.address) as proxy,
+        server_at(proxy.address, clock, protocols) as server,
+    ):
+        protocols.learn(proxy.address, clock.monotonic(), is_native=True)
+        proxy.cut()
+        for _ in range(3):
+            await server.identify(1.0)
+            with pytest.raises(ConnectError):
+                await server.pull(["t"], 1.0)
+        await proxy.heal()
+        await clock.advance(30.0)
+
+        await server.identify(1.0)
+        await server.pull(["t"], 1.0)
+
+        assert (server.identity.state, request_count(namesrv, INFO)) == (Protocol.NATIVE, 1)
+
+
+def test_connection_may_end_before_the_protocol_is_known() -> None:
+    """SERVER_INFO under way decides about the next connection, too; without one the protocol is unknown again."""
+    identity = ServerIdentity("a:1", client_settings("a:1"), FakeClock())
+    states = []
+    for is_known in (True, False):
+        identity.note_requested(is_known_native=is_known)
+        states.append(identity.state)
+        identity.note_end()
+        states.append(identity.state)
+    identity.note_request_ended()
+    states.append(identity.state)
+    identity.note_requested(is_known_native=True)
+    identity.note_request_ended()
+    states.append(identity.state)
+    identity.note_not_connected()
+    states.append(identity.state)
+
+    assert states == [
+        Protocol.PRESUMED,
+        Protocol.REQUESTED,
+        Protocol.REQUESTED,
+        Protocol.REQUESTED,
+        Protocol.UNKNOWN,
+        Protocol.NATIVE,
+        Protocol.UNKNOWN,
+    ]
