@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from namesrv_client.routes.batches import Receive, TimeLimit, Unanswered, changes, full_routes, may_concern_a_topic
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.failover import Failover, RefusedError, UnansweredError, UndecidedError, count_failure
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import Receive, Server, Unanswered, may_concern_a_topic
+from namesrv_client.routes.server import Server
 from namesrv_client.routes.server_order import ServerOrder
 from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.settings import ClientSettings
@@ -124,7 +125,8 @@ class ServerSession:
         async def attempt(server: Server, timeout_seconds: float) -> None:
             unanswered: dict[str, RemotingError] = {}
             try:
-                await server.full_routes(list(left), received, timeout_seconds, unanswered, is_total=True)
+                limit = TimeLimit(server, timeout_seconds, is_total=True)
+                await full_routes(server, list(left), received, limit, unanswered)
             except RemotingError:
                 # The error of one topic must not stand for all others.
                 of_topics[server] = {topic: _why_undecided(topic, error) for topic, error in unanswered.items()}
@@ -154,7 +156,7 @@ class ServerSession:
         unanswered: dict[Server, Unanswered] = {}
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
-            unanswered[server] = await server.changes(topics, self._point, receive, timeout_seconds)
+            unanswered[server] = await changes(server, topics, self._point, receive, timeout_seconds)
 
         try:
             server = await self._failover.call(attempt)
@@ -229,7 +231,7 @@ class ServerSession:
             return False
         try:
             await server.identify(timeout_seconds)
-            await server.changes(topics, self._point, receive, timeout_seconds)
+            await changes(server, topics, self._point, receive, timeout_seconds)
         except RemotingError as error:
             count_failure(server, error)
             server.record.note_failure(error)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from namesrv_client.routes.batches import pull_batches
 from namesrv_client.routes.in_use import TopicsInUse
-from namesrv_client.routes.server import pull_batches
 from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
