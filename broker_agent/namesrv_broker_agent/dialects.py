@@ -10,7 +10,7 @@ from typing import ClassVar, Final, TypeVar, TypeVarTuple
 
 import msgspec
 
-from namesrv_broker_agent.accepted import Role
+from namesrv_broker_agent.registration import Role
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot, TopicTable
 from namesrv_remoting.aio.client import RemotingClient

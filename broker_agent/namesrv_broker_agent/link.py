@@ -8,13 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from namesrv_broker_agent.accepted import Accepted, Role
 from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, RegistrationResponse
 from namesrv_broker_agent.link_connections import LinkConnections
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
+from namesrv_broker_agent.registration import Registration, Role
 from namesrv_broker_agent.retries import Retries
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
-from namesrv_broker_agent.unsent import UnsentChanges
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import DataVersion
@@ -58,13 +57,7 @@ class ServerLink:
         settings = identity.settings
         self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
         self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
-        self._unsent = UnsentChanges()
-        # what the server accepted last, over any connection
-        self._accepted: Accepted | None = None
-        # True while the server has a registration of the broker over the current connection
-        self._has_registration = False
-        # the reason that the server has not accepted the broker's current topics; None once it has
-        self._refusal: str | None = None
+        self._registration = Registration()
         # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None
         # set while the server has accepted all topics and settings of the broker
@@ -74,7 +67,7 @@ class ServerLink:
         self._running: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<ServerLink [{self.address} | {self.state.status} | {len(self._unsent)} pending]>"
+        return f"<ServerLink [{self.address} | {self.state.status} | {len(self._registration.unsent)} pending]>"
 
     @property
     def address(self) -> str:
@@ -105,17 +98,17 @@ class ServerLink:
         If the server refuses the change, a full registration follows with the next heartbeat; after a lost connection,
         over the next one.
         """
-        self._unsent.add(change)
+        self._registration.unsent.add(change)
         self._unsettle()
 
     def register_again(self) -> None:
         """Send a full registration at once, after a change of the broker's role or permission."""
-        self._unsent.needs_full = True
+        self._registration.unsent.needs_full = True
         self._unsettle()
 
     def ask_for_master(self) -> None:
         """Register again at once, because the response names the current master."""
-        self._unsent.asks_master = True
+        self._registration.unsent.asks_master = True
         self._wake.set()
 
     def reconnect(self) -> None:
@@ -171,11 +164,11 @@ class ServerLink:
 
     async def _serve(self) -> None:
         """Connect, register and send heartbeats until the connection ends."""
-        connections, timeout_factor = self._connections, self._retries.timeout_factor()
+        connections, registration = self._connections, self._registration
+        timeout_factor = self._retries.timeout_factor()
         client = await connections.replace(timeout_factor)
         self._state.connection_replaced()
-        self._unsent.begin_again()
-        self._has_registration = False
+        registration.begin_again()
         response_seconds = self._identity.settings.response_timeout_seconds
         dialect = await connections.choose_dialect(client, response_seconds * timeout_factor)
         await self._register(client, dialect)
@@ -187,78 +180,66 @@ class ServerLink:
                     await self._wake.wait()
             self._wake.clear()
             connections.check()
-            if self._unsent.is_due:
+            if registration.unsent.is_due:
                 await self._register(client, dialect)
             if self._clock.monotonic() >= due:
-                # If the server refuses newer topics, heartbeats keep those that it accepted. If it accepted none over
-                # this connection, the refused registration takes the place of the heartbeat.
-                if self._has_registration and self._accepted is not None:
-                    await self._send_heartbeat(client, dialect, self._accepted.version)
+                # If the server has accepted nothing over this connection, the refused registration takes the place of
+                # the heartbeat.
+                if registration.version is not None:
+                    await self._send_heartbeat(client, dialect, registration.version)
                 due = self._clock.monotonic() + self._interval()
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Send a full registration, or only the changed topics if the server knows the others."""
-        change, snapshot, role = self._unsent.take(), self._identity.table.snapshot(), self._identity.role()
+        registration, identity = self._registration, self._identity
+        change, snapshot, role = registration.unsent.take(), identity.table.snapshot(), identity.role()
         try:
             response = await dialect.register(client, snapshot, change)
         except (ResponseError, LocalProtocolError) as error:
-            self._unsent.needs_full = True
+            registration.unsent.needs_full = True
             self._refused(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
                 self._forgotten()
-            else:
-                await self._register_accepted(client, dialect, snapshot, role)
+            elif (earlier := registration.in_place_of(snapshot, role)) is not None:
+                await self._register_in_place(client, dialect, earlier, role)
             return
         what = "all" if change is None else len(change.changed) + len(change.deleted)
         _registration_logger.debug("registered topics with %s: %s", self.address, what)
-        if change is None or self._accepted is None:
-            self._accepted = Accepted(snapshot, role)
-        else:
-            self._accepted.add(change, snapshot[1], role)
-        self._refusal = None
+        registration.accepted(change, snapshot, role)
         await self._registration_accepted(response)
 
-    async def _register_accepted(
-        self, client: RemotingClient, dialect: Dialect, refused: TopicSnapshot, role: Role
+    async def _register_in_place(
+        self, client: RemotingClient, dialect: Dialect, earlier: TopicSnapshot, role: Role
     ) -> None:
-        """Register topics that the server accepted earlier, because the server refuses newer ones.
-
-        Otherwise, from the next reconnect on, one refused topic would keep all topics of the broker out of the server's
-        table, and no deletion or change of the broker's role would reach the server.
-        """
-        accepted, refusal = self._accepted, self._refusal
-        snapshot = None if accepted is None else accepted.in_place_of(refused)
-        if accepted is None or snapshot is None or (self._has_registration and accepted.has(snapshot, role)):
-            return
+        """Register topics that the server accepted earlier, because the server refuses newer ones."""
         try:
-            response = await dialect.register(client, snapshot, None)
+            response = await dialect.register(client, earlier, None)
         except (ResponseError, LocalProtocolError) as error:
             self._refused(error)
             return
-        self._accepted, self._refusal = Accepted(snapshot, role), refusal
+        self._registration.accepted_in_place(earlier, role)
         await self._registration_accepted(response)
 
     def _refused(self, error: ResponseError | LocalProtocolError) -> None:
         """Note that the server has refused the topics, or that they do not fit into a frame."""
         if isinstance(error, LocalProtocolError):
-            self._refusal = f"registration not sent: {error}"
-            self._state.not_sent(self._refusal)
+            problem = self._registration.problem = f"registration not sent: {error}"
+            self._state.not_sent(problem)
         else:
-            self._refusal = f"registration refused: {error}"
-            self._state.refused(self._refusal)
+            problem = self._registration.problem = f"registration refused: {error}"
+            self._state.refused(problem)
             if STALE_FIELD in (error.ext_fields or {}):
                 # Another process registered in this agent's name. A registration over a new connection counts as newer.
                 self._connections.give_up(f"is taken over: {error}")
                 self._connections.check()
-        if not self._has_registration:
+        if not self._registration.is_current:
             # The connection works, and the next heartbeat tries again.
-            self._becomes("connecting", error=self._refusal)
+            self._becomes("connecting", error=problem)
 
     async def _registration_accepted(self, response: RegistrationResponse) -> None:
-        self._has_registration = True
         self._state.registration_accepted(response.boot_id)
-        self._becomes("registered", error=self._refusal)
-        if self._unsent.is_complete and self._connections.is_useful:
+        self._becomes("registered", error=self._registration.problem)
+        if self._registration.unsent.is_complete and self._connections.is_useful:
             self.settled.set()
         self.master = response.master
         self._on_registered()
@@ -266,8 +247,8 @@ class ServerLink:
 
     def _forgotten(self) -> None:
         """Register fully at once, because the server does not know the broker, or asks for all of its topics."""
-        self._has_registration = False
-        self.register_again()
+        self._registration.forgotten()
+        self._unsettle()
 
     async def _send_heartbeat(self, client: RemotingClient, dialect: Dialect, version: DataVersion) -> None:
         try:
@@ -284,7 +265,7 @@ class ServerLink:
         elif self._identity.broker_id != MASTER_ID:
             # The master may have changed, and only the response to a registration names it.
             self.ask_for_master()
-        self._state.heartbeat_accepted(self._refusal)
+        self._state.heartbeat_accepted(self._registration.problem)
 
     def _interval(self) -> float:
         share = _SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit()

@@ -65,7 +65,7 @@ class LinkState:
         self._is_counted = False
         # The last refusal, if the server has accepted nothing since. A server that refuses a broker may close the
         # connection, and the refusal is then the reason of the end.
-        self._refusal: str | None = None
+        self._last_refusal: str | None = None
 
     @property
     def lateness_seconds(self) -> float:
@@ -101,7 +101,7 @@ class LinkState:
     def refused(self, error: str) -> None:
         """Note that the server has refused a registration or a heartbeat, and log each new reason once."""
         self.not_sent(error)
-        self._refusal = error
+        self._last_refusal = error
         self._responded(error=error, refusals=self.current.refusals + 1)
 
     def not_sent(self, error: str) -> None:
@@ -112,9 +112,9 @@ class LinkState:
 
     def failed(self, error: str, protocol: str | None) -> None:
         """Note that an attempt failed or a connection ended, and log each new reason once."""
-        if self._refusal is not None and self.current.status != "registered":
-            error = self._refusal
-        self._refusal = None
+        if self._last_refusal is not None and self.current.status != "registered":
+            error = self._last_refusal
+        self._last_refusal = None
         if error != self.current.last_error:
             # The errors of connections name the server, but its responses do not.
             address = self.current.address
@@ -137,7 +137,7 @@ class LinkState:
         if (late := self.lateness_seconds) > _LATE_SECONDS and self.current.last_heartbeat is not None:
             _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
         self._accepted_at = self._clock.monotonic()
-        self._refusal = None
+        self._last_refusal = None
         self._responded(last_heartbeat=self._clock.monotonic(), **changes)
 
     def _responded(self, *, error: str | None = None, **changes: Any) -> None:
