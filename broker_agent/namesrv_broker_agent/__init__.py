@@ -1,8 +1,8 @@
 """The broker agent: a library for broker processes that keeps the broker registered with every NameServer."""
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.protocols import MasterInfo
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.sync import SyncBrokerAgent

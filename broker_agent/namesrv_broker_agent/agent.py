@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
 from namesrv_broker_agent.link import report_bug
 from namesrv_broker_agent.link_state import ServerState
 from namesrv_broker_agent.links import ServerLinks
+from namesrv_broker_agent.own_broker import BrokerState, OwnBroker
+from namesrv_broker_agent.protocols import MasterInfo
 from namesrv_broker_agent.settings import AgentSettings, check_settings
 from namesrv_broker_agent.status import AgentStatus
-from namesrv_broker_agent.topics import TopicChange, TopicTable
+from namesrv_broker_agent.topics import BrokerTopics, TopicChange
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, RequestCode
@@ -71,10 +72,10 @@ class BrokerAgent:
         check_settings(settings)
         check_plain("state", state)
         self._clock = clock or SystemClock()
-        self._table = TopicTable(
+        self._topics = BrokerTopics(
             topics, None if settings.state_file is None else Path(settings.state_file), self._clock.wall
         )
-        self._identity = BrokerIdentity(settings, self._table, state)
+        self._broker = OwnBroker(settings, self._topics, state)
         self._events = ServerEvents(
             logging.getLogger("namesrv_agent.callback"),
             on_connected=on_connected,
@@ -87,7 +88,7 @@ class BrokerAgent:
         self._on_master_changed = on_master_changed
         self._on_min_broker_id_changed = on_min_broker_id_changed
         self._links = ServerLinks(
-            self._identity,
+            self._broker,
             self._events,
             clock=self._clock,
             on_registered=self._update_master,
@@ -97,7 +98,7 @@ class BrokerAgent:
         )
         # for a slave: the master that most servers report; a server that knows no master does not clear this field
         self.master: MasterInfo | None = None
-        self._table_lock = asyncio.Lock()
+        self._topics_lock = asyncio.Lock()
         self._name_servers = NameServerList(
             settings.name_servers,
             clock=self._clock,
@@ -111,8 +112,8 @@ class BrokerAgent:
 
     def __repr__(self) -> str:
         return (
-            f"<BrokerAgent [{self.settings.broker_name}:{self._identity.broker_id} at {self.settings.broker_addr} | "
-            f"{self._links.registered_count()} of {len(self._links)} servers | {self._table!r}]>"
+            f"<BrokerAgent [{self.settings.broker_name}:{self._broker.broker_id} at {self.settings.broker_addr} | "
+            f"{self._links.registered_count()} of {len(self._links)} servers | {self._topics!r}]>"
         )
 
     async def __aenter__(self) -> Self:
@@ -122,10 +123,10 @@ class BrokerAgent:
             # The caller of `stop` was cancelled; the rest of the stop would end the links of this start.
             await asyncio.wait([self._stopping])
         self._events.open()
-        self._identity.is_writable = True
+        self._broker.is_writable = True
         # An agent may start again in another event loop, and a lock belongs to the loop in which a task waited for it.
-        if not self._table_lock.locked():
-            self._table_lock = asyncio.Lock()
+        if not self._topics_lock.locked():
+            self._topics_lock = asyncio.Lock()
         # Addresses from before a restart of this agent: no event is sent if they are the same again.
         self._links.open(self._name_servers.addresses)
         self._name_servers.open()
@@ -172,9 +173,9 @@ class BrokerAgent:
             if self._stopping is None:
                 raise RuntimeError("the agent is not started")
             return
-        watch, self._identity.is_writable = self._watch, False
-        async with self._table_lock:
-            self._table.bump_in_memory()
+        watch, self._broker.is_writable = self._watch, False
+        async with self._topics_lock:
+            self._topics.bump_in_memory()
         self._links.register_again()
         await self._links.wait_accepted()
         await self._clock.sleep(self.settings.client_poll_seconds)
@@ -203,7 +204,7 @@ class BrokerAgent:
     @property
     def settings(self) -> AgentSettings:
         """The settings of the broker and the agent."""
-        return self._identity.settings
+        return self._broker.settings
 
     @property
     def _is_started(self) -> bool:
@@ -224,8 +225,8 @@ class BrokerAgent:
             broker_addr=self.settings.broker_addr,
             is_started=self._is_started,
             is_ready=self._links.is_ready,
-            topics=len(self._table.topics),
-            data_version=self._table.data_version.counter,
+            topics=len(self._topics.topics),
+            data_version=self._topics.data_version.counter,
             master=self.master,
             name_servers_error=self.name_servers_error,
             servers=servers,
@@ -239,33 +240,33 @@ class BrokerAgent:
     @property
     def broker_id(self) -> int:
         """The current broker id; 0 is a master."""
-        return self._identity.broker_id
+        return self._broker.broker_id
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
-        return self._table.topics
+        return self._topics.topics
 
     async def create_topic(self, topic: TopicConfig) -> None:
         """Add a topic, and send it to all servers at once. Raises ValueError if the topic exists or is invalid."""
-        await self._change(lambda: self._table.create(topic))
+        await self._change(lambda: self._topics.create(topic))
 
     async def update_topic(self, topic: TopicConfig) -> None:
         """Replace a topic, and send it to all servers. Raises ValueError if the topic is unknown or invalid."""
-        await self._change(lambda: self._table.update(topic))
+        await self._change(lambda: self._topics.update(topic))
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic from all servers at once. Raises ValueError if the topic is unknown."""
-        await self._change(lambda: self._table.delete(name))
+        await self._change(lambda: self._topics.delete(name))
 
     async def set_perm(self, name: str, perm: int) -> None:
         """Change a topic's permission, a `Permission` or its number (4 read, 2 write). Raises ValueError."""
-        await self._change(lambda: self._table.set_perm(name, perm))
+        await self._change(lambda: self._topics.set_perm(name, perm))
 
     async def replace_topics(self, topics: Iterable[TopicConfig]) -> TopicChange:
         """Replace all topics; return the difference. Raises ValueError, and then nothing has changed."""
         wanted = list(topics)
-        return await self._change(lambda: self._table.replace_all(wanted))
+        return await self._change(lambda: self._topics.replace_all(wanted))
 
     async def _change(self, change: Callable[[], TopicChange]) -> TopicChange:
         def send(done: TopicChange) -> None:
@@ -278,7 +279,7 @@ class BrokerAgent:
         """Make a change and then call `then`, completely or not at all: a cancelled caller waits for both."""
 
         async def work() -> T:
-            async with self._table_lock:
+            async with self._topics_lock:
                 # With a state file, a change is on disk before any server receives it.
                 done = change() if self.settings.state_file is None else await in_thread(change)
                 then(done)
@@ -315,14 +316,14 @@ class BrokerAgent:
 
     async def _take_id(self, broker_id: int, state_version: int | None) -> None:
         def take(_: None) -> None:
-            self._identity.broker_id = broker_id
+            self._broker.broker_id = broker_id
             self._links.register_again()
 
-        await self._keep(lambda: self._table.bump(state_version), take)
+        await self._keep(lambda: self._topics.bump(state_version), take)
         await self._links.wait_accepted()
 
     def _update_master(self) -> None:
-        if self._identity.broker_id == MASTER_ID:
+        if self._broker.broker_id == MASTER_ID:
             self.master = None
             return
         # Only reports of servers that are still reachable count; the report of another server may be out of date.
@@ -335,7 +336,7 @@ class BrokerAgent:
     def _on_request(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
             return
-        if self._identity.broker_id != MASTER_ID:
+        if self._broker.broker_id != MASTER_ID:
             self._links.ask_for_master()
         if self._on_min_broker_id_changed is not None:
             try:

@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, RegistrationResponse
 from namesrv_broker_agent.link_connections import LinkConnections
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
+from namesrv_broker_agent.own_broker import OwnBroker
+from namesrv_broker_agent.protocols import BrokerProtocol, MasterInfo, RegistrationResponse
 from namesrv_broker_agent.registration import Registration, Role
 from namesrv_broker_agent.retries import Retries
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
@@ -38,7 +39,7 @@ class ServerLink:
     def __init__(  # noqa: PLR0913 - keyword arguments
         self,
         address: str,
-        identity: BrokerIdentity,
+        broker: OwnBroker,
         *,
         clock: Clock,
         on_registered: Callable[[], None],
@@ -47,14 +48,14 @@ class ServerLink:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        self._identity = identity
+        self._broker = broker
         self._clock = clock
         self._on_registered = on_registered
         self._random_unit = random_unit
         self._connections = LinkConnections(
-            address, identity, clock=clock, protocols=protocols, on_request=on_request, on_lost=self._unsettle
+            address, broker, clock=clock, protocols=protocols, on_request=on_request, on_lost=self._unsettle
         )
-        settings = identity.settings
+        settings = broker.settings
         self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
         self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
         self._registration = Registration()
@@ -135,7 +136,7 @@ class ServerLink:
                 was_registered = self.state.status == "registered"
                 self._retries.failed(error, was_registered=was_registered)
                 self.settled.clear()
-                self._state.failed(str(error) or type(error).__name__, self._connections.protocol)
+                self._state.failed(str(error) or type(error).__name__, self._connections.protocol_name)
             except Exception as bug:
                 self._becomes("unreachable", error=f"crashed: {bug!r}")
                 raise
@@ -154,10 +155,10 @@ class ServerLink:
         with suppress(TimeoutError, RemotingError):
             async with timeout_on(self._clock, timeout_seconds):
                 try:
-                    if (dialect := self._connections.dialect) is not None and connected is not None:
+                    if (protocol := self._connections.protocol) is not None and connected is not None:
                         # Some time is left for closing, because a server that does not respond may not read either.
                         seconds = max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2)
-                        await dialect.unregister(connected, seconds)
+                        await protocol.unregister(connected, seconds)
                 finally:
                     self._becomes("stopped")
                     await self._connections.close()
@@ -169,9 +170,9 @@ class ServerLink:
         client = await connections.replace(timeout_factor)
         self._state.connection_replaced()
         registration.begin_again()
-        response_seconds = self._identity.settings.response_timeout_seconds
-        dialect = await connections.choose_dialect(client, response_seconds * timeout_factor)
-        await self._register(client, dialect)
+        response_seconds = self._broker.settings.response_timeout_seconds
+        protocol = await connections.choose_protocol(client, response_seconds * timeout_factor)
+        await self._register(client, protocol)
         # The first heartbeat comes at a random moment of the interval, so that links do not send at the same time.
         due = self._clock.monotonic() + self._interval() * self._random_unit()
         while True:
@@ -181,27 +182,27 @@ class ServerLink:
             self._wake.clear()
             connections.check()
             if registration.unsent.is_due:
-                await self._register(client, dialect)
+                await self._register(client, protocol)
             if self._clock.monotonic() >= due:
                 # If the server has accepted nothing over this connection, the refused registration takes the place of
                 # the heartbeat.
                 if registration.version is not None:
-                    await self._send_heartbeat(client, dialect, registration.version)
+                    await self._send_heartbeat(client, protocol, registration.version)
                 due = self._clock.monotonic() + self._interval()
 
-    async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
+    async def _register(self, client: RemotingClient, protocol: BrokerProtocol) -> None:
         """Send a full registration, or only the changed topics if the server knows the others."""
-        registration, identity = self._registration, self._identity
-        change, snapshot, role = registration.unsent.take(), identity.table.snapshot(), identity.role()
+        registration, broker = self._registration, self._broker
+        change, snapshot, role = registration.unsent.take(), broker.topics.snapshot(), broker.role()
         try:
-            response = await dialect.register(client, snapshot, change)
+            response = await protocol.register(client, snapshot, change)
         except (ResponseError, LocalProtocolError) as error:
             registration.unsent.needs_full = True
             self._refused(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
                 self._forgotten()
             elif (earlier := registration.in_place_of(snapshot, role)) is not None:
-                await self._register_in_place(client, dialect, earlier, role)
+                await self._register_in_place(client, protocol, earlier, role)
             return
         what = "all" if change is None else len(change.changed) + len(change.deleted)
         _registration_logger.debug("registered topics with %s: %s", self.address, what)
@@ -209,11 +210,11 @@ class ServerLink:
         await self._registration_accepted(response)
 
     async def _register_in_place(
-        self, client: RemotingClient, dialect: Dialect, earlier: TopicSnapshot, role: Role
+        self, client: RemotingClient, protocol: BrokerProtocol, earlier: TopicSnapshot, role: Role
     ) -> None:
         """Register topics that the server accepted earlier, because the server refuses newer ones."""
         try:
-            response = await dialect.register(client, earlier, None)
+            response = await protocol.register(client, earlier, None)
         except (ResponseError, LocalProtocolError) as error:
             self._refused(error)
             return
@@ -250,9 +251,9 @@ class ServerLink:
         self._registration.forgotten()
         self._unsettle()
 
-    async def _send_heartbeat(self, client: RemotingClient, dialect: Dialect, version: DataVersion) -> None:
+    async def _send_heartbeat(self, client: RemotingClient, protocol: BrokerProtocol, version: DataVersion) -> None:
         try:
-            boot_id = await dialect.heartbeat(client, version, self._clock.monotonic())
+            boot_id = await protocol.heartbeat(client, version, self._clock.monotonic())
         except QueryNotFoundError:
             self._forgotten()
             return
@@ -262,19 +263,19 @@ class ServerLink:
         if boot_id is not None and boot_id != self.state.boot_id:
             # The server has restarted behind a connection that stayed open, through a proxy.
             self.register_again()
-        elif self._identity.broker_id != MASTER_ID:
+        elif self._broker.broker_id != MASTER_ID:
             # The master may have changed, and only the response to a registration names it.
             self.ask_for_master()
         self._state.heartbeat_accepted(self._registration.problem)
 
     def _interval(self) -> float:
         share = _SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit()
-        return self._identity.settings.heartbeat_seconds * share
+        return self._broker.settings.heartbeat_seconds * share
 
     def _becomes(self, status: Status, error: str | None = None) -> None:
         if status != "registered":
             self.settled.clear()
-        self._state.becomes(status, self._connections.protocol, error)
+        self._state.becomes(status, self._connections.protocol_name, error)
 
 
 def report_bug(task: asyncio.Task[None]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, NativeDialect, RocketmqDialect
+from namesrv_broker_agent.own_broker import OwnBroker
+from namesrv_broker_agent.protocols import BrokerProtocol, NativeProtocol, RocketmqProtocol
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.command import RemotingCommand
@@ -27,7 +28,7 @@ class LinkConnections:
     def __init__(  # noqa: PLR0913 - keyword arguments
         self,
         address: str,
-        identity: BrokerIdentity,
+        broker: OwnBroker,
         *,
         clock: Clock,
         protocols: ServerProtocols,
@@ -35,7 +36,7 @@ class LinkConnections:
         on_lost: Callable[[], None],
     ) -> None:
         self.address = address
-        self._identity = identity
+        self._broker = broker
         self._clock = clock
         self._protocols = protocols
         self._on_request = on_request
@@ -47,16 +48,16 @@ class LinkConnections:
         self._registered_client: RemotingClient | None = None
         # the reason to stop using the current connection
         self._useless: str | None = None
-        # the dialect that was chosen last
-        self.dialect: Dialect | None = None
+        # the protocol that was chosen last
+        self.protocol: BrokerProtocol | None = None
 
     def __repr__(self) -> str:
         return f"<LinkConnections [{self._client!r} | former {self._former!r}]>"
 
     @property
-    def protocol(self) -> str | None:
-        """The name of the dialect that was chosen last; None before the first choice."""
-        return None if self.dialect is None else self.dialect.name
+    def protocol_name(self) -> str | None:
+        """The name of the protocol that was chosen last; None before the first choice."""
+        return None if self.protocol is None else self.protocol.name
 
     @property
     def is_useful(self) -> bool:
@@ -109,7 +110,7 @@ class LinkConnections:
                 self._useless = self._useless or _LOST
                 self._on_lost()
 
-        settings = self._identity.settings
+        settings = self._broker.settings
         client = RemotingClient(
             self.address,
             clock=self._clock,
@@ -124,17 +125,17 @@ class LinkConnections:
         )
         return client
 
-    async def choose_dialect(self, client: RemotingClient, timeout_seconds: float) -> Dialect:
-        """Choose the dialect that the settings name, or the best one that the server understands."""
-        wanted = self._identity.settings.protocol
+    async def choose_protocol(self, client: RemotingClient, timeout_seconds: float) -> BrokerProtocol:
+        """Choose the protocol that the settings name, or the best one that the server understands."""
+        wanted = self._broker.settings.protocol
         is_native = wanted == "native"
         if wanted == "auto":
             known = client.speaks_native()
             is_native = await client.server_info(timeout_seconds) is not None if known is None else known
             # An Apache server may close the connection on a native request; that is not a lost connection.
             self._useless = None if self._useless == _LOST else self._useless
-        self.dialect = (NativeDialect if is_native else RocketmqDialect)(self._identity, timeout_seconds)
-        return self.dialect
+        self.protocol = (NativeProtocol if is_native else RocketmqProtocol)(self._broker, timeout_seconds)
+        return self.protocol
 
     async def close_earlier(self) -> None:
         """Close all earlier connections, because the server has accepted a registration over the current one."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 
-from namesrv_broker_agent.dialects import BrokerIdentity
 from namesrv_broker_agent.link import ServerLink
 from namesrv_broker_agent.link_state import Status
+from namesrv_broker_agent.own_broker import OwnBroker
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.command import RemotingCommand
@@ -20,7 +20,7 @@ class ServerLinks:
 
     def __init__(  # noqa: PLR0913 - keyword arguments
         self,
-        identity: BrokerIdentity,
+        broker: OwnBroker,
         events: ServerEvents,
         *,
         clock: Clock,
@@ -29,7 +29,7 @@ class ServerLinks:
         protocols: ServerProtocols,
         random_unit: Callable[[], float],
     ) -> None:
-        self._identity = identity
+        self._broker = broker
         self._events = events
         self._clock = clock
         self._on_registered = on_registered
@@ -93,7 +93,7 @@ class ServerLinks:
     def _start(self, address: str) -> None:
         link = self._links[address] = ServerLink(
             address,
-            self._identity,
+            self._broker,
             clock=self._clock,
             on_registered=self._link_registered,
             on_status=self._status_changed,
@@ -105,7 +105,7 @@ class ServerLinks:
 
     async def _leave(self, link: ServerLink) -> None:
         """Leave a server, unless another link is registered with the same server by another address."""
-        settings = self._identity.settings
+        settings = self._broker.settings
         await link.end_task()
         # The server may have got another name in the list, or have returned to the list: its new link has to register
         # before this link leaves.
@@ -149,7 +149,7 @@ class ServerLinks:
         """Wait until the reachable servers have accepted all topics, for `response_timeout_seconds` at most."""
         reachable = self.registered()
         with suppress(TimeoutError):
-            async with timeout_on(self._clock, self._identity.settings.response_timeout_seconds):
+            async with timeout_on(self._clock, self._broker.settings.response_timeout_seconds):
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
 
     def ask_for_master(self) -> None:

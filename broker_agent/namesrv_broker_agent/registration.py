@@ -138,7 +138,8 @@ class Accepted:
     def add(self, change: TopicChange, version: DataVersion, role: Role) -> None:
         """Note that the server has accepted changed topics.
 
-        The table may have changed again since this change was sent, so the accepted topics are not those of the table.
+        The broker may have changed its topics again since this change was sent, so the accepted topics are not always
+        those of the broker.
         """
         self._topics.update((topic.topic_name, topic) for topic in change.changed)
         for name in change.deleted:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.protocols import MasterInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypedDict, Unpack
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.dialects import BrokerState, MasterInfo
 from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.own_broker import BrokerState
+from namesrv_broker_agent.protocols import MasterInfo
 from namesrv_broker_agent.settings import AgentSettings, check_settings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_remoting.aio.server_protocols import ServerProtocols
@@ -46,12 +47,12 @@ class _ThreadAgent(BrokerAgent):
     ) -> None:
         super().__init__(settings, topics, **options)
         if state_version > self.state_version:
-            self._table.bump(state_version)
+            self._topics.bump(state_version)
 
     @property
     def state_version(self) -> int:
         """The term of the broker's role under a controller."""
-        return self._table.data_version.state_version
+        return self._topics.data_version.state_version
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, which a forked child closes."""

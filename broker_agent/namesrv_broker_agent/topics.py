@@ -72,7 +72,7 @@ def _is_one_of(allowed: range, number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number in allowed
 
 
-class TopicTable:
+class BrokerTopics:
     """The topics of one broker and their DataVersion, kept in a file if one is given.
 
     Every change counts up the DataVersion, so that one version never stands for two different sets of topics. With a
@@ -102,7 +102,7 @@ class TopicTable:
         return self._current[1]
 
     def __repr__(self) -> str:
-        return f"<TopicTable [{len(self._topics)} topics | version {self.data_version.counter}]>"
+        return f"<BrokerTopics [{len(self._topics)} topics | version {self.data_version.counter}]>"
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:

@@ -53,7 +53,7 @@ async def test_every_server_gets_the_table_and_each_change(tmp_path: Path) -> No
             assert (await versions(server), len(server.namesrv.slots.connections)) == ([("full", 0, 0, 5_000_000)], 1)
             assert (queues(server, "orders"), queues(server, "bills")) == ((8, 8, 6), (4, 4, 6))
             assert agent.servers[server.where].status == "registered"
-        known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
+        known = "3 of 3 servers | <BrokerTopics [2 topics | version 0]>"
         assert repr(agent) == f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>"
         for counter, (change, topic, expected) in enumerate(
             [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_broker_agent import TopicConfig
-from namesrv_broker_agent.topics import TopicTable
+from namesrv_broker_agent.topics import BrokerTopics
 from namesrv_remoting.codes import Permission
 from namesrv_runtime.threads import NoThreadError
 from tests.support.agents import ADDR, NAME, TOPICS, brokers, queues, real, versions
@@ -93,7 +93,7 @@ async def test_change_without_a_thread_is_not_made(tmp_path: Path, path: Path, b
 
 def test_error_of_a_full_disk_names_the_file(path: Path) -> None:
     """The error of a write has no file name of its own."""
-    table = TopicTable(TOPICS, path)
+    table = BrokerTopics(TOPICS, path)
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
     try:

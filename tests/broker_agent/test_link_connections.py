@@ -2,9 +2,9 @@
 
 import asyncio
 
-from namesrv_broker_agent.dialects import BrokerIdentity
 from namesrv_broker_agent.link_connections import LinkConnections
-from namesrv_broker_agent.topics import TopicTable
+from namesrv_broker_agent.own_broker import OwnBroker
+from namesrv_broker_agent.topics import BrokerTopics
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support.agents import agent_settings
@@ -17,7 +17,7 @@ async def test_cancelled_close_of_earlier_connections_leaves_none_open() -> None
     async with ScriptedServer() as server:
         connections = LinkConnections(
             server.address,
-            BrokerIdentity(agent_settings(server.address), TopicTable(), None),
+            OwnBroker(agent_settings(server.address), BrokerTopics(), None),
             clock=FakeClock(),
             protocols=ServerProtocols(),
             on_request=lambda _: None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_broker_agent.topics import TopicChange, TopicStateError, TopicTable
+from namesrv_broker_agent.topics import BrokerTopics, TopicChange, TopicStateError
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import Permission
 from namesrv_runtime.durable_file import write_sealed
@@ -26,9 +26,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "topics.json"
 
 
-def table_of(*topics: TopicConfig, state_file: Path | None = None, seconds: float = 0.0) -> TopicTable:
+def table_of(*topics: TopicConfig, state_file: Path | None = None, seconds: float = 0.0) -> BrokerTopics:
     """A table on a clock that stands still."""
-    return TopicTable(topics, state_file, lambda: WALL_MS / 1000 + seconds)
+    return BrokerTopics(topics, state_file, lambda: WALL_MS / 1000 + seconds)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_unknown_and_duplicate_topics_are_refused() -> None:
 def test_every_change_returns_its_delta_and_counts_the_version_up() -> None:
     """A delta contains new and changed topics and deleted names; the version counts by one, with the time in ms."""
     now = [WALL_MS / 1000]
-    table = TopicTable([ORDERS], wall=lambda: now[0])
+    table = BrokerTopics([ORDERS], wall=lambda: now[0])
     handed_out, before = table.topics, table.snapshot()
     larger = TopicConfig("orders", 16, 16)
     both = Permission.READ | Permission.WRITE
@@ -137,7 +137,7 @@ def test_every_change_returns_its_delta_and_counts_the_version_up() -> None:
     assert (table.snapshot()[0], table.data_version.counter) == ((BILLS,), 6)
     # returned values are immutable
     assert (handed_out, before) == ({"orders": ORDERS}, ((ORDERS,), AT_FIRST))
-    assert repr(table) == "<TopicTable [1 topics | version 6]>"
+    assert repr(table) == "<BrokerTopics [1 topics | version 6]>"
 
 
 @pytest.mark.parametrize("state_version", [-1, 1 << 63, 1.0, True])

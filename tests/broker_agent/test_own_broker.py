@@ -1,12 +1,12 @@
-"""A broker's identity, and its state in heartbeats."""
+"""The broker of an agent, and its state in heartbeats."""
 
 import logging
 from typing import Any
 
 import pytest
 
-from namesrv_broker_agent.dialects import BrokerIdentity
-from namesrv_broker_agent.topics import TopicTable
+from namesrv_broker_agent.own_broker import OwnBroker
+from namesrv_broker_agent.topics import BrokerTopics
 from tests.support.agents import agent_settings
 
 
@@ -26,7 +26,7 @@ def fails() -> Any:
 )
 def test_invalid_state_is_left_out(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The heartbeat has no body and the log the reason: a refused heartbeat would lead to an eviction."""
-    assert BrokerIdentity(agent_settings("127.0.0.1:1"), TopicTable(), state).state_body() == b""
+    assert OwnBroker(agent_settings("127.0.0.1:1"), BrokerTopics(), state).state_body() == b""
 
     (record,) = caplog.records
     assert record.levelno == logging.ERROR

@@ -1,35 +1,25 @@
-"""The agent's requests to a NameServer: registration, heartbeat and unregister, in the native and RocketMQ protocol."""
+"""The two protocols of an agent: registration, heartbeat and unregister, natively and in RocketMQ's protocol."""
 
-import logging
-import secrets
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar, TypeVarTuple
 
-import msgspec
-
-from namesrv_broker_agent.registration import Role
-from namesrv_broker_agent.settings import AgentSettings
-from namesrv_broker_agent.topics import TopicChange, TopicSnapshot, TopicTable
+from namesrv_broker_agent.own_broker import OwnBroker
+from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.compressed import write_compressed
-from namesrv_remoting.bodies.dialects import JSON, NATIVE
-from namesrv_remoting.bodies.extensions import MAX_STATE_BYTES, heartbeat_state
+from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_remoting.codes import PERM_READ, PERM_WRITE, RequestCode, SerializeType
+from namesrv_remoting.codes import PERM_READ, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError
-from namesrv_runtime.server_events import CALLBACK_ERRORS
 from namesrv_runtime.threads import NoThreadError, in_thread
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
 # Registrations above this size are compressed. Apache's server limits frames to 16 MiB; ten thousand topics take 2 MB
 # of JSON and 60 KB compressed, and sixty thousand topics still fit.
@@ -43,84 +33,6 @@ QUERY_SECONDS: Final = 25.0
 _CRC_MASK: Final = 0x7FFFFFFF
 # a system topic of every RocketMQ broker, added where the only topic has the name of the broker
 _SECOND_TOPIC: Final = "SELF_TEST_TOPIC"
-
-
-# The state that a broker reports of itself: a small flat map with names of its own.
-BrokerState = Mapping[str, str | int | float | bool | None]
-
-
-class BrokerIdentity:
-    """The broker's current identity, role and topics, and its registration sequence. Shared by all links."""
-
-    def __init__(self, settings: AgentSettings, table: TopicTable, state: Callable[[], BrokerState] | None) -> None:
-        self.settings = settings
-        self.table = table
-        self.broker_id = settings.broker_id
-        # False while draining: topics are then registered without write permission, and the table is unchanged
-        self.is_writable = True
-        # the id of this process, with which servers order the registrations of the broker
-        self.agent_id = secrets.token_hex(8)
-        # sequence number of the last registration that was sent to any server
-        self.registration_seq = 0
-        self._state = state
-        self._advertised = AdvertisedAddresses(settings.advertised, settings.advertised_ha)
-
-    def role(self) -> Role:
-        """The broker's current role, for the next registration."""
-        return Role(self.broker_id, self.is_writable)
-
-    def next_registration_seq(self) -> int:
-        """Count up the registration sequence, and return the number for the next registration."""
-        self.registration_seq += 1
-        return self.registration_seq
-
-    def native_body(self, snapshot: TopicSnapshot, change: TopicChange | None) -> RegisterBrokerBody:
-        """The content of a native registration: all topics of the snapshot, or only the changed ones."""
-        topics, version = snapshot
-        changed, deleted = (topics, ()) if change is None else (change.changed, change.deleted)
-        return RegisterBrokerBody(self.as_registered(changed), version, {}, None, deleted, self._advertised)
-
-    def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
-        """Topics as a registration sends them: without write permission while draining."""
-        if self.is_writable:
-            return topics
-        return [msgspec.structs.replace(topic, perm=topic.perm & ~PERM_WRITE) for topic in topics]
-
-    def state_body(self) -> bytes:
-        """The broker's reported state as the body of a heartbeat; empty if the application reports no state.
-
-        A state that cannot be encoded is left out: a server would refuse the heartbeat, and then evict the broker.
-        """
-        if self._state is None:
-            return b""
-        try:
-            body = NATIVE.encode({"state": dict(self._state())})
-            heartbeat_state(body)
-        except CALLBACK_ERRORS:
-            logger.exception("heartbeat without the broker's state, a flat map of at most %d bytes", MAX_STATE_BYTES)
-            return b""
-        return body
-
-    def address_fields(self) -> dict[str, str]:
-        """The ext fields that name this broker in every request."""
-        return {
-            "clusterName": self.settings.cluster_name,
-            "brokerName": self.settings.broker_name,
-            "brokerAddr": self.settings.broker_addr,
-            "brokerId": str(self.broker_id),
-        }
-
-    def registration_fields(self) -> dict[str, str]:
-        """The ext fields of a registration, in either protocol."""
-        settings = self.settings
-        fields = {**self.address_fields(), "enableActingMaster": "true" if settings.enable_acting_master else "false"}
-        if settings.ha_server_addr is not None:
-            fields["haServerAddr"] = settings.ha_server_addr
-        if settings.expiry_seconds is not None:
-            fields["heartbeatTimeoutMillis"] = str(max(1, round(settings.expiry_seconds * 1000)))
-        if settings.zone_name is not None:
-            fields["__ZONE_NAME"] = settings.zone_name
-        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +53,14 @@ class RegistrationResponse:
     boot_id: str | None
 
 
-class Dialect(ABC):
+class BrokerProtocol(ABC):
     """One protocol. Every request raises a RemotingError if the server is unreachable or refuses the request."""
 
     name: ClassVar[str]
     _serialize_type: ClassVar[SerializeType]
 
-    def __init__(self, identity: BrokerIdentity, timeout_seconds: float) -> None:
-        self._identity = identity
+    def __init__(self, broker: OwnBroker, timeout_seconds: float) -> None:
+        self._broker = broker
         # seconds to wait for a response
         self._timeout = timeout_seconds
 
@@ -156,10 +68,10 @@ class Dialect(ABC):
         self, client: RemotingClient, snapshot: TopicSnapshot, change: TopicChange | None
     ) -> RegistrationResponse:
         """Register all topics of the snapshot, or only those of the change that led to the snapshot."""
-        # The identity is read first, so that it is of the same moment as the topics.
-        identity_fields = self._identity.registration_fields()
+        # The broker is read first, so that it is of the same moment as the topics.
+        broker_fields = self._broker.registration_fields()
         body_fields, body = await self._registration(snapshot, change)
-        fields = {**identity_fields, **body_fields, **self._fence(self._identity.next_registration_seq())}
+        fields = {**broker_fields, **body_fields, **self._fence(self._broker.next_registration_seq())}
         seconds = self._timeout + len(body) * SECONDS_PER_BYTE
         response = await self._request(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
         ext = response.ext_fields or {}
@@ -175,14 +87,14 @@ class Dialect(ABC):
 
     async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
         """Send an unregister request."""
-        fields = {**self._identity.address_fields(), **self._fence(self._identity.registration_seq)}
+        fields = {**self._broker.address_fields(), **self._fence(self._broker.registration_seq)}
         await self._request(client, RequestCode.UNREGISTER_BROKER, fields, b"", timeout_seconds)
 
     @abstractmethod
     async def _registration(self, snapshot: TopicSnapshot, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
         """The ext fields that describe the body of a registration, and the body."""
 
-    def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - used by the native dialect
+    def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - used by NativeProtocol
         """The ext fields by which a server tells this registration from an older one."""
         return {}
 
@@ -194,7 +106,7 @@ class Dialect(ABC):
         )
 
 
-class NativeDialect(Dialect):
+class NativeProtocol(BrokerProtocol):
     """The native protocol: msgpack headers and bodies, for namesrv."""
 
     name = "native"
@@ -203,29 +115,27 @@ class NativeDialect(Dialect):
     async def heartbeat(
         self,
         client: RemotingClient,
-        version: DataVersion,  # noqa: ARG002 - for RocketmqDialect
-        now: float,  # noqa: ARG002 - for RocketmqDialect
+        version: DataVersion,  # noqa: ARG002 - for RocketmqProtocol
+        now: float,  # noqa: ARG002 - for RocketmqProtocol
     ) -> str | None:
         """Send a 904 with the broker's reported state; the server refuses a heartbeat of an unknown broker."""
-        identity = self._identity
-        fields = {**identity.address_fields(), "agentId": identity.agent_id}
-        response = await self._request(
-            client, RequestCode.BROKER_HEARTBEAT, fields, identity.state_body(), self._timeout
-        )
+        broker = self._broker
+        fields = {**broker.address_fields(), "agentId": broker.agent_id}
+        response = await self._request(client, RequestCode.BROKER_HEARTBEAT, fields, broker.state_body(), self._timeout)
         return (response.ext_fields or {}).get("boot_id")
 
     async def _registration(self, snapshot: TopicSnapshot, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
         fields = {"kind": "full" if change is None else "delta"}
-        body = encode_native_body(self._identity.native_body(snapshot, change))
+        body = encode_native_body(self._broker.native_body(snapshot, change))
         if len(body) <= COMPRESS_BYTES:
             return fields, body
         return {**fields, "compressed": "true"}, await _off_loop(zlib.compress, body)
 
     def _fence(self, registration_seq: int) -> Mapping[str, str]:
-        return {"agentId": self._identity.agent_id, "registrationSeq": str(registration_seq)}
+        return {"agentId": self._broker.agent_id, "registrationSeq": str(registration_seq)}
 
 
-class RocketmqDialect(Dialect):
+class RocketmqProtocol(BrokerProtocol):
     """RocketMQ's protocol as a 5.x broker speaks it, for Apache's server or namesrv.
 
     Every registration is a full one: an increment carries the newest DataVersion, and if an earlier increment was
@@ -242,7 +152,7 @@ class RocketmqDialect(Dialect):
 
         Apache's server responds to a 904 with success even if the broker is unknown.
         """
-        fields = self._identity.address_fields()
+        fields = self._broker.address_fields()
         if now - self._queried_at < QUERY_SECONDS:
             await self._request(client, RequestCode.BROKER_HEARTBEAT, fields, b"", self._timeout)
             return None
@@ -257,13 +167,13 @@ class RocketmqDialect(Dialect):
     async def _registration(
         self,
         snapshot: TopicSnapshot,
-        change: TopicChange | None,  # noqa: ARG002 - for NativeDialect
+        change: TopicChange | None,  # noqa: ARG002 - for NativeProtocol
     ) -> tuple[dict[str, str], bytes]:
-        topics, version = self._identity.as_registered(snapshot[0]), snapshot[1]
+        topics, version = self._broker.as_registered(snapshot[0]), snapshot[1]
         if len(topics) == 1:
             # Apache's server treats a first registration with exactly one topic as an increment. Real brokers always
             # have a topic with their own name, and `_SECOND_TOPIC`.
-            name = self._identity.settings.broker_name
+            name = self._broker.settings.broker_name
             second = name if name != topics[0].topic_name else _SECOND_TOPIC
             topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
         if len(topics) > _OFF_LOOP_TOPICS:
