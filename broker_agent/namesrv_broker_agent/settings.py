@@ -23,6 +23,7 @@ from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.advertised import check_advertised
 from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import HEARTBEAT_SECONDS
 from namesrv_remoting.typed_toml import FileError, parse_toml, text_of_file
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
@@ -82,7 +83,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     # "auto" finds out what each server speaks; "native" needs no such request
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
     # The agent sends a heartbeat every 0.9 to 1 times this, so that four always fit into the servers' 120 s.
-    heartbeat_seconds: Seconds = 30.0
+    heartbeat_seconds: Seconds = HEARTBEAT_SECONDS
     # the time without a heartbeat after which a server evicts the broker; None: the server's setting
     expiry_seconds: Seconds | None = None
     # the connection counts as dead when a response takes longer

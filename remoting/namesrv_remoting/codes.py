@@ -104,6 +104,8 @@ UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2
 
 MASTER_ID: Final = 0
+# the interval at which RocketMQ's brokers send registrations and heartbeats
+HEARTBEAT_SECONDS: Final = 30.0
 # Ext field of the refusal of a registration that is older than the registered one: its agent has to connect again.
 STALE_FIELD: Final = "stale"
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from msgspec import to_builtins
 
-from namesrv.routeinfo.records import HEARTBEAT_SECONDS, BrokerAddrInfo, BrokerLiveInfo, Reason
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason
 from namesrv.routeinfo.rows import QueueRow, RowChange, difference, queues_of
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
+from namesrv_remoting.codes import HEARTBEAT_SECONDS
 from namesrv_remoting.requests import AccessClass
 
 Level = Literal["debug", "info", "warning"]

@@ -22,7 +22,6 @@ from namesrv.routeinfo.effects import Effect, Fenced, OverQuota, ProcessStopped,
 from namesrv.routeinfo.eviction import Removal, remove, silent_brokers
 from namesrv.routeinfo.liveness import NEVER, LivenessClock
 from namesrv.routeinfo.records import (
-    HEARTBEAT_SECONDS,
     BrokerAddrInfo,
     BrokerLiveInfo,
     RegisterResult,
@@ -49,7 +48,7 @@ from namesrv.rwlock import ReadWriteLock
 from namesrv.yielding import run_in_steps
 from namesrv_remoting.bodies.base import chunked
 from namesrv_remoting.bodies.route import QueueData
-from namesrv_remoting.codes import PERM_READ, PERM_WRITE
+from namesrv_remoting.codes import HEARTBEAT_SECONDS, PERM_READ, PERM_WRITE
 from namesrv_remoting.requests import AccessClass
 
 # Minimum seconds between two notes of heartbeats over a connection that is not the broker's own: the note only decides

@@ -13,12 +13,11 @@ from namesrv.routeinfo import acting_master
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.codes import HEARTBEAT_SECONDS
 
 Kind = Literal["full", "delta"]
 Reason = Literal["silent", "disconnected", "unregistered", "superseded"]
 
-# The default interval of brokers.
-HEARTBEAT_SECONDS: Final = 30.0
 # A broker that is silent for so long, or for three quarters of its expiry if that is less, has missed a heartbeat.
 _SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
 _SUSPECT_SHARE: Final = 0.75

@@ -21,6 +21,7 @@ from namesrv_remoting.access import AccessFile, parse_access_file
 from namesrv_remoting.address_views import AddressViews, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_remoting.codes import HEARTBEAT_SECONDS
 from namesrv_remoting.typed_toml import FileError, parse_toml, text_of_file
 from namesrv_runtime.log import printable, quoted
 from namesrv_runtime.state_dir import state_dir
@@ -30,9 +31,6 @@ from namesrv_runtime.suggestions import did_you_mean
 # no source, so the origin of a wrong value would be unknown; it ignores an unknown NAMESRV_ variable silently; an
 # unknown flag ends the process before any other problem is reported; its --help lacks ranges and environment variables,
 # and offers a flag for the passphrase. Its import takes 0.2 s of processor time, half as much as a whole start takes.
-
-# The interval at which RocketMQ's brokers send registrations and heartbeats.
-HEARTBEAT_SECONDS = 30
 
 # Other programs set these variables: RocketMQ's clients read NAMESRV_ADDR, our clients sign with a key and use TLS, and
 # Kubernetes gives every pod the addresses of a service with the name namesrv (or namesrv-something). The daemon must
@@ -240,7 +238,7 @@ def _doubts(settings: Settings) -> list[str]:
     expiry = settings.broker_expiry_seconds
     if expiry < HEARTBEAT_SECONDS:
         doubts.append(
-            f"broker-expiry-seconds {text_of(expiry)} is less than the {HEARTBEAT_SECONDS} s between two heartbeats: "
+            f"broker-expiry-seconds {text_of(expiry)} is less than the {HEARTBEAT_SECONDS:g} s between two heartbeats: "
             "healthy brokers will be evicted"
         )
     files = settings.tls_files
