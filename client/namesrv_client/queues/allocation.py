@@ -1,8 +1,8 @@
 """RocketMQ's six strategies that divide a topic's queues among the members of a consumer group.
 
 A strategy takes a client's id, all queues and all client ids; every member passes the same sorted queues and client
-ids. A client that is not a member gets no queues; empty arguments raise a ValueError. Only `by_config` uses none of
-the three.
+ids. A client that is not a member gets no queues; empty arguments raise a ValueError. Only `by_config` ignores all
+three arguments.
 """
 
 import hashlib

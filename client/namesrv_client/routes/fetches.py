@@ -18,7 +18,7 @@ class RouteFetches:
         self._topics = topics
         # topic -> the future that its callers wait for
         self._waiting: dict[str, asyncio.Future[Route]] = {}
-        # the part of them that is in no request yet
+        # topics of `_waiting` that are in no request yet
         self._unsent: dict[str, asyncio.Future[Route]] = {}
         self._requests: set[asyncio.Task[None]] = set()
 

@@ -9,7 +9,10 @@ from namesrv_client.routes.route import RouteChange, Source
 
 
 class TopicsInUse:
-    """The topics whose routes polls and watches keep fresh, and the cache with these routes."""
+    """The topics whose routes polls and watches keep fresh, and the cache with the routes.
+
+    A topic comes into use when the application has got its route, and goes out of use when the application forgets it.
+    """
 
     def __init__(self, cache: RouteCache, changed: Callable[[RouteChange], None]) -> None:
         self.cache = cache

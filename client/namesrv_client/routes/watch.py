@@ -39,7 +39,7 @@ class RouteWatch:
         self._random_unit = random_unit
         # True while there is no watch, because one request cannot name all topics
         self._has_too_many = False
-        # True once that was logged
+        # True once the warning of too many topics was logged
         self._has_warned = False
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class RouteWatch:
                 await self._clock.sleep(_RETRY_SECONDS * (1 + self._random_unit()) / 2)
 
     def _fits(self, topics: list[str]) -> bool:
-        """True if one request can name the topics; the first time that the topics are too many is logged."""
+        """True if one request can name the topics; a warning is logged the first time that one request cannot."""
         self._has_too_many = len(pull_batches(topics)) > 1
         if self._has_too_many and not self._has_warned:
             self._has_warned = True
