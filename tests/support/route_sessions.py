@@ -1,7 +1,7 @@
 """A session of a client with servers, without the client."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,8 +40,6 @@ class Scene:
             chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=NO_CALLBACKS
         )
         self.answers: list[RouteResponse] = []
-        # the topics that each watch has left out
-        self.refused: list[Collection[str]] = []
 
     def take(self, answer: RouteResponse) -> None:
         """Record a response and apply it."""

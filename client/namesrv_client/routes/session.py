@@ -7,7 +7,7 @@ anew, which happens about every ten minutes.
 import logging
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_client.routes.batches import Receive, TimeLimit, Unanswered, changes, full_routes, may_concern_a_topic
 from namesrv_client.routes.cache import RouteResponse, SyncPoint
@@ -23,6 +23,15 @@ from namesrv_runtime.clock import Clock, wall_at
 from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
+
+
+class WatchEnd(NamedTuple):
+    """The result of a watch that has ended."""
+
+    # True if the next watch may follow at once; False if the wait passed without a change, or a topic is refused
+    has_news: bool
+    # topics that the next watch has to omit, because the server refuses them
+    refused: Sequence[str] = ()
 
 
 class ServerSession:
@@ -176,19 +185,10 @@ class ServerSession:
             message = "%s gave no route for %d of %d topics, such as %s: %s"
             logger.warning(message, server.address, len(new), len(topics), new[0], reason)
 
-    async def watch(
-        self,
-        topics: Sequence[str],
-        wait_seconds: float,
-        receive: Receive,
-        *,
-        on_refused: Callable[[Collection[str]], None],
-    ) -> bool:
-        """Let the chosen server hold a request until a topic changes, or for `wait_seconds`; True: watch again at once.
+    async def watch(self, topics: Sequence[str], wait_seconds: float, receive: Receive) -> WatchEnd:
+        """Let the chosen server hold a request until a topic changes, or for `wait_seconds`. Raises RemotingError.
 
-        If the sync point lacks a topic, or the server refuses the watch, `changes` requests the topics without a wait;
-        then `on_refused` gets the refused topics, which the next watch has to omit. The result is False if there are
-        such topics, or if the time passed without a change. Raises RemotingError.
+        If the sync point lacks a topic, or the server refuses the watch, `changes` requests the topics without a wait.
         """
         server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
         if server is None:
@@ -206,7 +206,7 @@ class ServerSession:
                         self._held = None
                     self._failover.answered(server)
                     receive(response)
-                    return bool(response.routes)
+                    return WatchEnd(has_news=bool(response.routes))
         except RemotingError as error:
             count_failure(server, error)
             self._failover.failed(server, error)
@@ -217,9 +217,7 @@ class ServerSession:
         with suppress(RefusedError):
             await self.changes(topics, receive)
         _, refused = self._point.known(self._point.boot_id, topics)
-        on_refused(refused)
-        # False if a topic is refused, because the caller would otherwise send the next watch at once.
-        return not refused
+        return WatchEnd(has_news=not refused, refused=refused)
 
     async def choose_anew(self, topics: Sequence[str], receive: Receive) -> bool:
         """Choose a server at random, and use it once it has answered for the topics; True if the chosen server changed.

@@ -81,9 +81,7 @@ class RouteWatch:
 
     async def _watch(self, topics: list[str]) -> bool:
         """Send one watch and wait for its end; True if a route or the set of watched topics has changed."""
-        request = self._session.watch(
-            topics, _WATCH_SECONDS, partial(self._topics.refreshed, "watch"), on_refused=self._topics.leave_to_poll
-        )
+        request = self._session.watch(topics, _WATCH_SECONDS, partial(self._topics.refreshed, "watch"))
         held = asyncio.create_task(request)
         again = asyncio.create_task(self._topics.watch_again.wait())
         try:
@@ -97,7 +95,10 @@ class RouteWatch:
             if not held.cancelled():
                 # The exception is read so that asyncio does not report it if this task is cancelled.
                 held.exception()
-        return held.cancelled() or held.result()
+        if held.cancelled():
+            return True
+        self._topics.leave_to_poll(held.result().refused)
+        return held.result().has_news
 
     async def ping(self) -> None:
         """Request the boot id of the chosen server at short intervals, until cancelled."""

@@ -152,8 +152,7 @@ async def test_poll_that_a_server_refuses_goes_to_the_next(tmp_path: Path, caplo
             f"{one.where} gave no route for 1 of 2 topics, such as orders: {refusal}",
             f"no NameServer could answer: {one.where}: {refusal}",
         ]
-        assert not await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
-        assert scene.refused == [["orders"]]
+        assert await scene.session.watch(["orders"], 25.0, scene.take) == (False, ["orders"])
 
 
 async def test_warning_of_refused_topics_names_the_server_that_answered(caplog: pytest.LogCaptureFixture) -> None:
@@ -189,11 +188,9 @@ async def test_topics_of_one_request_have_their_own_reasons(others: list[str]) -
 async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool) -> None:
     """A lost connection is noticed at once, a half-open one by the ping, and the next server is chosen."""
     async with native(tmp_path) as (scene, (first, second), proxy):
-        assert await scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
+        assert await scene.session.watch(["orders"], 25.0, scene.take) == (True, [])
         assert not await scene.session.ping(1.5)
-        watching = asyncio.ensure_future(
-            scene.session.watch(["orders"], 25.0, scene.take, on_refused=scene.refused.append)
-        )
+        watching = asyncio.ensure_future(scene.session.watch(["orders"], 25.0, scene.take))
         await until(lambda: len(first.namesrv.routes.watchers) == 1)
         if is_cut:
             proxy.cut()
