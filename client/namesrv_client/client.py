@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 from namesrv_client.heartbeat_log import CLOSE_SECONDS, ClientLog
 from namesrv_client.queues.selection import BrokerFaults, QueueSelector
 from namesrv_client.queues.topic_queues import LOGICAL_PREFIX, MessageQueue, PublishInfo, endpoint, subscribe_queues
-from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.cache import KnownRoutes
 from namesrv_client.routes.keeper import RouteKeeper
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, RouteUnavailableError
 from namesrv_client.routes.session import ServerSession
@@ -63,7 +63,7 @@ class RouteClient:
     ) -> None:
         self.settings = settings = ClientSettings.of(settings)
         self._clock = clock = clock or SystemClock()
-        self._cache = cache = RouteCache(clock)
+        self._cache = cache = KnownRoutes(clock)
         self._events = events = ServerEvents(
             logging.getLogger("namesrv_client.callback"),
             on_connected=on_connected,

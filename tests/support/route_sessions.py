@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv_client import RouteUnavailableError
-from namesrv_client.routes.cache import RouteCache, RouteResponse
+from namesrv_client.routes.cache import KnownRoutes, RouteResponse
 from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support.apache_server import ApacheServer
@@ -34,7 +34,7 @@ class Scene:
         self, clock: FakeClock, shuffle: Callable[[list[str]], None] = lambda _: None, **settings: Any
     ) -> None:
         self.clock = clock
-        self.cache = RouteCache(clock)
+        self.cache = KnownRoutes(clock)
         chosen, protocols = client_settings("10.0.0.1:9876", **settings), ServerProtocols()
         self.session = ServerSession(
             chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=NO_CALLBACKS

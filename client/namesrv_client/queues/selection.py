@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from namesrv_client.queues.topic_queues import MessageQueue, PublishInfo, publish_info
-from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.cache import KnownRoutes
 from namesrv_client.routes.route import NoQueueError, Route, RouteUnavailableError, TopicNotFoundError
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -35,7 +35,7 @@ class QueueSelector:
 
     settings: ClientSettings
     clock: Clock
-    cache: RouteCache
+    cache: KnownRoutes
     _: KW_ONLY
     # functions that return a topic's route, and mark a topic as used
     route: Callable[[str], Awaitable[Route]]

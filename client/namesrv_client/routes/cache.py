@@ -147,7 +147,7 @@ def _broker_key(data: BrokerData) -> object:
     return data.cluster, data.broker_name, addresses, data.zone_name, data.enable_acting_master
 
 
-class RouteCache:
+class KnownRoutes:
     """The known routes by topic.
 
     A failing server drops no route. A server that is not complete, because it has just started or may have been cut off
@@ -170,7 +170,7 @@ class RouteCache:
         self.unconfirmed: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<RouteCache [{len(self._routes)} topics | {len(self.unconfirmed)} unconfirmed | {self.point!r}]>"
+        return f"<KnownRoutes [{len(self._routes)} topics | {len(self.unconfirmed)} unconfirmed | {self.point!r}]>"
 
     def __len__(self) -> int:
         return len(self._routes)

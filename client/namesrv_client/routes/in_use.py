@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from namesrv_client.routes.cache import RouteCache, RouteResponse
+from namesrv_client.routes.cache import KnownRoutes, RouteResponse
 from namesrv_client.routes.route import RouteChange, Source
 
 
@@ -14,7 +14,7 @@ class TopicsInUse:
     A topic comes into use when the application has got its route, and goes out of use when the application forgets it.
     """
 
-    def __init__(self, cache: RouteCache, changed: Callable[[RouteChange], None]) -> None:
+    def __init__(self, cache: KnownRoutes, changed: Callable[[RouteChange], None]) -> None:
         self.cache = cache
         # called with each change of a route
         self._changed = changed

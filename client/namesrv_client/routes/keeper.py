@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.cache import KnownRoutes
 from namesrv_client.routes.fetches import RouteFetches
 from namesrv_client.routes.in_use import TopicsInUse
 from namesrv_client.routes.route import Route, RouteChange
@@ -45,7 +45,7 @@ class RouteKeeper:
         settings: ClientSettings,
         clock: Clock,
         session: ServerSession,
-        cache: RouteCache,
+        cache: KnownRoutes,
         *,
         changed: Callable[[RouteChange], None],
         random_unit: Callable[[], float],

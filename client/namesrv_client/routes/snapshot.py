@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.cache import KnownRoutes
 from namesrv_client.routes.route import Route
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import read_route
@@ -34,7 +34,7 @@ class RouteSnapshotError(ValueError):
 class RouteSnapshot:
     """Reads and writes the snapshot file of one client."""
 
-    def __init__(self, path: Path, clock: Clock, cache: RouteCache, zone_name: str | None = None) -> None:
+    def __init__(self, path: Path, clock: Clock, cache: KnownRoutes, zone_name: str | None = None) -> None:
         self._path = path
         self._zone_name = zone_name
         self._clock = clock

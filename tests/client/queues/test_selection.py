@@ -17,7 +17,7 @@ from namesrv_client import (
 )
 from namesrv_client.queues.selection import BrokerFaults, QueueSelector, connects
 from namesrv_client.queues.topic_queues import PublishInfo, QueueRange
-from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.cache import KnownRoutes
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import FLAG_RESPONSE
 from tests.support.dead_ends import full_queue, refusing_port
@@ -42,7 +42,7 @@ class Scene:
         self.routes = routes or {}
         self.requested: list[str] = []
         self.used: list[str] = []
-        self.cache = RouteCache(self.clock)
+        self.cache = KnownRoutes(self.clock)
         self.selector = QueueSelector(chosen, self.clock, self.cache, route=self.route, use=self.used.append)
         # one sender that last used the second queue of broker-b
         self.info = PublishInfo("t", [QueueRange("broker-a", 0, 2), QueueRange("broker-b", 0, 2)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from namesrv_client import Route, RouteChange
-from namesrv_client.routes.cache import RouteCache, RouteInterner, RouteResponse
+from namesrv_client.routes.cache import KnownRoutes, RouteInterner, RouteResponse
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from tests.support.fake_clock import FakeClock
 from tests.support.route_clients import group, queues, topic_route
@@ -23,7 +23,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = FakeClock(monotonic=100.0)
-        self.cache = RouteCache(self.clock)
+        self.cache = KnownRoutes(self.clock)
 
     def respond(
         self,
@@ -89,7 +89,7 @@ def test_route_has_age_and_source(scene: Scene) -> None:
     assert (held.age, held.source, held.confirmed_absent_since) == (5.0, "pull", None)
     assert scene.ages("t", "u") == [0.0, float("inf")]
     assert change.brokers_added == ("broker-a",)
-    assert repr(scene.cache) == "<RouteCache [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>"
+    assert repr(scene.cache) == "<KnownRoutes [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from namesrv_client import Route, RouteUnavailableError
-from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.cache import KnownRoutes
 from namesrv_client.routes.snapshot import RouteSnapshot, RouteSnapshotError
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -39,7 +39,7 @@ ROUTES = [
 def snapshot_at(path: Path, monotonic: float = 100.0, wall: float = 1_000.0) -> RouteSnapshot:
     """The snapshot of a client with an empty cache."""
     clock = FakeClock(monotonic=monotonic, wall=wall)
-    return RouteSnapshot(path, clock, RouteCache(clock))
+    return RouteSnapshot(path, clock, KnownRoutes(clock))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_ages_grow_while_no_process_runs(tmp_path: Path, wall: float, expected: 
 @pytest.mark.parametrize(("written", "read"), [("a", "b"), (None, "a"), ("a", None)])
 def test_file_of_another_zone_is_not_used(path: Path, written: str | None, read: str | None) -> None:
     """The routes of another zone have brokers that this client must not use, or lack brokers of its zone."""
-    cache = RouteCache(clock := FakeClock())
+    cache = KnownRoutes(clock := FakeClock())
     RouteSnapshot(path, clock, cache, written).write(ROUTES)
     assert RouteSnapshot(path, clock, cache, written).read() == ROUTES
 
@@ -254,7 +254,7 @@ async def test_snapshot_is_written_when_threads_can_be_started_again(
 ) -> None:
     """A write needs a thread; without one the client logs a warning and tries again."""
     path = tmp_path / "routes.json"
-    cache = RouteCache(clock := FakeClock())
+    cache = KnownRoutes(clock := FakeClock())
     cache.restore(ROUTES)
     snapshot = RouteSnapshot(path, clock, cache)
     with without_new_threads():
