@@ -177,7 +177,8 @@ class ClientProcessor:
 
     def _encoded(self, revision: int, routes: Mapping[str, msgspec.Raw], *, is_full: bool) -> bytes:
         boot = self._namesrv.boot
-        is_ready = not boot.expected_back.may_lack_live_brokers
+        # The fast path gets ready in the tick that finds out whether any broker has ended the wait.
+        is_ready = self._namesrv.fast_path.is_ready and not boot.expected_back.may_lack_live_brokers
         return NATIVE.encode(RoutesResponse(boot.id, revision, ready=is_ready, full=is_full, routes=routes))
 
     async def _routes(self, request: Request, pull: Pull) -> Reply:

@@ -34,7 +34,8 @@ class BrokersExpectedBack:
         self._live = live
         # after half of the brokers or more were disconnected: time until which they are expected back
         self._disconnected_back_at = 0.0
-        # the same after the last broker became silent: NEVER until a broker registers, then 35 s after its registration
+        # the same after the last broker became silent, or a boot waited for its brokers in vain: NEVER until a broker
+        # registers, then 35 s after its registration
         self._silent_back_at = 0.0
         # (cluster, broker name, broker id) -> the broker, and the time until which it is expected back; in
         # the order of these times
@@ -51,6 +52,10 @@ class BrokersExpectedBack:
             case Evicted() | Registered():
                 self.forget(effect.key, effect.live)
                 self._note_silence(effect)
+
+    def waited_in_vain(self) -> None:
+        """Note that no broker registered while this boot waited for them: the outage may last on."""
+        self._silent_back_at = NEVER
 
     def forget(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Forget a broker that is back, or that left for another reason, as by a change of the access file."""
@@ -91,7 +96,7 @@ class BrokersExpectedBack:
 
     @property
     def may_lack_silent(self) -> bool:
-        """True after the last broker became silent, until 35 s after the next registration.
+        """True after the last broker became silent, until 35 s after the next registration; also `waited_in_vain`.
 
         A boot that begins in this time expects brokers without knowing which: the silent ones have left the tables one
         by one, and the snapshot does not name them.

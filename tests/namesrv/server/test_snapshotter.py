@@ -13,7 +13,7 @@ from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native, registration
 from tests.support.threads import without_new_threads
 
 A = Broker()
@@ -235,6 +235,7 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
     async with namesrv_in_process(tmp_path, wait_for_service_seconds=0, evict_on_disconnect=False) as server:
         assert is_ready(server)
         await (await server.connect()).register(A)
+        await server.clock.advance(35)
     caplog.clear()
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path) as server:
@@ -338,6 +339,33 @@ async def test_next_boot_waits_for_brokers_after_the_last_one_became_silent(
         await server.clock.advance(seconds)
 
     assert (loaded(tmp_path).brokers, loaded(tmp_path).is_incomplete) == ((EXPECTED_A,), may_lack_brokers)
+
+
+async def test_each_boot_of_an_outage_waits_for_brokers(tmp_path: Path) -> None:
+    """A boot that no broker has reached expects brokers at the next boot, too, until 35 s after the first is back.
+
+    Otherwise the second restart in one outage would give no routes to the clients that reach the server first.
+    """
+    await run_with(tmp_path, A)
+    for _ in range(2):
+        async with namesrv_in_process(tmp_path) as server:
+            await server.clock.advance(44)
+            assert not is_ready(server)
+            client = await server.connect()
+            pull = native({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0})
+            # The first request comes before the tick that ends the wait.
+            server.clock.stall(1)
+            assert (await client.call(20001, None, pull, spelling="native")).value["ready"] is False
+            await server.clock.advance(1)
+            assert is_ready(server)
+            assert (await client.call(20001, None, pull, spelling="native")).value["ready"] is False
+
+    async with namesrv_in_process(tmp_path) as server:
+        await (await server.connect()).register(A)
+        assert not is_ready(server)
+        await server.clock.advance(45)
+        assert is_ready(server)
+    assert (loaded(tmp_path).brokers, loaded(tmp_path).is_incomplete) == ((EXPECTED_A,), False)
 
 
 async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> None:
