@@ -8,6 +8,7 @@ Watches, which are held until a route changes, may respond meanwhile, up to `wri
 
 import asyncio
 import contextlib
+import errno
 import select
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
@@ -44,6 +45,9 @@ _ANY_COST: Final = float("-inf")
 # properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
 _HAS_UNREAD: Final = "has_unread_records"
+# Errors of connections whose packets the network drops. The kernel gives them up after 75 s without a packet, and after
+# 30 s without an acknowledgement of sent data.
+_GIVEN_UP: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 
 # Looking up a member of an enum takes 90 nanoseconds in Python 3.11.
@@ -225,7 +229,8 @@ class ServerConnection(asyncio.Protocol):
         """The connection is closed; requests in the queue are still carried out, as a peer that disconnects expects."""
         self._stop_receiving()
         self._owner.read_shares.leave(self.read_share)
-        self._owner.connection_closed(self, "reset" if exc else "closed")
+        is_given_up = isinstance(exc, OSError) and exc.errno in _GIVEN_UP
+        self._owner.connection_closed(self, "timed_out" if is_given_up else "reset" if exc else "closed")
         self.memory.close()
         self._note_all_sent()
         self._queue.cancel_held_and_concurrent()

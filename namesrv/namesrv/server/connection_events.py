@@ -37,7 +37,9 @@ class ConnectionEvents:
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
         """Start the eviction of the brokers of a closed connection, but for brokers that another connection takes over.
 
-        Without `evict_on_disconnect`, and while the server is stopping, the brokers stay.
+        Without `evict_on_disconnect`, and while the server is stopping, the brokers stay. They also stay if the kernel
+        gave up the connection (`timed_out`): their packets do not arrive, so they are silent, and the scan evicts them
+        after their expiry. The kernel may give up after 30 s.
         """
         namesrv = self.namesrv
         event(
@@ -50,7 +52,8 @@ class ConnectionEvents:
         )
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.gone(connection)
-        if namesrv.settings.current.evict_on_disconnect and not namesrv.boot.is_draining:
+        stay = reason == "timed_out" or namesrv.boot.is_draining
+        if namesrv.settings.current.evict_on_disconnect and not stay:
             self.spawn(self._remove_disconnected(connection.id))
         else:
             namesrv.manager.leave_connection(connection.id)

@@ -109,5 +109,5 @@ class Housekeeping:
         event(logger, logging.INFO, "ready", reason=reason)
         if namesrv.is_ready_without_brokers():
             # Clients get no routes now.
-            namesrv.boot.disconnected.waited_in_vain()
+            namesrv.boot.expected_back.waited_in_vain()
             event(logger, logging.ERROR, "ready_without_brokers", reason=reason)

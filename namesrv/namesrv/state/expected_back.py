@@ -34,8 +34,8 @@ class BrokersExpectedBack:
         self._live = live
         # after half of the brokers or more were disconnected: time until which they are expected back
         self._disconnected_back_at = 0.0
-        # the same after the last broker became silent, or a boot waited for its brokers in vain: NEVER until a broker
-        # registers, then 35 s after its registration
+        # the same after the last broker became silent, or `waited_in_vain`: NEVER until a broker registers, then 35 s
+        # after its registration
         self._silent_back_at = 0.0
         # (cluster, broker name, broker id) -> the broker, and the time until which it is expected back; in
         # the order of these times
@@ -96,7 +96,7 @@ class BrokersExpectedBack:
 
     @property
     def may_lack_silent(self) -> bool:
-        """True after the last broker became silent, until 35 s after the next registration; also `waited_in_vain`.
+        """True after the last broker became silent, or `waited_in_vain`, until 35 s after the next registration.
 
         A boot that begins in this time expects brokers without knowing which: the silent ones have left the tables one
         by one, and the snapshot does not name them.

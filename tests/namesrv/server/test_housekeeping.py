@@ -21,7 +21,7 @@ from namesrv.state.sd_notify import ServiceManager
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration, request_frame
 from tests.support.spelling import json_frame
 from tests.support.table_invariants import violations
 
@@ -68,6 +68,25 @@ async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, afte
     assert ("silent", 1000 * after) == (evicted["reason"], evicted["silent_ms"])
     assert await peer.at_end()
     assert server.find_connection(client) is not None
+
+
+async def test_broker_stays_until_its_expiry_after_the_kernel_gave_up_its_connection(server: InProcess) -> None:
+    """In a network that drops packets, the kernel ends connections after 30 to 75 s, before the brokers are silent."""
+    peer = await NamesrvPeer.connect(server.address, receive_buffer=1)
+    await peer.register(A)
+    connection = server.connection_of(peer)
+    assert connection.socket is not None
+    connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1)
+    # The kernel cannot send these responses, as if the network dropped all packets.
+    peer.send(200 * request_frame(319))
+    await until(lambda: not connection.is_open)
+    peer.close()
+
+    await server.clock.advance(119)
+    assert alive(server) == ["broker-a"]
+    await server.clock.advance(11)
+    assert alive(server) == []
+    assert [evicted["reason"] for evicted in server.events("evict")] == ["silent"]
 
 
 @pytest.mark.settings(drain_seconds=60.0, scan_interval_seconds=1.0, broker_expiry_seconds=3.0)
