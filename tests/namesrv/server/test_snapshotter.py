@@ -67,6 +67,9 @@ async def test_next_boot_expects_brokers_that_a_long_drain_has_disconnected(tmp_
     async with namesrv_in_process(tmp_path, drain_seconds=24.0, scan_interval_seconds=1.0) as server:
         first, last = await server.connect(), await server.connect()
         await first.register(A, heartbeatTimeoutMillis="3000")
+        # If the stop wrote the snapshot, the broker would be silent on a slow disk before its connection closes.
+        await server.clock.advance(1)
+        await until(lambda: server.namesrv.counters.snapshot_bytes)
         # the connection of another broker, which is closed 12 s later
         await last.call(904, B.ext)
         await server.stop()
