@@ -343,7 +343,8 @@ async def test_refused_puts_free_their_memory(path: Path) -> None:
         tracemalloc.stop()
         gc.enable()
 
-    assert after - before < 1_000_000
+    # The thread that wrote last may still hold one value of a MiB; ten of them were refused.
+    assert after - before < 2_000_000
     assert most - before < 900_000
 
 
