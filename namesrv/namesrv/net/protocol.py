@@ -1,9 +1,10 @@
 """Accepted connections: each owns a socket, and passes received requests to the fast path or to the dispatcher.
 
 `Receiver` parses the bytes, `MemoryAccount` counts the memory of the peer, `Deadlines` decides when the peer is late,
-and `RequestQueue` orders the requests. All responses are sent in one place, `ServerConnection.write`. Writing is paused
-while any response is unsent: meanwhile nothing more is read from the peer, and no further request is carried out.
-Watches, which are held until a route changes, may respond meanwhile, up to `write_buffer_bytes`.
+`ConnectionInput` keeps these three in step, and `RequestQueue` orders the requests. All responses are sent in one
+place, `ServerConnection.write`. Writing is paused while any response is unsent: meanwhile nothing more is read from the
+peer, and no further request is carried out. Watches, which are held until a route changes, may respond meanwhile, up to
+`write_buffer_bytes`.
 """
 
 import asyncio
