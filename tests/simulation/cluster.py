@@ -197,7 +197,7 @@ class BrokerNode(Node):
 
     def has_registered(self, agent_id: str | None) -> bool:
         """Return true if a registration with this agent id is of this life; RocketMQ's protocol has no agent ids."""
-        return self.agent is not None and agent_id == self.agent._identity.agent_id
+        return self.agent is not None and agent_id == self.agent._broker.agent_id
 
     @property
     def is_slow(self) -> bool:
