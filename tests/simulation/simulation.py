@@ -168,12 +168,12 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         if next(_RUNS) % _RUNS_PER_COLLECTION == 0:
-            _collect()
+            collect_worlds()
         gc.enable()
         logging.disable(before)
 
 
-def _collect() -> None:
+def collect_worlds() -> None:
     """Collect the worlds of former runs without messages about their tasks."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:

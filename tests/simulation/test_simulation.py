@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,19 @@ import pytest
 from tests.simulation.__main__ import results
 from tests.simulation.faults import Fault, slow_reader
 from tests.simulation.patches import simulated_surroundings
-from tests.simulation.simulation import Outcome, simulate, simulate_removals
+from tests.simulation.simulation import Outcome, collect_worlds, simulate, simulate_removals
 from tests.simulation.sizes import LARGE
 from tests.simulation.world import World
 from tests.support.journal import Journal
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _no_world_left() -> Iterator[None]:
+    """Collect the worlds of a test: warnings about their tasks would fail a later test."""
+    yield
+    collect_worlds()
 
 
 def simulated(*arguments: str, hash_seed: str = "random") -> dict[str, Any]:
