@@ -37,6 +37,8 @@ _IN_FULL: Final = "in full"
 GREEN: Final = "green"
 RED: Final = "**red**"
 _CROWDED_SHARE: Final = 0.5
+# the rate of a record
+_RATE: Final = re.compile(r" a second: \*\*([\d,.]+)/s\*\*")
 # the value and the target of a figure on the page, without their units
 _VALUE_AND_TARGET: Final = re.compile(r"\*\*([\d.,]+)[^*]*\*\* \((>=|<=) ([\d.,e+]+)")
 _INTRODUCTION: Final = """\
@@ -85,6 +87,8 @@ class Row:
     short: int = 0
     # True: the row takes so long that it is measured only when it is named.
     is_long: bool = False
+    # True: the row runs numbered seeds, and a run goes on after those of its record
+    goes_on: bool = False
     # reason for a missed target, which the page shows while it is missed
     why: str = ""
 
@@ -141,6 +145,14 @@ class Record:
     def size(self, row: Row) -> int:
         """The size that was run."""
         return row.full if self.run == _IN_FULL else int(self.run.partition(" of ")[0].replace(",", ""))
+
+    def finished(self, row: Row) -> tuple[int, float]:
+        """The number of seeds that a later run need not repeat, and the seconds that they took; 0 for other files."""
+        rate = _RATE.search(self.figures)
+        if not row.goes_on or self.missed or self.files != digest(row) or rate is None:
+            return 0, 0.0
+        count = self.size(row)
+        return count, count / float(rate[1].replace(",", ""))
 
     def is_outdated(self, row: Row, size: int) -> bool:
         """True if the row is red, was run shorter than this size, or has other files or another target now."""

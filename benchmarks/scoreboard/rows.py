@@ -290,6 +290,7 @@ ROWS: Final[Mapping[str, Row]] = {
         full=1_000_000,
         size=10_000,
         short=100,
+        goes_on=True,
     ),
     "F15": Row(
         "A disk that is full, read-only, broken or stuck",
@@ -349,6 +350,7 @@ ROWS: Final[Mapping[str, Row]] = {
         full=100_000,
         size=2_000,
         short=20,
+        goes_on=True,
     ),
     "M3": Row(
         "The rules of registering, leaving and watching in TLA+",

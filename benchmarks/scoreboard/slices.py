@@ -1,4 +1,7 @@
-"""Rows that take hours, in slices: the next run continues an interrupted one, while the row's files are unchanged."""
+"""Rows that take hours, in slices: the next run continues an interrupted one, while the row's files are unchanged.
+
+A journal in `build/` has the finished slices. Without it, a run continues after the seeds of the row's record.
+"""
 
 import fcntl
 from collections.abc import Callable, Sequence
@@ -30,6 +33,15 @@ def finished(path: Path, files: Sequence[str], total: int, run: RunSlice) -> lis
         while (first := count_of(of_version())) < total and not failures_of(of_version()):
             journal.add(version=version, **run(first, total - first))
         return of_version()
+
+
+def begin_after(path: Path, files: Sequence[str], count: int, seconds: float) -> None:
+    """Let the next run continue after `count` seeds without a failure, unless the journal has more of this version."""
+    journal, version = Journal(path), version_of(files)
+    done = count_of([entry for entry in journal.entries() if entry["version"] == version])
+    if count > done:
+        share = (count - done) / count
+        journal.add(version=version, count=count - done, seconds=seconds * share, failed=[])
 
 
 def count_of(slices: Sequence[dict[str, Any]]) -> int:

@@ -104,6 +104,44 @@ def test_run_in_slices_is_continued_on_the_same_files(monkeypatch: pytest.Monkey
     assert firsts(1) == [0]
 
 
+def test_run_without_its_journal_continues_after_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Seeds of the record count while the row's files are the same, unless one of them failed."""
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    monkeypatch.setattr(slices, "JOURNALS", tmp_path / "build")
+    (tmp_path / "file").write_text("1")
+    begun: list[int] = []
+    path = tmp_path / "build" / "S1.jsonl"
+
+    def run(first: int, left: int) -> dict[str, Any]:
+        begun.append(first)
+        return {"count": left, "seconds": left / 4, "failed": ["seed 9"] * (first == 9)}
+
+    def measure(total: int) -> list[Figure]:
+        done = slices.finished(path, ["file"], total, run)
+        rate = slices.count_of(done) / sum(each["seconds"] for each in done)
+        return [
+            slices.failed("failed", "seeds that failed", done),
+            Figure("rate", "seeds a second", "per_second", (rate,)),
+        ]
+
+    row = replace(ROW, files=("file",), measure=measure, goes_on=True)
+    monkeypatch.setattr(suite, "ROWS", {"S1": row})
+    shown = tmp_path / "page.md"
+    for total in (6, 9, 10, 11):
+        assert suite._measured("S1", total, shown)
+        path.unlink()
+
+    assert begun == [0, 6, 9, 0]
+    record = page.read(shown)["S1"]
+    assert (record.run, record.figures) == (
+        "11 of 1,000",
+        "seeds that failed: **0** (<= 0); of 11<br>seeds a second: **4/s**",
+    )
+    (tmp_path / "file").write_text("2")
+    assert suite._measured("S1", 2, shown)
+    assert begun[-1] == 0
+
+
 def test_page_keeps_all_records() -> None:
     """Records read from a page equal the written ones, so that a single row can be measured again."""
     rows = {"S1": ROW, "S2": ROW, "S3": ROW}
