@@ -12,7 +12,7 @@ class MemoryAccount:
     """Counts the bytes of received input, unsent responses and TLS; the budget counts them for the peer's network.
 
     Memory for a large frame or response is reserved before it is received or sent; small ones are charged as waiting
-    bytes. Reservations by `reserve` are not counted here: the caller releases them.
+    bytes. Reservations by `reserve` and charges by `charge_request` are not counted here: the caller releases them.
     """
 
     __slots__ = ("_budget", "_frame", "_input", "_network", "_records", "_reserved_unsent", "_tls", "_unsent")
@@ -127,7 +127,7 @@ class MemoryAccount:
             self._tls = size
 
     def close(self) -> None:
-        """Release the charges for input, TLS records, unsent responses and TLS."""
+        """Release all that is counted here: input, TLS records, unsent responses and TLS."""
         self.release_frame()
         self.set_input(0)
         self.set_records(0)

@@ -5,7 +5,8 @@ is a number of bytes and not a time, so that the same input is always split in t
 to processor time.
 
 The receiver charges the reads and events that pass through it. The connection charges the reads that are one frame each
-and that the fast path answers, and the further cost of dispatching. The TLS transport charges records.
+and that the fast path answers, the further cost of dispatching, and in advance a read after a wait. The TLS transport
+charges records.
 """
 
 from typing import Final, Protocol

@@ -1,7 +1,7 @@
 """Dispatcher: calls the handler of each request, and turns exceptions of handlers into error responses.
 
-Only this module catches every exception: a bug in a handler becomes a response with code 1 and a traceback in the log,
-and never a lost connection.
+Only this module turns every exception into a response: a bug in a handler becomes a response with code 1 and a
+traceback in the log, and never a lost connection.
 """
 
 import logging
@@ -59,7 +59,7 @@ class Dispatcher:
 
     handlers: Mapping[int, Handler]
     _: KW_ONLY
-    # codes of watches
+    # codes of requests that may be watches
     concurrent: frozenset[int] = frozenset()
     # request code -> largest frame that is received for it, if larger than a small frame
     large_frames: Mapping[int, int] = field(default_factory=dict)
@@ -77,7 +77,8 @@ class Dispatcher:
     # the current limit for the size of a response frame
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
     # called for every answered request, one-way or not, with its code (-1 for an unknown code, as in `answered`), and
-    # the seconds from the guard to the encoded response, which include the wait for a quota
+    # the seconds from the guard to the encoded response, which include the wait for a quota; for a request that was
+    # held, the seconds since it was held
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - ignored by default
     # (request code, response code) -> number of answered requests, one-way requests included, for metrics
     answered: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
@@ -90,7 +91,7 @@ class Dispatcher:
     async def respond(self, request: Request, pending: Awaitable[Reply], began: float) -> Response:
         """Await the reply of a handler, and encode the response with it, or with the error that the handler raised.
 
-        `began` is the monotonic time at which the dispatcher got the request.
+        `began` is the monotonic time at which the dispatcher got the request, or at which a held request was held.
         """
         command = request.command
         code: int = ResponseCode.SUCCESS

@@ -91,6 +91,7 @@ class FairScheduler:
         """Wait until the calling task may begin; return at once unless many tasks have begun in this iteration.
 
         Tasks of one peer, if the peer is given, begin one after the other, with one task of each other peer in between.
+        For requests, each connection is a peer of its own.
         """
         self._renew_later()
         if self._left:

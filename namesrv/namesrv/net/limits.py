@@ -38,7 +38,8 @@ class ServerLimits:
     first_frame_seconds: float = 10.0
     # The same for other frames, and the time for which a peer may leave its responses unread. A registration of 10,000
     # topics, about 2 MB, needs half a megabit per second; a peer that trickles bytes holds memory for this time at
-    # most. Time in which the server is late to read a frame extends the deadline, at most to twice its length.
+    # most. Time in which the server is late to read a frame extends the deadline, at most to twice its length. A large
+    # frame waits for memory at most this long, and as a connection's first frame at most `first_frame_seconds`.
     whole_frame_seconds: float = 30.0
     # A connection without a registered broker is closed when nothing was received for this time. Clients request routes
     # every 30 s, but RocketMQ's clients keep connections to other servers in reserve, and close them after 120 s.

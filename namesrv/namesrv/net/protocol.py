@@ -102,7 +102,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def refused(self, connection: "ServerConnection", error: RemoteProtocolError) -> None:
-        """Count and report a refusal: the peer broke a rule, or the server has no memory for a frame of the peer."""
+        """Count and report a refusal of a peer, or of one of its frames for lack of memory."""
         ...
 
 
@@ -283,7 +283,10 @@ class ServerConnection(asyncio.Protocol):
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
-        """Close the connection if a deadline has passed; `now` is the current time minus the lateness of the loop."""
+        """Close the connection if a deadline has passed; `now` is the current time minus the lateness of the loop.
+
+        A large frame that waits for memory is accepted here if there is memory now, or declined after its deadline.
+        """
         deadlines, has_sent_request = self.deadlines, self.peer.has_sent_request
         waits_for_memory = self._receiver.state is _HEADER
         if deadlines.write_deadline < now:
@@ -406,10 +409,11 @@ class ServerConnection(asyncio.Protocol):
             self._handle_events()
 
     def _handle_events(self) -> None:
-        """Handle received frames until this network's share is used up, or the peer has to read responses first."""
+        """Handle received frames until this network's share is used up, or further frames have to wait."""
         receiver, share, deadlines = self._receiver, self.read_share, self.deadlines
         if not share.is_active:
             share.activate()
+        # Over a reserved slot, `_dispatch` ends the loop after each frame: the share need not end it before that.
         stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
         # Responses of the fast path to consecutive requests, and their size. They are sent with one write of at most
         # LARGE_BYTES, since no memory is reserved for them.
@@ -425,7 +429,8 @@ class ServerConnection(asyncio.Protocol):
                 self.write(b"".join(responses))
                 responses.clear()
                 size = 0
-                # The loop may have to send these responses first; a peer that pipelines much is not a slow reader.
+                # Further frames wait until the socket has accepted all of these responses: more unsent responses would
+                # make a slow reader of a peer that only pipelines much.
                 self._has_undecoded_input = self.is_write_paused
             if response is None:
                 self._handle(event)
@@ -434,7 +439,7 @@ class ServerConnection(asyncio.Protocol):
                 responses.append(response)
                 size += len(response)
         else:
-            # The loop ended before the receiver had no further event: the rest is handled later.
+            # The loop ended early: the receiver may have further events, which are handled later.
             self._has_undecoded_input = receiver.is_inside_frame
         if responses:
             self.write(b"".join(responses))
@@ -552,7 +557,10 @@ class ServerConnection(asyncio.Protocol):
         self._handle_events()
 
     def _decline_frame(self) -> None:
-        """Refuse a large frame after the wait for memory timed out; its peer, maybe a broker, stays connected."""
+        """Refuse a large frame that waits for memory; its peer, maybe a broker, stays connected.
+
+        The wait has timed out, or no memory is left for further TLS records that the peer has sent.
+        """
         header = self._receiver.header
         if header is not None:
             why = f"no memory for a frame of {header.size} bytes"
@@ -601,7 +609,10 @@ class ServerConnection(asyncio.Protocol):
         return self._is_refused or self._has_room
 
     def _wait(self) -> None:
-        """Read nothing until `_read_on` is called, in a later iteration in which the network has a share left."""
+        """Read nothing until `_read_on` is called, in a later iteration in which the network has a share left.
+
+        Meanwhile `_may_read` is false, and `_throttle`, which callers call next, pauses the socket.
+        """
         if not self.deadlines.is_waiting:
             self.deadlines.wait_began(self._owner.clock.monotonic())
             self.read_share.wait(self._read_on)
@@ -610,6 +621,8 @@ class ServerConnection(asyncio.Protocol):
         """Continue after `_wait`: handle frames that still wait, or read from the socket again."""
         self.deadlines.wait_ended(self._owner.clock.monotonic())
         if not self._has_undecoded_input:
+            # The cost of the longest read, in advance: the share bounds how many connections of this network read again
+            # in one iteration. The receiver charges the read itself.
             self.read_share.spend(COPIED_READ_COST)
         elif self._may_continue:
             self._handle_events()

@@ -15,9 +15,11 @@ _V1_MAX_BYTES: Final = 107
 _V1_LINE: Final = re.compile(rb"PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN[^\r]*)\r\n")
 # name of the address family in a version 1 line -> class of its addresses
 _V1_ADDRESSES: Final = {b"TCP4": ipaddress.IPv4Address, b"TCP6": ipaddress.IPv6Address}
+# prefix, version with command, family with transport, number of bytes that follow
 _V2_HEAD: Final = Struct(">12sBBH")
 # Addresses and a few hundred bytes of TLVs fit; no known proxy sends more.
 _V2_MAX_BYTES: Final = 2048
+# TCP over IPv4 and TCP over IPv6 -> bytes of an address
 _V2_ADDRESS_BYTES: Final = {0x11: 4, 0x21: 16}
 
 

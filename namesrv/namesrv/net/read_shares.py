@@ -39,9 +39,10 @@ class ReadShares:
         self._active: list[NetworkShare] = []
         # shares with connections that wait for a later iteration, in the order in which they continue
         self._waiting: OrderedDict[NetworkShare, None] = OrderedDict()
-        # number of waiting networks that continue in this round; networks that wait later continue in the next round
+        # number of waiting networks that have yet to continue in this round; networks that begin to wait during the
+        # round continue in the next one
         self.left_in_round = 0
-        # number of networks that were active, or waited, in the last iteration
+        # the number of active networks in the last iteration, or that of waiting networks if more waited
         self._expected = 0
         self._is_renewal_due = False
 
@@ -117,7 +118,7 @@ class NetworkShare:
 
     def __init__(self, shares: ReadShares, network: str) -> None:
         self.network = network
-        # open connections that use this share
+        # number of users of this share: each open connection, and the TLS transport of each connection with TLS
         self.connections = 0
         # True from the first use of the share in an iteration until the iteration ends; `left` is valid only then
         self.is_active = False
@@ -155,7 +156,10 @@ class NetworkShare:
             self._shares.count_requests(self)
 
     def stop_at(self) -> int:
-        """The value of `left` at which the current connection waits, since other connections of the network are due."""
+        """The value of `left` at which the current connection has to wait.
+
+        0 is the end of the share; a higher value leaves a part to connections of the network that wait already.
+        """
         if not self._waiting:
             return 0
         return max(0, self.left - max(_LEAST_READ, self.left // (len(self._waiting) + 1)))

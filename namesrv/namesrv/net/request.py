@@ -84,7 +84,7 @@ class Connection(Protocol):
 
 
 class Response(NamedTuple):
-    """An encoded response (empty for a one-way request), and what the connection does after it is sent."""
+    """An encoded response, empty for a one-way or held request, and what the connection does after sending it."""
 
     data: bytes
     # the connection is closed

@@ -29,8 +29,8 @@ class RequestQueue(Generic[R]):
     The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
     `ended` is called afterwards; each releases the charge that it gets. One of them gets the charge, and the other 0:
     `answer` gets the charge of a request in the queue, and `ended` that of a request with a task of its own, since
-    `answer` never runs if the task is cancelled before its first step. `ended` is not called for a held request that is
-    released or cancelled.
+    `answer` never runs if the task is cancelled before its first step. For a request that `answer` leaves held, `ended`
+    gets the charge as soon as the task ends, and is not called again when the request is released or cancelled.
     """
 
     __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_held", "_queue", "_tasks")
@@ -89,7 +89,7 @@ class RequestQueue(Generic[R]):
         self._start(request, self._answer(request, 0), charge)
 
     def hold(self, held: HeldRequest) -> None:
-        """Count a request as in flight until it is released or resumed."""
+        """Count a request as in flight until it is released, resumed or cancelled."""
         self._held = self._held or set()
         self._held.add(held)
 

@@ -213,7 +213,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._below: asyncio.Transport | None = None
         self._shares = shares
         self._share: NetworkShare | None = None
-        # True while received records wait for the next iteration
+        # True while received records wait for a later iteration
         self._is_waiting = False
         # True while the protocol has paused reading
         self._is_paused = False
@@ -352,7 +352,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._throttle()
 
     def _decrypt(self, size: int, share: NetworkShare, stop_at: int) -> tuple[bytes, Exception | None]:
-        """The data of the next records, about as much as one can hold; and the reason why the input ended, or None.
+        """The data of the next records, about as much as one record can hold; and why the input ended, or None.
 
         A peer may put each byte into a record of its own, and a call of the protocol costs more than a record.
         """
@@ -463,7 +463,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Pass data to the protocol again."""
         self._is_paused = False
         if self._phase is _OPEN and self._session.next_record():
-            # The data is passed on in the next iteration, since the protocol is inside the call of this method.
+            # The data is passed on in a later iteration, since the protocol is inside the call of this method.
             self._wait()
         self._throttle()
 
