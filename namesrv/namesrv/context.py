@@ -27,7 +27,7 @@ Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 @dataclass(slots=True)
 class Namesrv:
-    """One running NameServer: its state and its services, built by the controller."""
+    """One running NameServer: its state and its services, built by `build_namesrv`."""
 
     settings: RunningSettings
     clock: Clock

@@ -48,7 +48,7 @@ class ArrivedInput:
                     await asyncio.sleep(0)
 
     async def handle_before_removal(self) -> None:
-        """As `handle`, once more if further input may have arrived meanwhile; then wait for fair scheduling."""
+        """Handle arrived input, wait for fair scheduling, and handle input that may have arrived meanwhile."""
         began = self.clock.monotonic()
         await self.handle()
         await self.scheduler.begin()

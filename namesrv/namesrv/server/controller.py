@@ -45,7 +45,8 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 # EX_SOFTWARE of sysexits: an internal error, with a traceback; systemd restarts the service.
 EXIT_BUG: Final = 70
-# Time for requests in flight when the server is stopped.
+# Time for requests in flight when the server is stopped, before and after its connections are closed; also for threads
+# that still run at the end of the process.
 _FINISH_SECONDS: Final = 2.0
 # Flush time after a second signal: the operator is in a hurry.
 _HASTY_FLUSH_SECONDS: Final = 0.5
@@ -272,6 +273,7 @@ class NamesrvController:
         return 2 * _FINISH_SECONDS + self.namesrv.settings.current.drain_seconds + _SPARE_SECONDS
 
     async def _stop(self, snapshotter: Snapshotter) -> None:
+        """Refuse new connections, save the snapshot, end watches, answer requests, close connections one by one."""
         namesrv, server = self.namesrv, self.server
         namesrv.boot.is_draining = True
         drain_seconds = namesrv.settings.current.drain_seconds

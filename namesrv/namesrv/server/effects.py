@@ -1,8 +1,8 @@
 """The sink of effects: it shows them and performs their consequences, such as closed connections and notices (905).
 
-All effects go to this one sink. It runs on the event loop after the lock is released and must not block; observers
-(heartbeat log, audit trail, metrics) receive every effect first. Each effect defines how it is shown
-(routeinfo/effects.py).
+All effects go to this one sink, which runs on the event loop after the lock is released and must not block. Observers
+(heartbeat log, audit trail, metrics and others, see `_observers` in build.py) receive every effect first. Each effect
+defines how it is shown (routeinfo/effects.py).
 """
 
 import logging

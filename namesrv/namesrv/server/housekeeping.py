@@ -1,4 +1,4 @@
-"""Housekeeping: the work that is due once a second.
+"""Housekeeping: the work that is due about once a second.
 
 The scan runs here. An error in the scan ends the process: the daemon must never run on with a scan that died silently.
 """

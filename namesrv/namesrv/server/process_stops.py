@@ -15,7 +15,7 @@ class ProcessStops:
 
     def __init__(self, clock: Clock, scan_interval_seconds: float) -> None:
         self._clock = clock
-        # Time between two ticks, a whole fraction of the time between two scans.
+        # Time between two ticks: the time between two scans, divided by a whole number so that about a second is left.
         self.tick_seconds = scan_interval_seconds / max(1, round(scan_interval_seconds / LONGEST_TICK_SECONDS))
         self._last_tick = clock.monotonic()
         # Processor time of this process at the last tick.

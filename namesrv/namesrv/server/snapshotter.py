@@ -23,12 +23,13 @@ FIRST_INTERVAL_SECONDS: Final = 1.0
 
 
 class Snapshotter:
-    """Writes the snapshot whenever the set of brokers has changed, and at the end."""
+    """Writes the snapshot whenever its contents have changed, and at the end."""
 
     def __init__(self, namesrv: Namesrv, path: Path) -> None:
         self._namesrv = namesrv
         self._path = path
-        # The state that the file has: the manager's `membership`, the disconnected brokers, and `may_lack_silent`.
+        # The state that the file has: the version of its brokers and removed write permissions (`membership` of the
+        # manager), the disconnected brokers, and `may_lack_silent`.
         self._saved: tuple[int, tuple[ExpectedBroker, ...], bool] = namesrv.manager.membership, (), False
         # True if the file names brokers, or the next boot waits for unknown ones.
         self._expects_brokers = namesrv.boot.readiness.expects_brokers
@@ -44,7 +45,7 @@ class Snapshotter:
             await self.tick()
 
     async def tick(self) -> None:
-        """Write the snapshot if brokers changed; a failed write is logged once, and tried again at the next tick."""
+        """Write changed contents; a failed write is logged once, and tried again at the next tick."""
         async with self._writing:
             brokers = self._namesrv.boot.expected_back
             disconnected = brokers.expected()
