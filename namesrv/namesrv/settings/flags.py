@@ -22,7 +22,7 @@ _EPILOG = (
     "In the TOML file a setting has the name of its flag with underscores: listen_port = 9876. "
     "--print-config shows each value and where it came from, in a form that --config reads."
 )
-# Last word of a setting's name -> the name of its value in --help.
+# Ending of a setting's name -> the name of its value in --help.
 _METAVARS = {
     "_seconds": "SECONDS",
     "_days": "DAYS",

@@ -13,7 +13,7 @@ from namesrv.settings.model import Settings
 class RunningSettings:
     """The settings that a server runs with; `live` and `limits` are changed in place, so all holders see changes."""
 
-    # The settings of the start or the last reload, without changes by requests.
+    # The settings of the last reload, without changes by requests; settings that need a restart are those of the start.
     current: Settings
     live: LiveSettings
     limits: Limits

@@ -84,7 +84,10 @@ class Loaded:
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
-    """Load the settings from command line, environment, files and defaults, in this order. Raises SettingsError."""
+    """Load the settings. Raises SettingsError.
+
+    Of several values the first counts: command line, environment, TOML file, properties file, TLS properties, default.
+    """
     sources = [
         _from_properties(line.tls_properties_file, translate_tls),
         _from_properties(line.properties_file, translate),

@@ -34,8 +34,8 @@ class BrokersExpectedBack:
         self._live = live
         # after half of the brokers or more were disconnected: time until which they are expected back
         self._disconnected_back_at = 0.0
-        # the same after the last broker became silent, or `waited_in_vain`: NEVER until a broker registers, then 35 s
-        # after its registration
+        # after the last broker became silent, or `waited_in_vain`: NEVER until a broker registers, then 35 s after its
+        # registration
         self._silent_back_at = 0.0
         # (cluster, broker name, broker id) -> the broker, and the time until which it is expected back; in
         # the order of these times
@@ -75,15 +75,15 @@ class BrokersExpectedBack:
         self._expected[broker.identity] = broker, until
         if len(self._expected) > self._limits.max_brokers:
             del self._expected[next(iter(self._expected))]
-        # `expected` goes through all brokers. It is called only if enough of them are noted, since thousands may be
-        # disconnected one right after the other.
+        # `expected` drops brokers whose 35 s are over, and goes through all noted ones for that: it is called only if
+        # enough are noted, since thousands may be disconnected one right after the other.
         if may_lack_disconnected or (
             len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live)
         ):
             self._disconnected_back_at = until
         else:
-            # Fewer than half are disconnected. An earlier time may lie in the future if all brokers came back before
-            # it; it does not apply to this broker.
+            # Fewer than half are disconnected. The time of an earlier loss may still lie in the future if all of its
+            # brokers came back early; this broker must not make it count again.
             self._disconnected_back_at = 0.0
 
     @property
