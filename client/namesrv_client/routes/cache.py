@@ -58,6 +58,7 @@ class SyncPoint:
         self.boot_id: str | None = None
         # all changes of `topics` up to this revision are known
         self.revision = 0
+        # topics that a conditional request may name
         self.topics: set[str] = set()
         # monotonic time at which the server last confirmed all topics at once
         self.confirmed_at = float("-inf")
@@ -161,7 +162,8 @@ class KnownRoutes:
         self._clock = clock
         # topic -> route; a route was last confirmed at its `confirmed_at` or with the sync point, whichever is later
         self._routes: dict[str, Route] = {}
-        # broker name -> the group in the newest route that has it, and the number of routes that have it
+        # broker name -> the group as the last new route with this broker had it; and the number of routes that have the
+        # broker, which is dropped with the last of them
         self._brokers: dict[str, BrokerData] = {}
         self._uses: Counter[str] = Counter()
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
@@ -269,11 +271,14 @@ class KnownRoutes:
 
     def _move_point(self, response: RouteResponse, rejected: Collection[str], now: float) -> None:
         """Move the sync point; rejected topics have to be requested in full until a response is accepted."""
+        # After the response of a server that the sync point does not follow, the routes are not of the sync point's
+        # revision any more.
         self._leave_point(rejected if response.boot_id == self.point.boot_id else response.routes)
         covers_all = self.point.advance(response, now)
         self.point.topics.difference_update(rejected)
         self.unconfirmed.update(rejected)
         if not covers_all:
+            # The sync point keeps its time of confirmation, which is that of all its topics.
             for topic in self.point.topics.intersection(response.topics):
                 if topic in self._routes:
                     self._routes[topic] = replace(self._routes[topic], confirmed_at=now)

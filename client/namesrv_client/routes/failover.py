@@ -1,6 +1,7 @@
 """The failover: each call is made to the chosen server, and to the next servers if that one fails or is silent.
 
-A call tries each server once. A server that responds with "not ready" or "go away" counts as failed.
+A call tries each server once. A server that requires TLS, or responds with "not ready", "go away" or "busy", counts as
+failed.
 """
 
 import asyncio

@@ -69,7 +69,7 @@ class RouteFetches:
                     self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no answer')}"))
 
     def _answered(self, response: RouteResponse) -> None:
-        """Apply a response, and give their routes or errors to the callers, if no other server may know better."""
+        """Apply a response; callers get their routes or errors, unless another server may know more."""
         topics, cache = self._topics, self._topics.cache
         for topic, route in response.routes.items():
             if route is not None:
@@ -90,6 +90,7 @@ class RouteFetches:
                 reason = f"topic {topic} does not exist, according to {self._session.chosen}"
                 self._fail(topic, TopicNotFoundError(reason))
             elif (waiting := self._waiting.pop(topic, None)) is not None and not waiting.done():
+                # The first loop leaves out topics whose known route is marked as absent.
                 topics.use(topic)
                 waiting.set_result(known)
         # The changes are announced last, because a listener may forget a topic whose route was just found.

@@ -21,7 +21,8 @@ class Protocol(Enum):
     REQUESTED   the native protocol has become known                   PRESUMED
                 SERVER_INFO answered                                   NATIVE or ROCKETMQ
                 SERVER_INFO failed                                     UNKNOWN
-    PRESUMED    SERVER_INFO answered, or failed                        NATIVE
+    PRESUMED    SERVER_INFO answered                                   NATIVE or ROCKETMQ
+                SERVER_INFO failed                                     NATIVE
                 connection ended                                       REQUESTED
     NATIVE      connection ended, or not opened                        UNKNOWN
     ROCKETMQ    connection ended                                       UNKNOWN
@@ -104,9 +105,10 @@ class ServerIdentity:
             self.state = Protocol.NATIVE
 
     def note_not_connected(self) -> None:
-        """Note that there is no connection: if the protocol is known, the attempt to open one has failed."""
+        """Note that there is no connection: if the state is NATIVE, the attempt to open one has failed."""
         if self.state is Protocol.NATIVE:
-            # SERVER_INFO was never sent.
+            # The end of an open connection changes the state in `note_end`: here, none was opened, and SERVER_INFO was
+            # never sent.
             self.state = Protocol.UNKNOWN
 
     def note_native(self, boot_id: str, uptime_seconds: float) -> None:

@@ -62,7 +62,7 @@ class TopicsInUse:
         self.cache.forget(topic)
 
     def leave_to_poll(self, topics: Collection[str]) -> None:
-        """Leave topics out of the next watch, because a server refuses them."""
+        """Leave topics out of the watch until a response for them is accepted, because a server refuses them."""
         self.cache.unconfirmed.update(self._topics.intersection(topics))
 
     def refreshed(self, source: Source, response: RouteResponse) -> None:

@@ -61,6 +61,7 @@ class RouteKeeper:
         self._servers_changed = asyncio.Event()
         # brokers of failed sends, whose topics are to be refreshed
         self._suspects: set[str] = set()
+        # the task that refreshes their topics; None before the first failed send
         self._refreshing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:

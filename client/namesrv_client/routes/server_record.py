@@ -25,7 +25,7 @@ class ServerRecord:
         # the reason of the last failure of the server or of a request to it
         self.error: str | None = None
         # number of connections that had a response; True while the current connection has had one; monotonic time of
-        # the last change of that, or of the start
+        # the last change of `is_connected`, or at which the server came into the list
         self._connections = 0
         self.is_connected = False
         self._changed_at = clock.monotonic()
@@ -47,7 +47,7 @@ class ServerRecord:
 
     @property
     def since(self) -> float:
-        """Wall-clock time of the last change of the connection's state, or of the start."""
+        """Wall-clock time of the last change of `is_connected`, or at which the server came into the list."""
         return wall_at(self._clock, self._changed_at)
 
     @property

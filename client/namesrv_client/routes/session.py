@@ -1,7 +1,7 @@
 """The requests of a client for routes: which topics, from which server, and what the responses mean.
 
-One server, chosen at random, stays the chosen one until it fails, another server answers faster, or a server is chosen
-anew, which happens about every ten minutes.
+One server, chosen at random, stays the chosen one until it fails, another server answers while the chosen one is
+silent, or a server is chosen anew, which happens about every ten minutes.
 """
 
 import logging
@@ -28,9 +28,9 @@ logger: Final = logging.getLogger("namesrv_client.connection")
 class WatchEnd(NamedTuple):
     """The result of a watch that has ended."""
 
-    # True if the next watch may follow at once; False if the wait passed without a change, or a topic is refused
+    # True if the next watch may follow at once; False if the wait passed without a change, or `refused` has a topic
     has_news: bool
-    # topics that the next watch has to omit, because the server refuses them
+    # topics that the next watch has to omit: the server refuses them, or sent a route that was not accepted
     refused: Sequence[str] = ()
 
 
@@ -55,9 +55,9 @@ class ServerSession:
         self._failover = Failover(settings, clock, self._servers, events=events, list_error=list_error)
         # boot id to which the last watch was sent
         self._watched: str | None = None
-        # topics that were not answered when they were last requested
+        # topics that were not answered when `changes` last requested them
         self._unanswered_topics: set[str] = set()
-        # the current watch: its server, its start (monotonic) and its number of topics
+        # the watch that a server holds now: its server, its start (monotonic) and its number of topics
         self._held: tuple[Server, float, int] | None = None
 
     def __repr__(self) -> str:
@@ -159,8 +159,8 @@ class ServerSession:
     async def changes(self, topics: Sequence[str], receive: Receive) -> None:
         """Request the changes of topics. Raises RouteUnavailableError if no server answered, or all refused all topics.
 
-        A native server gets one request for the changes since the sync point, and one for topics that are not in the
-        sync point. A RocketMQ server gets one request per topic.
+        A native server gets a request for the changes since the sync point, and requests for the full routes of topics
+        that are not in the sync point. A RocketMQ server gets one request per topic.
         """
         unanswered: dict[Server, Unanswered] = {}
 
@@ -188,7 +188,8 @@ class ServerSession:
     async def watch(self, topics: Sequence[str], wait_seconds: float, receive: Receive) -> WatchEnd:
         """Let the chosen server hold a request until a topic changes, or for `wait_seconds`. Raises RemotingError.
 
-        If the sync point lacks a topic, or the server refuses the watch, `changes` requests the topics without a wait.
+        If the sync point lacks a topic, as after a failover, or the server refuses the watch, `changes` takes the place
+        of this watch: the topics are requested without a wait, so that the next watch can name them.
         """
         server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
         if server is None:

@@ -80,13 +80,14 @@ class RouteWatch:
         return not self._has_too_many
 
     async def _watch(self, topics: list[str]) -> bool:
-        """Send one watch and wait for its end; True if a route or the set of watched topics has changed."""
+        """Send one watch and wait for its end; True if the next watch may follow at once."""
         request = self._session.watch(topics, _WATCH_SECONDS, partial(self._topics.refreshed, "watch"))
         held = asyncio.create_task(request)
         again = asyncio.create_task(self._topics.watch_again.wait())
         try:
             await asyncio.wait((held, again), return_when=asyncio.FIRST_COMPLETED)
             if not held.done():
+                # `watch_again` is set: further topics may come into use.
                 await self._clock.sleep(_JOIN_SECONDS)
         finally:
             held.cancel()
