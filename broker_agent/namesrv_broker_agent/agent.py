@@ -98,6 +98,7 @@ class BrokerAgent:
         )
         # for a slave: the master that most servers report; a server that knows no master does not clear this field
         self.master: MasterInfo | None = None
+        # held from a change of the topics or the role until all links have the change, so that changes keep their order
         self._topics_lock = asyncio.Lock()
         self._name_servers = NameServerList(
             settings.name_servers,
@@ -107,7 +108,9 @@ class BrokerAgent:
             refresh_seconds=settings.refresh_seconds,
             is_urgent=self._links.has_unreachable,
         )
+        # the task that keeps the list of NameServers up to date; each start has a task of its own
         self._watch: asyncio.Task[None] | None = None
+        # the task of the last stop
         self._stopping: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -326,7 +329,8 @@ class BrokerAgent:
         if self._broker.broker_id == MASTER_ID:
             self.master = None
             return
-        # Only reports of servers that are still reachable count; the report of another server may be out of date.
+        # Only reports of servers that are still reachable count; the report of another server may be out of date. The
+        # known master stays if as many servers report it as another one.
         named = Counter(link.master for link in self._links.registered() if link.master is not None)
         for most, times in named.most_common(1):
             if self.master is None or times > named[self.master]:

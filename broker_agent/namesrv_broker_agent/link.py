@@ -222,7 +222,10 @@ class ServerLink:
         await self._registration_accepted(response)
 
     def _refused(self, error: ResponseError | LocalProtocolError) -> None:
-        """Note that the server has refused the topics, or that they do not fit into a frame."""
+        """Note that the server has refused the topics, or that they do not fit into a frame.
+
+        Raises ConnectionClosedError if another process has registered in this agent's name.
+        """
         if isinstance(error, LocalProtocolError):
             problem = self._registration.problem = f"registration not sent: {error}"
             self._state.not_sent(problem)

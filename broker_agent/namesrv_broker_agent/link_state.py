@@ -11,6 +11,8 @@ logger: Final = logging.getLogger("namesrv_agent.connection")
 _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
 _heartbeat_logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
+# connecting: the link has just started, or the server has refused the broker over a connection that is still open;
+# unreachable: the last attempt failed, or the connection ended; stopped: the link is closed
 Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # A heartbeat that is this late is worth a warning; a single lost attempt delays the heartbeat by less.
 _LATE_SECONDS: Final = 10.0
@@ -24,9 +26,12 @@ class ServerState:
     status: Status
     # time of the last change of the status
     since: float
+    # native or rocketmq; None before the first choice
     protocol: str | None = None
     boot_id: str | None = None
     last_response: float | None = None
+    # the last failure or refusal, until the server accepts a registration or a heartbeat; while the server lacks topics
+    # that it has refused, this refusal
     last_error: str | None = None
     # registrations and heartbeats that the server has accepted
     registrations: int = 0

@@ -104,7 +104,7 @@ class ServerLinks:
         link.start()
 
     async def _leave(self, link: ServerLink) -> None:
-        """Leave a server, unless another link is registered with the same server by another address."""
+        """Close a link; first unregister, unless another link is registered with the same server by another address."""
         settings = self._broker.settings
         await link.end_task()
         # The server may have got another name in the list, or have returned to the list: its new link has to register

@@ -95,7 +95,7 @@ class BrokerProtocol(ABC):
         """The ext fields that describe the body of a registration, and the body."""
 
     def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - used by NativeProtocol
-        """The ext fields by which a server tells this registration from an older one."""
+        """The ext fields by which a server distinguishes this registration from an older one."""
         return {}
 
     async def _request(

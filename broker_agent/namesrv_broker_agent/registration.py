@@ -111,7 +111,7 @@ class UnsentChanges:
         self._topics.clear()
 
     def take(self) -> TopicChange | None:
-        """The change to send now, None for a full registration.
+        """The change to send now, None for a full registration; an empty change if only the master is asked for.
 
         The change counts as sent from this moment; after a failure, the caller requires a full registration.
         """
