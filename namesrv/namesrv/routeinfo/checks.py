@@ -171,9 +171,9 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
     most: int,
     dropped: Steps[set[str]] | None = None,
 ) -> Steps[None]:
-    """Refuse too many topics: `named`, at most `most`, for a broker name that loses the topics `dropped`.
+    """Refuse too many topics of a broker name that registers the topics `named`, and loses the topics `dropped`.
 
-    Raises LimitExceededError.
+    `most` is the number of names in `named`, repeated ones included. Raises LimitExceededError.
     """
     table, known = tables.topic_queue_table, tables.topics.of_broker.get(broker_name, {})
     if (
@@ -184,6 +184,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
         # The tables are nearly always empty enough: nothing has to be counted.
         return
     names: set[str] = set()
+    # Topics that the broker name gains, and topics that no broker has yet.
     more = new = 0
     for number, name in enumerate(named, start=1):
         if name not in names:
@@ -192,6 +193,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
             new += name not in table
         if number % CHUNK_TOPICS == 0:
             yield
+    # Dropped topics that no other broker has.
     dying = 0
     for number, name in enumerate((yield from dropped) if dropped else (), start=1):
         if name not in names:

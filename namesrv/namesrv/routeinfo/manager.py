@@ -1,4 +1,4 @@
-"""Entry point of every change to the route tables: it locks, plans, applies, then performs the effects.
+"""Entry point of every change to the route tables: the manager locks, plans, applies, then performs the effects.
 
 The rule: *there is one lock; the only await under it is the yield between chunks, never I/O; effects are performed
 after the lock is released.*
@@ -60,7 +60,7 @@ REMOVALS_AT_ONCE: Final = 5
 
 
 class RouteInfoManager:
-    """The tables, their lock, and one method for each request that changes them."""
+    """The tables, their lock, and one method for each request or event that changes them."""
 
     def __init__(  # noqa: PLR0913 - state and rules; callbacks are passed by keyword
         self,
@@ -96,6 +96,7 @@ class RouteInfoManager:
         self._forget_responses = forget_responses
         # Number of heartbeats of registered brokers.
         self.heartbeats = 0
+        # Number of scans for silent brokers, and the number of the last one.
         self.scans = 0
         # Brokers whose unregister requests wait for the lock.
         self._leaving: Counter[BrokerAddrInfo] = Counter()
@@ -167,7 +168,11 @@ class RouteInfoManager:
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[WriteSection]:
-        """Open a write section for an unregister request; the broker's unchanged registrations wait for it."""
+        """Open a write section for an unregister request.
+
+        While the request waits for the lock, unchanged registrations of the broker need the lock as well, and so are
+        applied after the request.
+        """
         with contextlib.ExitStack() as waiting:
             waiting.enter_context(self._noted_as_leaving(key))
             async with self._changing() as section:
@@ -297,7 +302,8 @@ class RouteInfoManager:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
                 return False
-            # The broker of an agent leaves only by a request of that agent.
+            # A broker leaves only by a request of the agent that registered the broker; without an agent, by a request
+            # without an agent id.
             is_stale = (
                 live.connection_id > connection_id
                 or live.agent_id != agent_id
@@ -419,6 +425,7 @@ class RouteInfoManager:
             await self._change_topic(section, changes, row)
 
     async def _change_topic(self, section: WriteSection, changes: Changes, row: TopicRow | None) -> None:
+        """Apply the change of a topic; the next registration of each broker in `row` is applied, even if unchanged."""
         prepared = await run_in_steps(self.tables.prepare(changes))
         self.tables.forget_digests(queues.broker_name for queues in queues_of(row))
         section.apply(prepared)

@@ -204,6 +204,7 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
     if before is not None:
         _note_former_connection(section, key, before, live.connection_id)
         if registration.connection_id != live.connection_id:
+            # The broker stays on a newer connection, see `_updated`.
             other = OtherConnection(registered=True, last_seen=now)
             tables.connections.note_other(key, registration.connection_id, other)
     silent = 0.0 if before is None else now - before.last_update

@@ -42,6 +42,7 @@ class Owner(NamedTuple):
 
     kind: Literal["address", "account", "cluster"]
     name: str
+    # True for the live entry of a broker of this owner.
     has: Callable[[BrokerAddrInfo, BrokerLiveInfo], bool]
 
 

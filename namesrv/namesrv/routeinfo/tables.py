@@ -73,8 +73,9 @@ class RouteTables:
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # Broker group whose write permission an operator removed -> the removal.
         self.write_removed: dict[str, WriteRemoval] = {}
-        # Live native brokers whose topics an operator deleted or made writable, until their next full registration:
-        # their heartbeats have no topics, so the response asks for it. RocketMQ's brokers send all topics every 30 s.
+        # Live native brokers that have to register their topics again, since an operator deleted some or made them
+        # writable, or a removal of the write permission has expired: their heartbeats have no topics, so the response
+        # asks for a full registration. RocketMQ's brokers send all topics every 30 s.
         self.incomplete: set[BrokerAddrInfo] = set()
 
         # The connections of the live brokers, and others that may take over.
