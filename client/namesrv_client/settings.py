@@ -31,7 +31,8 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
     # "auto" finds out what each server speaks; "rocketmq" is for Apache's server
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
-    # the time without a response after which the next server gets the request, too; shorter with many servers
+    # The time without a response after which the next server gets the request, too. The time is at most half of
+    # `call_timeout_seconds` divided by the number of servers, so that all are tried in the first half of a call.
     attempt_timeout_seconds: Seconds = 1.0
     # the longest time of a whole call, over all servers; of each request in a poll or refresh of many topics
     call_timeout_seconds: Seconds = 3.0

@@ -181,6 +181,7 @@ class RouteInfoManager:
 
     @contextlib.contextmanager
     def _noted_as_leaving(self, key: BrokerAddrInfo) -> Iterator[None]:
+        """Count an unregister request of a broker while the request waits for the lock."""
         self._leaving[key] += 1
         try:
             yield
@@ -382,8 +383,8 @@ class RouteInfoManager:
         leaving = _by_expiry((key, table[key]) for key in brokers_on.get(connection_id, ()))
         for chunk in chunked(leaving, REMOVALS_AT_ONCE):
             async with self._changing() as section:
+                # A broker may have moved to another connection while an earlier one was removed.
                 for key in [key for key, _ in chunk if key in brokers_on.get(connection_id, ())]:
-                    # A broker may have moved to another connection while an earlier one was removed.
                     removal = Removal(key, "disconnected", connection_id=connection_id)
                     await run_in_steps(remove(section, removal))
             if connection_id in brokers_on:
