@@ -21,7 +21,11 @@ from namesrv_remoting.errors import NoPermissionError
 
 
 def takeover_by(tables: RouteTables, registration: Registration, rules: Rules) -> TakeoverAttempted | None:
-    """Return the takeover that a registration attempts; a move over the broker's own connection is allowed."""
+    """Return the takeover that a registration attempts; a move over the broker's own connection is allowed.
+
+    The same broker may register over further connections as well, as after a reconnect, unless one more connection
+    would push an earlier one out of the remembered ones.
+    """
     if rules.policy.takeover == "allow":
         return None
     key, on = registration.key, registration.connection_id
