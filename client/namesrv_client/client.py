@@ -100,7 +100,9 @@ class RouteClient:
         self._snapshot: RouteSnapshot | None = None
         if (path := settings.snapshot_file) is not None:
             self._snapshot = RouteSnapshot(Path(path), clock, cache, settings.zone_name or None)
+        # the tasks that run until the client is closed: list of servers, polls, watches, log, snapshot, probes
         self._tasks: list[asyncio.Task[None]] = []
+        # the task that closes the client; None before the context is left
         self._closing: asyncio.Task[None] | None = None
         # new -> started, by entering the context -> closed, by leaving it
         self._stage: Literal["new", "started", "closed"] = "new"
