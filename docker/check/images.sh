@@ -109,7 +109,7 @@ check_size namesrv 80
 check_size broker-agent 80
 # 56 MB are DuckDB and the program that draws charts.
 check_size console 135
-check_size report 115
+check_size report 120
 check_content namesrv namesrv namesrvctl
 check_content broker-agent namesrv-broker-agent "python /opt/namesrv/examples/memory_broker.py"
 # compose.secured.yml makes its certificates with the library cryptography of this image.
