@@ -22,7 +22,7 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 _CHART: Final = _ROOT / "deploy/helm/namesrv"
 _CHECK: Final = _ROOT / "deploy/check"
 _PLAIN: Final = _ROOT / "deploy/kubernetes"
-_TOOLS: Final = {
+TOOLS: Final = {
     "helm": ("helm", "helm.sh/helm/v3/cmd/helm"),
     "kubeconform": ("helm", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "kube-score": ("score", "github.com/zegl/kube-score/cmd/kube-score"),
@@ -76,7 +76,7 @@ class ChartError(Exception):
 
 def tool(name: str, directory: Path) -> Path:
     """The path of the tool, built into a directory; Go caches its builds."""
-    module, package = _TOOLS[name]
+    module, package = TOOLS[name]
     built = directory / name
     _run("go", "build", "-o", str(built), package, cwd=_CHECK / module)
     return built
@@ -137,7 +137,7 @@ def plain_manifests(helm: Path) -> dict[Path, str]:
 
 def check(work: Path, *, write: bool) -> None:
     """Check everything. Raises ChartError on the first error."""
-    helm, kubeconform, score = (tool(name, work) for name in _TOOLS)
+    helm, kubeconform, score = (tool(name, work) for name in TOOLS)
     _run(str(helm), "lint", "--strict", str(_CHART))
     _say("helm lint has nothing against the chart")
     for kubernetes in _KUBERNETES:

@@ -19,13 +19,13 @@ from tests.support.http_peer import ask
 from tests.support.in_process import namesrv_in_process
 from tests.support.ports import free_port
 from tests.support.printing_process import PrintingProcess
-from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
+from tools.chart_check import TOOLS, VARIANTS, ChartError, check, rendered, tool
 
 UNIT = Path(__file__).parents[2] / "docker/systemd/namesrv-console.service"
 # The manifests that the first test compares with the chart.
 PLAIN = Path(__file__).parents[2] / "deploy/kubernetes"
 
-# helm is built from source first, which takes minutes: by one worker
+# The tools are built from source first, which takes minutes: by one worker.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chart")]
 
 
@@ -39,6 +39,15 @@ def by_kind(manifests: str) -> Mapping[str, Any]:
     """One manifest of each kind: the servers', which come first by name."""
     documents = [document for document in yaml.safe_load_all(manifests) if document]
     return {document["kind"]: document for document in reversed(documents)}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_tool_is_built(tmp_path: Path, name: str) -> None:
+    """Each build has a test of its own: on a busy machine all of them together take longer than a test may.
+
+    Go caches the builds for the tests below.
+    """
+    assert tool(name, tmp_path).is_file()
 
 
 def test_all_checks(tmp_path: Path) -> None:
