@@ -20,7 +20,7 @@ from namesrv.routeinfo.effects import (
     Unregistered,
     WritePermissionChanged,
 )
-from namesrv.routeinfo.liveness import LivenessClock
+from namesrv.routeinfo.liveness import NEVER, LivenessClock
 from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
@@ -445,6 +445,18 @@ async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScen
 
     assert scene.take_effects()[-1] == WritePermissionChanged("b1", 0, is_removed=False, reason="unregistered")
     assert await is_writable(scene)
+
+
+async def test_removed_write_permission_goes_on_when_the_master_returns_in_time(scene: RouteScene) -> None:
+    """The expiry of the master's former registration no longer ends the removal."""
+    await scene.register(MASTER, SLAVE)
+    await scene.manager.wipe_write_perm("b1")
+    await scene.close(1)
+    ends = [removal.ends_at for removal in scene.tables.write_removed.values()]
+    await scene.register(replace(MASTER, connection_id=7, digest=None))
+
+    ends += [removal.ends_at for removal in scene.tables.write_removed.values()]
+    assert ends == [scene.manager.now() + 120.0, NEVER]
 
 
 async def test_slave_writes_again_when_the_removal_of_the_write_permission_has_expired(scene: RouteScene) -> None:

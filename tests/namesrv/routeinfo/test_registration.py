@@ -14,9 +14,9 @@ from namesrv.routeinfo.effects import MinBrokerIdChanged, OverQuota
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS
-from namesrv.routeinfo.rules import TableQuotas
+from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.shares import over_quota
-from namesrv.routeinfo.takeovers import replaced_by
+from namesrv.routeinfo.takeovers import replaced_by, takeover_by
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -174,6 +174,29 @@ def test_replaced_broker_does_not_count_for_the_quota(wanted: Registration, exce
 
     expected = None if excess is None else OverQuota(AccessClass.BROKER_CONTROL, *excess, is_refused=True)
     assert found == expected
+
+
+def test_quota_counts_every_broker_of_the_owner() -> None:
+    """A broker beyond the quota is refused with the number of all brokers of its cluster."""
+    tables = tables_of(*(registration(f"b{number}", 0, f"m:{number}") for number in (1, 2, 3)))
+    wanted = registration("b4", 0, "m:4")
+
+    three = rules(quotas=TableQuotas("enforce", brokers=3))
+    found = finished(over_quota(tables, wanted, three, replaced_by(tables, wanted)))
+
+    message = "4 brokers of cluster c1, limit 3"
+    assert found == OverQuota(AccessClass.BROKER_CONTROL, "brokers_per_cluster", message, is_refused=True)
+
+
+@pytest.mark.parametrize(("open_connections", "is_attempted"), [({1, 2}, True), ({2}, False)])
+def test_only_a_broker_on_an_open_connection_is_taken_over(open_connections: set[int], *, is_attempted: bool) -> None:
+    """The place of a broker whose connection has closed is free."""
+    tables = tables_of(MASTER)
+    refusing = rules(policy=TakeoverPolicy("refuse"), is_connected=open_connections.__contains__)
+
+    found = takeover_by(tables, replace(from_another_address(), connection_id=2), refusing)
+
+    assert (found is not None) == is_attempted
 
 
 def test_limits_count_each_topic_once() -> None:

@@ -3,16 +3,20 @@
 from copy import deepcopy
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from namesrv.routeinfo.records import RouteOptions
+from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.routes import system_topics
 from namesrv.routeinfo.rows import RowChanges, TopicRow
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.topic_table import SPARE_NAMES
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
+from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from tests.support.route_builders import apply, key, queue_data, register, registration, remove, tables_of
+from tests.support.route_builders import apply, body, key, queue_data, register, registration, remove, tables_of
 from tests.support.steps import finished
 from tests.support.table_invariants import violations
 
@@ -43,6 +47,16 @@ def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> No
     assert system_topics(RouteTables()) == ([], None)
 
 
+def test_logical_queues_count_as_memory() -> None:
+    """A topic with a static mapping takes more memory than one without."""
+    tables = tables_of(MASTER)
+    without = tables.estimated_bytes()
+
+    apply(tables, Changes(mappings={("t1", "b1"): msgspec.structs.replace(MAPPING, curr_id_map={0: 0, 1: 1})}))
+
+    assert tables.estimated_bytes() > without
+
+
 @pytest.mark.parametrize(
     ("changes", "affected"),
     [
@@ -65,6 +79,19 @@ def test_affected_topics(changes: Changes, affected: set[str]) -> None:
     """Exactly the topics whose responses change are affected: others would be encoded again for nothing."""
     # applying a change uses it up
     assert apply(tables_of(MASTER, SLAVE, OTHER), deepcopy(changes)).rows.keys() == affected
+
+
+@pytest.mark.parametrize(("advertised", "affected"), [({"outside": "x:1"}, set()), ({}, {"t1", "t2"})])
+def test_routes_change_with_the_addresses_that_a_broker_advertises(
+    advertised: dict[str, str], affected: set[str]
+) -> None:
+    """A registration with the same addresses changes no route, one without them changes those of all its topics."""
+    tables = tables_of(replace(MASTER, body=body("t1", "t2", advertised=AdvertisedAddresses({"outside": "x:1"}))))
+    again = replace(MASTER, body=body("t1", "t2", advertised=AdvertisedAddresses(advertised)))
+
+    changes, _ = finished(plan_registration(tables, again, RouteOptions(), 1.0, 2))
+
+    assert apply(tables, changes).rows.keys() == affected
 
 
 def test_unchanged_topics_are_not_affected() -> None:
