@@ -224,6 +224,18 @@ async def test_stops_within_the_longest_expiry_are_credited_with_600_seconds(
     assert scene.manager.was_stopped(600.0) == second_credit
 
 
+async def test_broker_seen_after_a_stop_stays_on_its_connection(scene: RouteScene) -> None:
+    """A heartbeat may arrive before the stop is credited; the close of its connection still removes the broker."""
+    await scene.register(MASTER)
+    scene.pass_time(600.0)
+    scene.manager.touch(M, 1)
+    assert scene.manager.was_stopped(600.0) == 600.0
+
+    assert (live(scene, M).last_update, live(scene, M).connection_id) == (scene.manager.now(), 1)
+    await scene.close(1)
+    assert M not in scene.tables.broker_live_table
+
+
 # ---- removals that are overtaken ----
 
 
