@@ -176,6 +176,17 @@ def test_replaced_broker_does_not_count_for_the_quota(wanted: Registration, exce
     assert found == expected
 
 
+def test_full_registration_drops_a_mapping_that_it_no_longer_has() -> None:
+    """The topic stays, and is no static topic any more."""
+    mapping = TopicQueueMappingInfo(curr_id_map={0: 0})
+    tables = tables_of(native(body=body("t1", "t2", mappings={"t1": mapping})))
+    assert tables.topics.mapped_count == 1
+
+    register(tables, native("t1", "t2"))
+
+    assert (tables.topics.mapped_count, sorted(tables.topic_queue_table)) == (0, ["t1", "t2"])
+
+
 def test_quota_counts_every_broker_of_the_owner() -> None:
     """A broker beyond the quota is refused with the number of all brokers of its cluster."""
     tables = tables_of(*(registration(f"b{number}", 0, f"m:{number}") for number in (1, 2, 3)))
