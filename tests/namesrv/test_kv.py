@@ -338,13 +338,12 @@ async def test_refused_puts_free_their_memory(path: Path) -> None:
         for _ in range(10):
             with pytest.raises(KVLimitError):
                 await kv.put("NS", "large", "y" * 1_048_576)
-        after, _ = tracemalloc.get_traced_memory()
+        # The thread that wrote last may hold its value for a moment longer.
+        await until(lambda: tracemalloc.get_traced_memory()[0] - before < 1_000_000)
     finally:
         tracemalloc.stop()
         gc.enable()
 
-    # The thread that wrote last may still hold one value of a MiB; ten of them were refused.
-    assert after - before < 2_000_000
     assert most - before < 900_000
 
 
