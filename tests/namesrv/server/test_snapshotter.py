@@ -1,7 +1,6 @@
 """The snapshot of a server's brokers, and the readiness of the next boot."""
 
 import logging
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -345,7 +344,6 @@ async def test_next_boot_waits_for_brokers_after_the_last_one_became_silent(
     assert (loaded(tmp_path).brokers, loaded(tmp_path).is_incomplete) == ((EXPECTED_A,), may_lack_brokers)
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel has no user timeout")
 async def test_each_boot_of_an_outage_waits_for_brokers(tmp_path: Path) -> None:
     """A boot that no broker has reached expects brokers at the next boot, too, until 35 s after the first is back.
 
