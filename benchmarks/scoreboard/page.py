@@ -146,10 +146,10 @@ class Record:
         """The size that was run."""
         return row.full if self.run == _IN_FULL else int(self.run.partition(" of ")[0].replace(",", ""))
 
-    def finished(self, row: Row) -> tuple[int, float]:
-        """The number of seeds that a later run need not repeat, and the seconds that they took; 0 for other files."""
+    def finished(self, row: Row, files: str) -> tuple[int, float]:
+        """The number of seeds that a run on these files need not repeat, and the seconds that they took."""
         rate = _RATE.search(self.figures)
-        if not row.goes_on or self.missed or self.files != digest(row) or rate is None:
+        if self.missed or self.files != files or rate is None:
             return 0, 0.0
         count = self.size(row)
         return count, count / float(rate[1].replace(",", ""))

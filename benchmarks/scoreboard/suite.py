@@ -102,8 +102,8 @@ def _measured(name: str, size: int, path: Path) -> bool:
     row, conditions, began = ROWS[name], Conditions.now(), time.monotonic()
     # The digest is made before the run, so that a file that changes during the run makes the row yellow.
     files = page.digest(row)
-    if (known := page.read(path).get(name)) is not None:
-        slices.begin_after(slices.JOURNALS / f"{name}.jsonl", row.files, *known.finished(row))
+    if row.goes_on and (known := page.read(path).get(name)) is not None:
+        slices.begin_after(slices.JOURNALS / f"{name}.jsonl", row.files, *known.finished(row, files))
     try:
         figures = row.measure(size)
     except IMPOSSIBLE as error:
