@@ -31,7 +31,7 @@ class ConnectionEvents:
         return connection.id in self.namesrv.manager.tables.connections.brokers_on
 
     def connection_opened(self, connection: ServerConnection) -> None:
-        """Log an admitted connection."""
+        """Log a connection that has got a slot."""
         event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer.address)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
