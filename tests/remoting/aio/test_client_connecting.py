@@ -189,15 +189,13 @@ class SeveralAddresses:
     def __init__(
         self, patch: pytest.MonkeyPatch, clock: FakeClock, port: int, *hosts: str, tls: ClientTls | None = None
     ) -> None:
-        loop = asyncio.get_running_loop()
-        resolve = loop.getaddrinfo
-
         async def getaddrinfo(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
             # uvloop's sock_connect calls it with addresses, too.
             names = hosts if host == "several.example" else (host,)
-            return [entry for name in names for entry in await resolve(name, port, **options)]
+            # in no thread, which the fake clock would not wait for; an address is resolved at once
+            return [entry for name in names for entry in socket.getaddrinfo(name, port, **options)]
 
-        patch.setattr(loop, "getaddrinfo", getaddrinfo)
+        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
         self.client = RemotingClient(f"several.example:{port}", clock=clock, tls=tls)
 
 
