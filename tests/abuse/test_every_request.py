@@ -5,8 +5,9 @@ request, by each kind of account, in each kind of header; by two of the accounts
 without. One peer sends a case over and over as fast as the server reads; another one, from another address, sends one
 request after the other meanwhile. Measured is what the loop's thread computes between such a request and its response.
 That is processor time: what other processes of the machine take, and how long the loop waits for a processor, does not
-count, so that a busy machine fails nothing. A fair loop computes for 2 to 9 ms; one that processes 8 MiB of a peer
-before it looks at another one for 90 ms and more.
+count. Time that a hypervisor takes from the machine does count, because the kernel does not know of it; so a stall is
+one that three attempts show. A fair loop computes for 2 to 9 ms; one that processes 8 MiB of a peer before it looks at
+another one for 90 ms and more, in each attempt.
 """
 
 import asyncio
@@ -16,8 +17,9 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +41,7 @@ FLOOD_BYTES: Final = 8 * 1024 * 1024
 CASE_SECONDS: Final = 0.03
 # requests after the flood, for bytes still in the sockets
 LAST_REQUESTS: Final = 5
+ATTEMPTS: Final = 3
 ATTACKER: Final = "127.0.0.1"
 ELSEWHERE: Final = "127.0.0.3"
 FLAGS: Final = {"request": 0, "response": FLAG_RESPONSE, "oneway": FLAG_ONEWAY}
@@ -175,6 +178,14 @@ async def longest_computing(server: InProcess, other: RawPeer, peer: socket.sock
     return longest
 
 
+async def first_without_stall(measured: Callable[[int], Awaitable[float]]) -> float:
+    """The seconds of the first attempt without a stall, or of the last attempt; each gets its number."""
+    attempt = 1
+    while (seconds := await measured(attempt)) > STALL_SECONDS and attempt < ATTEMPTS:
+        attempt += 1
+    return seconds
+
+
 async def opened(server: InProcess, peer: socket.socket, registering: bytes, flood: bytes, *, with_tls: bool) -> bytes:
     """The bytes of a flood, once the peer's broker is registered."""
 
@@ -197,8 +208,9 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
     stalls: dict[Case, int] = {}
     async with attacked(tmp_path, account, with_tls=with_tls) as server:
         other = await RawPeer.connect(server.address, source=ELSEWHERE)
-        for number, case in enumerate(cases(account, with_tls=with_tls)):
-            name = f"hostile-{number}"
+
+        async def measured(case: Case, name: str, attempt: int) -> float:
+            name = f"{name}-{attempt}"
             registering = Case(103, "request", "json").frame(
                 broker_fields(name), account, body=registration("hostile", "hostile-2")
             )
@@ -206,7 +218,10 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
             flood = frame * (FLOOD_BYTES // len(frame))
             with connected(server.address) as peer:
                 flood = await opened(server, peer, registering, flood, with_tls=with_tls)
-                seconds = await longest_computing(server, other, peer, flood)
+                return await longest_computing(server, other, peer, flood)
+
+        for number, case in enumerate(cases(account, with_tls=with_tls)):
+            seconds = await first_without_stall(partial(measured, case, f"hostile-{number}"))
             if seconds > STALL_SECONDS:
                 stalls[case] = round(seconds * 1000)
         other.close()
@@ -220,10 +235,14 @@ async def test_key_updates_stall_no_other_peer(tmp_path: Path, port: str) -> Non
     async with attacked(tmp_path, "none", with_tls=True) as server:
         other = await RawPeer.connect(server.address, source=ELSEWHERE)
         address = server.address if port == "remoting" else server.controller.http.pages[0]
-        with connected(address) as peer:
-            records = await asyncio.to_thread(TlsRecords, peer)
-            flood = await asyncio.to_thread(records.key_updates, FLOOD_BYTES // KEY_UPDATE_BYTES)
-            seconds = await longest_computing(server, other, peer, flood)
+
+        async def measured(_attempt: int) -> float:
+            with connected(address) as peer:
+                records = await asyncio.to_thread(TlsRecords, peer)
+                flood = await asyncio.to_thread(records.key_updates, FLOOD_BYTES // KEY_UPDATE_BYTES)
+                return await longest_computing(server, other, peer, flood)
+
+        seconds = await first_without_stall(measured)
         other.close()
 
     assert seconds <= STALL_SECONDS
