@@ -218,15 +218,22 @@ def test_waiting_bytes_have_a_part_of_the_budget() -> None:
     assert [budget.has_room_for_waiting(network) for network in "ab"] == [True, False]
 
 
-@pytest.mark.parametrize("body", [60 * 1024, 3000], ids=["queued", "undecoded"])
-async def test_input_without_memory_closes_the_connection(body: int) -> None:
-    """A peer whose requests wait for their responses is cut off once they exceed its share; other peers are served."""
+@pytest.mark.parametrize(
+    "flood",
+    [
+        json_frame(LIST, 7, None, bytes(60 * 1024)) * 3,
+        json_frame(LIST, 7, None, bytes(3000)) * 70,
+        registration(7, 100 * 1024) + bytes([0, 0, 1]) * 60 * 1024,
+    ],
+    ids=["queued", "undecoded", "behind a large frame that waits for memory"],
+)
+async def test_input_without_memory_closes_the_connection(flood: bytes) -> None:
+    """A peer whose requests wait is cut off once they exceed its share; other peers are served."""
     gate, budget = Gate(), MemoryBudget(MEBIBYTE)
-    async with serving({LIST: gate}, budget=budget) as served:
+    async with serving({LIST: gate, REGISTER: small}, budget=budget, large_frames=LARGE) as served:
         flooding = await served.connect()
-        connection = served.connection_of(flooding)
         # the share of an address is 128 KiB
-        connection.data_received(json_frame(LIST, 7, None, bytes(body)) * (200 * 1024 // body))
+        served.connection_of(flooding).data_received(flood)
         assert await flooding.at_end()
         assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
         assert (await (await served.connect()).ask(json_frame(ECHO, 8, None, bytes(40_000)))).opaque == 8
@@ -291,16 +298,6 @@ async def test_bytes_after_a_large_body_count(is_accepted: bool) -> None:
         more = json_frame(ECHO, 8) * 1000
         connection.data_received(whole[-1:] + more)
         assert budget.used_bytes == before + len(more)
-
-
-async def test_bytes_after_a_frame_without_memory_close_the_connection() -> None:
-    """Pipelined bytes after a large frame that waits without memory cannot be dropped, and have no memory either."""
-    budget = MemoryBudget(MEBIBYTE)
-    async with serving({REGISTER: small}, budget=budget, large_frames=LARGE) as served:
-        peer = await served.connect()
-        served.connection_of(peer).data_received(registration(7, 100 * 1024) + bytes([0, 0, 1]) * 60 * 1024)
-        assert await peer.at_end()
-        assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
 
 
 async def test_reserved_frames_and_responses_do_not_wait() -> None:
@@ -389,20 +386,6 @@ async def test_connection_without_memory_is_refused() -> None:
 
         assert served.event_listener.refused == [(2, "memory", "no memory for another connection")]
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
-
-
-async def test_new_address_connects_when_other_shares_are_used_up() -> None:
-    """A peer of a new address connects and is answered although other addresses have used up their shares."""
-    budget = MemoryBudget(MEBIBYTE)
-    for number in range(1000):
-        budget.reserve(f"10.0.0.{number % 50}", 4096)
-    # charges are not refused, unlike reservations
-    budget.charge("10.0.0.1", MEBIBYTE)
-    async with serving(budget=budget) as served:
-        peer = await served.connect()
-
-        assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
-        assert served.event_listener.refused == []
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
