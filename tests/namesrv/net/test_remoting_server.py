@@ -184,11 +184,14 @@ async def test_closed_connection_is_freed_without_a_garbage_collection() -> None
     gc.collect()
     gc.disable()
     try:
-        async with serving() as served:
-            peers = [await served.connect() for _ in range(3)]
-            assert await is_served(peers[0])
-            peers[1].send(REQUEST[:9])
-            for peer in peers:
+        async with serving(proxy_protocol=True) as served:
+            answered, begun, silent, refused = [await served.connect() for _ in range(4)]
+            assert await is_served(answered)
+            begun.send(REQUEST[:9])
+            # the error of an invalid address has a cause, which refers to the frame that raised it
+            refused.send(b"PROXY TCP4 999.0.2.1 192.0.2.2 56324 9876\r\n")
+            assert await refused.at_end()
+            for peer in (answered, begun, silent, refused):
                 peer.close()
 
             await until(lambda: not served.connections_in_memory())
