@@ -153,10 +153,17 @@ async def test_closing_connection_of_a_peer_that_does_not_read_is_aborted() -> N
 
 
 async def test_closing_connection_sends_its_responses() -> None:
-    """A peer that reads in time gets the responses of a connection that the server closes, and is not refused."""
+    """A peer that reads in time gets the responses of a connection that the server closes, and is not refused.
+
+    Requests that arrive meanwhile are not handled, and nothing more is sent.
+    """
     async with serving({LARGE: large_response}) as served:
         peer, connection = await stuck(served, requests(REQUESTS))
         await served.server.close_connections([connection], 0.0)
+        received = connection.peer.requests
+        connection.data_received(json_frame(ECHO, 2))
+        connection.write(json_frame(ECHO, 3))
+        assert (received, False) == (connection.peer.requests, connection.is_open)
         await served.clock.advance(29)
 
         peer.widen()

@@ -10,7 +10,7 @@ import pytest
 from namesrv.net.protocol import ServerConnection
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer
-from tests.support.serving import ECHO, LARGE, Gate, serving
+from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, native_frame
 
 LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}
@@ -162,20 +162,3 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
         assert served.connection_of(other).in_flight == 1
         assert (served.event_listener.opened, served.event_listener.closed) == ([1, 2], [(1, reason)])
         assert list(served.server.connections) == [2]
-
-
-async def test_close_sends_written_responses_first() -> None:
-    """Closing sends responses that are already written; requests that arrive meanwhile are not handled."""
-    body = bytes(range(256)) * 4096 * 8
-    async with serving(large_frames=LARGE) as served:
-        peer = await served.connect(receive_buffer=4096)
-        peer.send(json_frame(ECHO, 1, None, body))
-        connection = served.connection_of(peer)
-        await until(lambda: connection.unsent_bytes)
-        connection.close()
-        connection.data_received(json_frame(ECHO, 2))
-        connection.write(json_frame(ECHO, 3))
-
-        assert body == (await peer.receive()).body
-        assert await peer.at_end()
-        assert (connection.peer.requests, connection.is_open) == (1, False)
