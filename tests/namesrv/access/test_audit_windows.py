@@ -8,7 +8,9 @@ from namesrv.access import audit_windows
 from namesrv.access.audit_lines import Change, Refusal, RepeatedChange
 from namesrv.access.audit_windows import (
     MAX_CHANGES_PER_BROKER,
+    MAX_COUNTED_ADDRESSES,
     MAX_COUNTED_SOURCES,
+    MAX_DIFFERENT,
     MAX_DIFFERENT_PER_ADDRESS,
     MAX_LINES_PER_SOURCE,
     RefusalWindow,
@@ -85,17 +87,59 @@ def test_number_of_named_sources_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert (counted["count"], len(counted["by_source"])) == (sources, MAX_COUNTED_SOURCES)
 
 
+REFUSAL = Refusal("UPDATE_NAMESRV_CONFIG", WHO, "anonymous", "not signed")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"request": "GET_KV_CONFIG"},
+        {"sender": WHO | {"account": "bills"}},
+        {"reason": "mismatch"},
+        {"remark": "another remark"},
+        {"is_observed": True},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_refusals_of_different_kinds_have_lines_of_their_own(changed: dict[str, Any]) -> None:
+    """One reason has many causes, and a peer may claim many identities: only equal refusals are counted."""
+    window = RefusalWindow()
+
+    refusals = (REFUSAL, REFUSAL._replace(**changed), REFUSAL)
+
+    assert [window.admit(each, "10.0.0.1", "10.0.0.1") for each in refusals] == [True, True, False]
+
+
+def test_refusals_of_many_addresses_are_counted() -> None:
+    """The first hundred kinds of refusal have a line each, and a line for repetitions; one line counts the rest."""
+    window = RefusalWindow()
+    addresses = [f"10.0.0.{number}" for number in range(MAX_DIFFERENT + MAX_COUNTED_ADDRESSES + 10)]
+
+    first, second = [[window.admit(REFUSAL, address, address) for address in addresses] for _ in range(2)]
+
+    assert first == [True] * MAX_DIFFERENT + [False] * (MAX_COUNTED_ADDRESSES + 10)
+    assert not any(second)
+    *repeated, others = window.end()
+    assert repeated == [REFUSAL._replace(times=1, is_repeated=True)] * MAX_DIFFERENT
+    count, counted = 2 * (MAX_COUNTED_ADDRESSES + 10), addresses[MAX_DIFFERENT : MAX_DIFFERENT + MAX_COUNTED_ADDRESSES]
+    counts = {"by_reason": {"anonymous": count}, "by_address": dict.fromkeys(counted, 2)}
+    assert others == {"event": "refusals", "count": count, **counts}
+    # the next window
+    assert window.admit(REFUSAL, addresses[-1], addresses[-1])
+
+
 def test_refusals_of_one_network_are_bounded() -> None:
     """A peer has any number of IPv6 addresses in its /64 network: they share one limit of lines, and one count."""
-    window, refusal = RefusalWindow(), Refusal("UPDATE_NAMESRV_CONFIG", WHO, "anonymous", "not signed")
+    window = RefusalWindow()
 
     admitted = [
-        window.admit(refusal, f"2001:db8::{number:x}", "2001:db8::/64")
+        window.admit(REFUSAL, f"2001:db8::{number:x}", "2001:db8::/64")
         for number in range(MAX_DIFFERENT_PER_ADDRESS + 5)
     ]
 
     assert sum(admitted) == MAX_DIFFERENT_PER_ADDRESS
-    assert window.admit(refusal, "2001:db8:0:1::1", "2001:db8:0:1::/64")
+    # the lines of another network stay
+    assert window.admit(REFUSAL, "2001:db8:0:1::1", "2001:db8:0:1::/64")
     counts = {"by_reason": {"anonymous": 5}, "by_address": {"2001:db8::/64": 5}}
     assert [*window.end()] == [{"event": "refusals", "count": 5, **counts}]
 
