@@ -56,6 +56,27 @@ def learn(path: FastPath, data: bytes) -> None:
         path.learn(data, command)
 
 
+class Populated:
+    """The fast path of a server with data in every table, and a connection."""
+
+    def __init__(self, path: FastPath, connection: ServerConnection) -> None:
+        self.path = path
+        self._connection = connection
+
+    def learn(self, data: bytes) -> None:
+        learn(self.path, data)
+
+    def answer(self, data: bytes) -> bytes | None:
+        return self.path.answer(self._connection, data)
+
+
+@pytest.fixture
+async def populated(server: InProcess, peer: NamesrvPeer) -> Populated:
+    """The fast path of a populated server."""
+    await populate(peer)
+    return Populated(server.namesrv.fast_path, server.connection_of(peer))
+
+
 @pytest.mark.parametrize(
     ("data", "is_answered"),
     [
@@ -95,31 +116,26 @@ def learn(path: FastPath, data: bytes) -> None:
         (cut(BINARY, b""), False),
     ],
 )
-async def test_learnt_request_is_answered(
-    server: InProcess, peer: NamesrvPeer, data: bytes, *, is_answered: bool
-) -> None:
+async def test_learnt_request_is_answered(populated: Populated, data: bytes, *, is_answered: bool) -> None:
     """The fast path answers and counts exactly the learnt requests that it supports."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
-    assert path.answer(connection, data) is None
-    learn(path, data)
+    path = populated.path
+    assert populated.answer(data) is None
+    populated.learn(data)
 
-    assert is_answered == (path.answer(connection, data) is not None) == (path.pulls + path.heartbeats == 1)
+    assert is_answered == (populated.answer(data) is not None) == (path.pulls + path.heartbeats == 1)
     assert f"<FastPath [{path.pulls} pulls | {path.heartbeats} heartbeats | " in repr(path)
 
 
-async def test_route_requests_wait_for_readiness(server: InProcess, peer: NamesrvPeer) -> None:
+async def test_route_requests_wait_for_readiness(populated: Populated) -> None:
     """Until the server is ready, the fast path answers heartbeats and no route request."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
-    path.is_ready = False
+    populated.path.is_ready = False
     for data, is_answered in (
         (request_frame(PULL, {"topic": "T"}), False),
         (request_frame(PULL, {"topic": "T"}, spelling="native"), False),
         (request_frame(HEARTBEAT, BROKER.ext), True),
     ):
-        learn(path, data)
-        assert is_answered == (path.answer(connection, data) is not None)
+        populated.learn(data)
+        assert is_answered == (populated.answer(data) is not None)
 
 
 @pytest.mark.parametrize("feed", ["whole", "bytes", "tail"])
@@ -157,63 +173,46 @@ async def test_requests_of_one_read_are_answered_in_their_order(
 @pytest.mark.parametrize(
     "header", [AS_JAVA, AS_GO, HEARTBEAT_JSON % (904, 0), HEARTBEAT_JSON % (904, 2), HEARTBEAT_JSON % (322, 0)]
 )
-async def test_request_is_recognized_with_any_opaque(server: InProcess, peer: NamesrvPeer, header: bytes) -> None:
-    """One learnt request is enough for opaques of any length, and each response has its own opaque."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
-    learn(path, cut(JSON, header % b"7"))
+async def test_request_is_recognized_with_any_opaque(populated: Populated, header: bytes) -> None:
+    """One learnt request is enough for opaques of any length, but for no other number, nor for anything else."""
+    populated.learn(cut(JSON, header % b"7"))
     for opaque in (b"1", b"10", b"999999999", b"2147483647"):
-        response = path.answer(connection, cut(JSON, header % opaque))
+        response = populated.answer(cut(JSON, header % opaque))
         assert response is not None
         assert response == b"" or b'"opaque":%b,' % opaque in response
+    for other in (b"01", b"1x", b"1.1", b"1e1", b"-1", b" 1", b"", b"2147483648", b"11111111111"):
+        frame = cut(JSON, header % other)
+        populated.learn(frame)
+        assert populated.answer(frame) is None, other
 
 
-async def test_topic_after_the_opaque_is_part_of_the_request(server: InProcess, peer: NamesrvPeer) -> None:
+async def test_topic_after_the_opaque_is_part_of_the_request(populated: Populated) -> None:
     """Requests of a Go client, which name the topic after the opaque, get the route of their own topic."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
     frames = [cut(JSON, AS_GO.replace(b'"T"', b'"%b"' % topic) % b"11") for topic in (b"T", b"U", b"5")]
     for frame in frames:
-        learn(path, frame)
-    assert len({path.answer(connection, frame) for frame in frames}) == 3
+        populated.learn(frame)
+    assert len({populated.answer(frame) for frame in frames}) == 3
 
 
 @pytest.mark.parametrize(
-    ("header", "learnt", "asked"),
+    "header",
     [
-        # values that are not an opaque, or not one number
-        (AS_JAVA, b"11", b"01"),
-        (AS_JAVA, b"11", b"1x"),
-        (AS_JAVA, b"111", b"1.1"),
-        (AS_JAVA, b"111", b"1e1"),
-        (AS_JAVA, b"11", b"-1"),
-        (AS_JAVA, b"11", b" 1"),
-        (AS_JAVA, b"11", b""),
-        (AS_JAVA, b"1111111111", b"2147483648"),
-        (AS_JAVA, b"1111111111", b"11111111111"),
         # other members and strings that look like an opaque
-        (b'{"code":105,"opaque":5,"extFields":{"topic":"T","opaque":%b,"x":"1"},"version":479}', b"5", b"6"),
-        (b'{"code":105,"opaque":5,"extFields":{"topic":"T"},"x\\"opaque":%b,"version":479}', b"5", b"6"),
+        b'{"code":105,"opaque":5,"extFields":{"topic":"T","opaque":%b,"x":"1"},"version":479}',
+        b'{"code":105,"opaque":5,"extFields":{"topic":"T"},"x\\"opaque":%b,"version":479}',
         # requests for the dispatcher
-        (b'{"code":106,"opaque":%b,"extFields":{"topic":"T"}}', b"5", b"6"),
-        (b'{"code":105,"opaque":%b,"flag":2,"extFields":{"topic":"T"}}', b"5", b"6"),
-        (b'{"code":105,"opaque":%b,"extFields":{}}', b"5", b"6"),
-        (b'{"code":105,"opaque":%b,"version":479}', b"5", b"6"),
-        (HEARTBEAT_JSON % (904, 1), b"5", b"6"),
-        (b"[]", b"", b""),
+        b'{"code":106,"opaque":%b,"extFields":{"topic":"T"}}',
+        b'{"code":105,"opaque":%b,"flag":2,"extFields":{"topic":"T"}}',
+        b'{"code":105,"opaque":%b,"extFields":{}}',
+        b'{"code":105,"opaque":%b,"version":479}',
+        HEARTBEAT_JSON % (904, 1),
     ],
 )
-async def test_unusual_json_request_is_left_to_the_dispatcher(
-    server: InProcess, peer: NamesrvPeer, header: bytes, learnt: bytes, asked: bytes
-) -> None:
+async def test_unusual_json_request_is_left_to_the_dispatcher(populated: Populated, header: bytes) -> None:
     """A repeated request of an unusual form is never answered by the fast path."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
-    data = b""
-    for opaque in (learnt, asked):
-        data = cut(JSON, header % opaque if b"%" in header else header)
-        learn(path, data)
-    assert path.answer(connection, data) is None
+    for opaque in (b"5", b"6"):
+        populated.learn(cut(JSON, header % opaque))
+    assert populated.answer(cut(JSON, header % b"6")) is None
 
 
 def native_pull(opaque: bytes, rest: bytes = b"", topic: bytes = b"T") -> bytes:
@@ -221,17 +220,15 @@ def native_pull(opaque: bytes, rest: bytes = b"", topic: bytes = b"T") -> bytes:
     return b"\x96\x69" + opaque + (rest or b"\x00\xcd\x01\xdf\xc0\x81\xa5topic\xa1" + topic)
 
 
-async def test_native_request_is_recognized_with_any_opaque(server: InProcess, peer: NamesrvPeer) -> None:
+async def test_native_request_is_recognized_with_any_opaque(populated: Populated) -> None:
     """A native request is recognized with any opaque of 31 bits, and with no other value."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
-    learn(path, cut(NATIVE, native_pull(b"\x07")))
+    populated.learn(cut(NATIVE, native_pull(b"\x07")))
     for number in (0, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 1):
-        response = path.answer(connection, cut(NATIVE, native_pull(msgpack.packb(number))))
+        response = populated.answer(cut(NATIVE, native_pull(msgpack.packb(number))))
         assert response is not None
         assert msgpack.unpackb(response[8 : 8 + int.from_bytes(response[5:8])])[:3] == [0, number, 1]
     for opaque in (msgpack.packb(-1), msgpack.packb(1 << 31), b"\xd2\x00\x00\x00\x07", b"\xa17", b"\xc0"):
-        assert path.answer(connection, cut(NATIVE, native_pull(opaque))) is None
+        assert populated.answer(cut(NATIVE, native_pull(opaque))) is None
 
 
 @pytest.mark.parametrize(
@@ -251,26 +248,20 @@ async def test_native_request_is_recognized_with_any_opaque(server: InProcess, p
         b"\x00\x00\x00\x0d\x4d\x00\x00\x09\x96\x69\x07\x00\x00\xc0\x80\x00\x00",
     ],
 )
-async def test_unusual_native_request_is_left_to_the_dispatcher(
-    server: InProcess, peer: NamesrvPeer, data: bytes
-) -> None:
+async def test_unusual_native_request_is_left_to_the_dispatcher(populated: Populated, data: bytes) -> None:
     """A native request that only begins like a learnt one is left to the dispatcher."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
-    learn(path, cut(NATIVE, native_pull(b"\x07")))
-    learn(path, data)
-    assert path.answer(connection, data) is None
+    populated.learn(cut(NATIVE, native_pull(b"\x07")))
+    populated.learn(data)
+    assert populated.answer(data) is None
 
 
-async def test_only_one_whole_frame_is_recognized(server: InProcess, peer: NamesrvPeer) -> None:
+async def test_only_one_whole_frame_is_recognized(populated: Populated) -> None:
     """A part of a learnt frame, two frames, and frames of another length or type are left to the dispatcher."""
-    await populate(peer)
-    connection, path = server.connection_of(peer), server.namesrv.fast_path
     data = cut(JSON, AS_JAVA % b"5")
-    learn(path, data)
+    populated.learn(data)
     wrong = [data[:-1], data[:9], data + data, data + b"x", data[:3] + b"\0" + data[4:], data[:7] + b"\xff" + data[8:]]
-    assert [path.answer(connection, each) for each in (*wrong, data[:4] + b"\x01" + data[5:])] == [None] * 7
-    assert path.answer(connection, data) is not None
+    assert [populated.answer(each) for each in (*wrong, data[:4] + b"\x01" + data[5:])] == [None] * 7
+    assert populated.answer(data) is not None
 
 
 def answer_or_learn(path: FastPath, connection: ServerConnection, pulls: list[bytes]) -> int:
