@@ -127,13 +127,6 @@ async def test_response_beyond_the_frame_limit_becomes_an_error() -> None:
     assert dispatcher.answered == {(KNOWN, 1): 1}
 
 
-async def test_request_without_its_body_gets_busy() -> None:
-    """A request whose body was dropped is not handled; the response has the reason and asks for a retry."""
-    response = frame_of(await response_to(dispatcher_of(Reply(b"route")), unread="no memory"))
-
-    assert (response.code, response.remark, response.body) == (2, "no memory; try again later", b"")
-
-
 async def test_cancelled_handler_sends_no_response() -> None:
     """A cancelled request is neither answered nor counted."""
     dispatcher = dispatcher_of(asyncio.CancelledError())

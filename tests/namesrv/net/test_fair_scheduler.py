@@ -75,14 +75,3 @@ async def test_peers_begin_in_turn() -> None:
 
     assert begun == ["a1", "a2", "b", "c", "a3", "a4"]
     assert not scheduler
-
-
-async def test_peer_has_waiting_until_its_requests_begin() -> None:
-    """A peer's frames stay undecoded while one of its requests waits."""
-    scheduler, peer = FairScheduler(BatchSize(1)), object()
-    tasks = [asyncio.create_task(scheduler.begin(each)) for each in (None, peer, peer)]
-    await asyncio.sleep(0)
-
-    assert (len(scheduler), scheduler.has_waiting(peer)) == (2, True)
-    await asyncio.gather(*tasks)
-    assert (len(scheduler), scheduler.has_waiting(peer)) == (0, False)
