@@ -864,24 +864,8 @@ async def test_records_that_wait_take_memory_of_the_peer(ca: Authority) -> None:
         assert budget.used_bytes == 0
 
 
-async def test_large_frame_over_tls_is_declined_without_memory(ca: Authority) -> None:
-    """The connection goes on although the records of the frame exceed its share of the memory."""
-    large = {ECHO: MEBIBYTE}
-    async with serving(tls=tls(ca), budget=MemoryBudget(MEBIBYTE), large_frames=large) as served:
-        with socket.create_connection(served.addresses[0]) as peer:
-            records, connection, transport = await opened(served, peer)
-            await settle()
-            # the share of an address is 128 KiB
-            transport.data_received(records.sealed(json_frame(ECHO, 7, None, bytes(200 * 1024))))
-            await until(lambda: served.server.dispatcher.answered)
-
-            assert served.server.dispatcher.answered == {(ECHO, 2): 1}
-            assert served.event_listener.reasons == ["memory"]
-            assert connection.is_open
-
-
 async def test_waiting_records_of_a_dropped_body_take_memory_of_the_peer(ca: Authority) -> None:
-    """A peer whose large frame was declined is cut off, too, once its waiting records exceed its share."""
+    """A large frame whose records exceed the peer's share is declined; then its waiting records exceed the share."""
     large = {ECHO: MEBIBYTE}
     budget = MemoryBudget(MEBIBYTE)
     async with serving(tls=tls(ca), budget=budget, large_frames=large) as served:
@@ -892,6 +876,9 @@ async def test_waiting_records_of_a_dropped_body_take_memory_of_the_peer(ca: Aut
             # the share of an address is 128 KiB
             transport.data_received(records.sealed(frame[: 200 * 1024]))
             await until(lambda: served.server.dispatcher.answered)
+            assert served.server.dispatcher.answered == {(ECHO, 2): 1}
+            assert served.event_listener.reasons == ["memory"]
+            assert connection.is_open
             connection.read_share.spend(ITERATION_COST)
             transport.data_received(records.sealed(frame[200 * 1024 : 400 * 1024]))
             await until(lambda: not served.server.connections)
