@@ -12,12 +12,10 @@ from namesrv.routeinfo.effects import Effect
 from namesrv_remoting.bodies.extensions import EVENT_TYPES
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS
-from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
-    Broker,
     NamesrvPeer,
     Spelling,
     native,
@@ -110,22 +108,6 @@ async def test_recent_events_are_paged(server: InProcess, peer: NamesrvPeer) -> 
     for asked, numbers in members:
         assert numbers == [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **asked))["events"]]
     assert (await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")).code == 1
-
-
-@pytest.mark.settings(drain_seconds=1.0)
-async def test_draining_server_answers_requests(server: InProcess) -> None:
-    """SERVER_INFO reports the drain, and a watch is answered at once."""
-    first, last = await server.connect(), await server.connect()
-    await first.register(Broker())
-    # clients are disconnected before brokers
-    server.controller.ask_to_stop()
-    await until(lambda: server.namesrv.boot.is_draining)
-    while server.find_connection(last) is not None:
-        await server.clock.advance(0.02)
-
-    assert (await ask(first, SERVER_INFO))["draining"]
-    found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot.id, since=1, wait_ms=60_000)
-    assert found["routes"] == {}
 
 
 async def test_kv_namespaces_are_listed(server: InProcess, peer: NamesrvPeer) -> None:

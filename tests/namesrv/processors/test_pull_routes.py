@@ -60,19 +60,6 @@ async def test_first_pull_gets_all_its_routes(server: InProcess, peer: NamesrvPe
     assert [queues["broker_name"] for queues in routes["V"]["queue_datas"]] == ["broker-b"]
 
 
-async def test_server_that_lost_its_brokers_is_not_ready(server: InProcess, peer: NamesrvPeer) -> None:
-    """The routes of a server whose brokers have lost their connections may lack live brokers, until all are back."""
-    broker = await server.connect()
-    await broker.register(MASTER)
-    broker.close()
-    await until(lambda: server.namesrv.boot.expected_back.expected() != ())
-    lost = await pull(peer, "T")
-    await peer.register(MASTER)
-    back = await pull(peer, "T")
-
-    assert [(found["ready"], found["routes"]["T"] is None) for found in (lost, back)] == [(False, True), (True, False)]
-
-
 @pytest.mark.parametrize("is_silent", [False, True], ids=["disconnected", "silent"])
 async def test_stop_of_the_process_does_not_end_the_wait_for_lost_brokers(
     server: InProcess, *, is_silent: bool
@@ -359,3 +346,4 @@ async def test_draining_server_holds_no_watch(server: InProcess) -> None:
     assert not server.namesrv.routes.watchers
     answer = (await client.response_to(opaque)).value
     assert (answer["routes"], answer["revision"]) == ({}, revision)
+    assert (await client.call(20002, spelling="native")).value["draining"]
