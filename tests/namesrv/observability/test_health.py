@@ -149,19 +149,3 @@ async def test_group_that_changed_its_cluster_has_its_master(server: InProcess) 
         GroupHealth.WITHOUT_MASTER: [],
         GroupHealth.SILENT_MASTER: [],
     }
-
-
-async def test_silence_of_a_master_is_a_share_of_its_own_expiry(server: InProcess) -> None:
-    """A master that registers with an expiry of 20 s is silent after 15 s, and one with the default expiry is not."""
-    peer = await server.connect()
-    await peer.register(MASTER, heartbeatTimeoutMillis=20_000)
-    await peer.register(SLAVE)
-    await peer.register(OTHER)
-    await peer.register(OTHER._replace(id=1, addr="10.0.0.9:10911"))
-    await server.clock.advance(15)
-
-    assert await groups_by_health(server.namesrv) == {
-        GroupHealth.HEALTHY: ["cluster-1/broker-b"],
-        GroupHealth.WITHOUT_MASTER: [],
-        GroupHealth.SILENT_MASTER: ["cluster-1/broker-a"],
-    }
