@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from namesrv.cli import main
-from namesrv.settings.catalog import SETTINGS
 from tests.support.fake_clock import GUARD_SECONDS
 
 
@@ -44,16 +42,6 @@ def test_help_works_with_a_broken_configuration(capsys: pytest.CaptureFixture[st
     """Help is printed in spite of wrong settings."""
     assert main(["--help", "--config", "/nowhere", "--what"]) == 0
     assert capsys.readouterr().err == ""
-
-
-def test_help_has_numbers_for_numbers_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """The placeholder of a text says what the text is; that of a number, its unit."""
-    main(["--help"])
-    out = capsys.readouterr().out
-    numbers = re.findall(r"^  --(\S+) NUMBER$", out, re.MULTILINE)
-
-    assert {int, float} >= {SETTINGS[flag.replace("-", "_")].kind for flag in numbers}
-    assert not [flag for flag in numbers if "\n        Seconds" in out.split(f"  --{flag} NUMBER")[1][:20]]
 
 
 def test_check_config(capsys: pytest.CaptureFixture[str]) -> None:
