@@ -2,35 +2,16 @@
 
 import pytest
 
-from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
     OTHER,
-    SLAVE,
     SPELLINGS,
     Broker,
     NamesrvPeer,
     Spelling,
     native,
     registration,
-    topic_config,
 )
-
-
-async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """A route has the addresses of the group and the queues of its master; a slave adds only its address."""
-    await peer.register(MASTER, registration(topic_config("T", read=4, write=2), "U"))
-    await peer.register(SLAVE, registration(topic_config("T", read=9, write=9), "U"))
-    addrs = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
-    group = {"cluster": "cluster-1", "brokerName": "broker-a", "brokerAddrs": addrs, "enableActingMaster": False}
-    queues = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0}
-    # the dispatcher answers the first request, and all binary ones
-    for pulls in (0, int(spelling != "binary")):
-        response = await peer.call(105, {"topic": "T"}, spelling=spelling)
-
-        assert pulls == server.namesrv.fast_path.pulls
-        assert (*response.outcome, response.fields) == (0, None, {})
-        assert response.java_value == {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}}
 
 
 @pytest.mark.settings(nameserver_name="ns1")
