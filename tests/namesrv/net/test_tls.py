@@ -235,7 +235,10 @@ def trusting(ca: Authority, shown: Identity | None = None, version: ssl.TLSVersi
 async def test_handshake_in_any_pieces(
     ca: Authority, mode: str, feed: Feed, header: bytes, version: ssl.TLSVersion
 ) -> None:
-    """A PROXY header in plain text, the handshake and two requests may arrive byte by byte."""
+    """A PROXY header in plain text, the handshake and two requests may arrive byte by byte.
+
+    The first bytes of a connection are freed once they are passed on.
+    """
     async with serving(tls=tls(ca, mode), proxy_protocol=True) as served:
         peer, side = await served.connect(), Side(trusting(ca, version=version))
         await feed(peer, header + side.hello())
@@ -244,6 +247,7 @@ async def test_handshake_in_any_pieces(
 
         assert [response.opaque for response in await side.frames(peer, 2)] == [7, 8]
         assert served.connection_of(peer).peer.proxied == ("192.0.2.1:56324" if header else None)
+        assert [thing for thing in gc.get_objects() if isinstance(thing, TlsDetector) and thing._received] == []
 
 
 STRANGER_REFUSED = (
@@ -569,21 +573,6 @@ def busy(threads: HandshakeThreads, *, is_urgent: bool = False) -> Iterator[thre
         go_on.set()
 
 
-async def test_busy_handshake_threads_delay_no_open_connection(ca: Authority) -> None:
-    """While all handshake threads are busy, open connections are served, and new handshakes wait."""
-    tls_side = ServerTls("permissive", tls(ca).context, HandshakeThreads(1))
-    async with serving(tls=tls_side) as served:
-        connected = await served.connect()
-        peer, side = await served.connect(), Side(trusting(ca))
-        with busy(tls_side.threads):
-            peer.send(side.hello())
-            assert (await connected.ask(json_frame(ECHO, 7))).opaque == 7
-            assert served.server.tls.handshakes.total() == 0
-        peer.send(await side.finish(peer))
-
-        assert await side.is_answered(peer)
-
-
 async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
     """The second half of a handshake precedes waiting hellos, because a handshake that times out is lost work."""
     # number of finished handshakes at each hello of the crowd
@@ -888,17 +877,6 @@ async def test_waiting_records_of_a_dropped_body_take_memory_of_the_peer(ca: Aut
             "no memory for received bytes",
         ]
         assert budget.used_bytes == 0
-
-
-async def test_proxy_header_takes_no_memory_after_it(ca: Authority) -> None:
-    """The first bytes of a connection are freed once they are passed on."""
-    async with serving(tls=tls(ca), proxy_protocol=True) as served:
-        peer, side = await served.connect(), Side(trusting(ca))
-        peer.send(PROXY_HEADER)
-        await side.shake_hands(peer)
-        assert await side.is_answered(peer)
-
-        assert [thing for thing in gc.get_objects() if isinstance(thing, TlsDetector) and thing._received] == []
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole record", "part of a record"])
