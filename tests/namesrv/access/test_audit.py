@@ -22,8 +22,6 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker, NamesrvPeer, native_registration
 
 NO_PERMISSION = 16
-# just below the limit of a header field
-LONG = "x" * 30_000
 
 
 @pytest.mark.settings(max_connections=3, share_per_ip_percent=100)

@@ -1,4 +1,4 @@
-"""Responses to requests for the key-value configuration (100, 101, 102, 219), in every serialization."""
+"""Responses to requests for the key-value configuration (100, 101, 102)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import MASTER, NamesrvPeer
 
-PUT, GET, DELETE, LIST = 100, 101, 102, 219
+PUT, GET, DELETE = 100, 101, 102
 
 
 def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dict[str, str]:
