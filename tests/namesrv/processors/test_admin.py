@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,26 +179,31 @@ def smaller_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("smaller_lists")
-async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InProcess, peer: NamesrvPeer) -> None:
-    """An address gets a burst of lists, or scans of 128 bytes for each topic; other addresses are not limited by it."""
-    names = [f"topic-{at}" for at in range(299)]
-    await peer.register(MASTER, native_registration("T", *names), spelling="native")
-    manager = server.namesrv.manager
-    lists = TopicLists(manager, 1 << 20, server.namesrv.clock)
-    no_topics = b"\x82\xaatopic_list\x90\xabbroker_addr\xc0"
+@pytest.mark.parametrize(
+    ("names", "is_listed", "kinds"),
+    [
+        # 17 scans of 128 bytes for each topic cost 97% of the burst, and a list that is still valid costs no scan
+        ([f"topic-{at}" for at in range(300)], False, sorted([*range(17)] * 2)),
+        # a list of 49 KiB costs its size, and nothing more for the scan
+        ([f"{at:0>250}" for at in range(200)], True, range(13)),
+    ],
+    ids=["scans", "long names"],
+)
+async def test_address_bears_the_cost_of_lists_that_are_built_for_it(
+    server: InProcess, peer: NamesrvPeer, names: list[str], kinds: Sequence[int], *, is_listed: bool
+) -> None:
+    """An address gets a burst of lists, each for the larger of scan and size; other addresses are not limited by it."""
+    await peer.register(MASTER, native_registration(*names), spelling="native")
+    lists = TopicLists(server.namesrv.manager, 1 << 24, server.namesrv.clock)
 
-    async def flagged(network: str) -> bytes:
-        return await lists.encoded(NATIVE, "flagged", lambda row: row[0].topic_sys_flag == 1, network=network)
+    async def build(kind: int, network: str = "10.0.0.1") -> bytes:
+        return await lists.encoded(NATIVE, kind, lambda _: is_listed, network=network)
 
-    # 17 scans of 300 topics cost 97% of the burst, and a list that is still valid costs no scan.
-    for _ in range(17):
-        manager.routes_may_differ(["T"])
-        assert [await flagged("10.0.0.1"), await flagged("10.0.0.1")] == [no_topics] * 2
-
-    manager.routes_may_differ(["T"])
+    for kind in kinds:
+        await build(kind)
     with pytest.raises(SystemBusyError, match=r"^too many large lists for 10\.0\.0\.1, try again in 0\.1 s$"):
-        await flagged("10.0.0.1")
-    assert await flagged("10.0.0.2") == no_topics
+        await build(len(kinds))
+    assert await build(len(kinds), "10.0.0.2")
 
 
 @pytest.mark.usefixtures("smaller_lists")
@@ -210,19 +216,6 @@ async def test_first_list_is_never_refused(server: InProcess, peer: NamesrvPeer)
     assert len((await second.call(224, {"cluster": "cluster-1"})).java_value["topicList"]) == 6_000
     assert (await third.call(311)).java_value == {"topicList": []}
     assert (await first.call(313)).outcome == (2, "too many large lists for 127.0.0.2, try again in 4.0 s")
-
-
-@pytest.mark.usefixtures("smaller_lists")
-async def test_list_that_is_built_costs_the_larger_of_scan_and_size(server: InProcess, peer: NamesrvPeer) -> None:
-    """A list of long names costs its size, and nothing more for the scan: 13 lists of 49 KiB are within a burst."""
-    names = [f"{at:0>250}" for at in range(200)]
-    await peer.register(MASTER, native_registration(*names), spelling="native")
-    lists = TopicLists(server.namesrv.manager, 1 << 24, server.namesrv.clock)
-
-    for number in range(13):
-        await lists.encoded(NATIVE, number, lambda _: True, network="10.0.0.1")
-    with pytest.raises(SystemBusyError):
-        await lists.encoded(NATIVE, 13, lambda _: True, network="10.0.0.1")
 
 
 @pytest.mark.usefixtures("smaller_lists")
