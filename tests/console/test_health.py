@@ -1,18 +1,18 @@
 """The verdict over time: brokers that leave and return, servers that hang; test_promptness.py stages every failure."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
-from namesrv_console.health import JUDGEMENT_SECONDS, Health, Report
+from namesrv_console.health import Health, Report
 from namesrv_console.poller import Observed
-from namesrv_console.state import BrokerKey, Cluster, ServerView, seen_brokers
+from namesrv_console.state import BrokerKey, Cluster, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import Shown, console_behind_proxy, console_of_two
@@ -57,7 +57,7 @@ async def test_problem_lasts_while_its_server_hangs(tmp_path: Path) -> None:
         await (await two.connect()).call(205, {"brokerName": MASTER.name})
         await passing(one.clock, lambda: kinds(shown) == ["disagreement", "write_removed"])
         before, observed = report(shown), shown.console.observed
-        await acknowledge_all(shown.console.health, before, observed.cluster, one.clock.wall() + 3600)
+        await acknowledge_all(shown.console.health, observed.cluster, one.clock.wall() + 3600)
         differences = {it.key: it.since for it in shown.console.compared.disagreements(observed.cluster)}
 
         way.stall()
@@ -107,123 +107,103 @@ async def test_broker_of_one_server_that_leaves_ends_the_difference(tmp_path: Pa
         assert (report(shown).verdict.brokers, report(shown).verdict.agrees) == (0, True)
 
 
-def judge(name: str = "s1") -> Callable[..., Report]:
-    """A function that returns the report after a response of a server: its brokers by id, and its events.
-
-    `late` has the events that the server reported after its brokers.
-    """
-    clock, observed = FakeClock(), Observed([name])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-
-    def judged(brokers: dict[int, str], *events: Event, late: Sequence[Event] = ()) -> Report:
-        live = [LiveBroker("c1", "a", number, address) for number, address in brokers.items()]
-        info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
-        view = ServerView(name).answered(clock.monotonic(), info=info)
-        view = replace(view, brokers=seen_brokers({}, live, clock.monotonic()), events=events)
-        observed.put(replace(view, events=(*events, *late), brokers_seq=view.last_seq))
-        return health.report(observed.cluster)
-
-    return judged
+READY: Final = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
 
 
-async def test_master_falls_silent_without_any_response() -> None:
-    """Time alone makes a master silent, and open pages receive the new verdict."""
-    clock, observed = FakeClock(), Observed(["s1"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-    live = [
-        LiveBroker("c1", "a", number, f"h:{number}", age_seconds=age, expiry_seconds=120.0)
-        for number, age in ((0, 59.0), (1, 10.0))
-    ]
-    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
-    view = ServerView("s1").answered(clock.monotonic(), info=info)
-    observed.put(replace(view, brokers=seen_brokers({}, live, clock.monotonic())))
-    judging = asyncio.create_task(health.run())
-    await clock.advance(JUDGEMENT_SECONDS)
-    before = observed.cluster.revision
+class Judge:
+    """The health of servers whose responses a test puts."""
 
-    await clock.advance(1.0)
+    def __init__(self, *servers: str, clock: FakeClock | None = None) -> None:
+        self.clock = clock or FakeClock()
+        self.observed = Observed(servers)
+        compared = Compared(self.observed, self.clock)
+        self.health = Health(self.observed, compared, self.clock, Acknowledgements(None, ()))
 
-    assert [one.kind for one in health.report(observed.cluster).problems] == ["silent_master"]
-    assert observed.cluster.revision > before
-    judging.cancel()
+    @property
+    def report(self) -> Report:
+        return self.health.report(self.observed.cluster)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [one.kind for one in self.report.problems]
+
+    def put(self, server: str, *brokers: LiveBroker, info: ServerInfo | None = READY, **fields: Any) -> None:
+        """Put a response of a server."""
+        view = self.observed.cluster.server(server).answered(self.clock.monotonic(), info=info)
+        self.observed.put(replace(view, brokers=seen_brokers({}, brokers, self.clock.monotonic()), **fields))
+
+    def lose(self, server: str) -> None:
+        """Put a timeout of a server."""
+        self.observed.put(self.observed.cluster.server(server).lost("timeout", self.clock.monotonic()))
+
+
+def instance(broker_id: int, **fields: Any) -> LiveBroker:
+    """An instance of the group."""
+    return LiveBroker("c1", "a", broker_id, f"h:{broker_id}", **fields)
+
+
+MASTER_HERE, SLAVE_HERE = instance(0), instance(1)
 
 
 def test_broker_that_left_while_servers_did_not_respond_is_gone() -> None:
     """Both servers had the broker; when they respond again, one after the other, neither has it."""
-    clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-    live = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
-    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+    judge = Judge("s1", "s2")
 
-    def judged(**brokers: Any) -> list[str]:
-        for address in ("s1", "s2"):
-            view = observed.cluster.server(address)
-            if address in brokers:
-                observed.put(replace(view.answered(clock.monotonic(), info=info), brokers=brokers[address]))
+    def judged(**brokers: list[LiveBroker]) -> list[str]:
+        for server in ("s1", "s2"):
+            if server in brokers:
+                judge.put(server, *brokers[server])
             else:
-                observed.put(view.lost("timeout", clock.monotonic()))
-            health.report(observed.cluster)
-        return [one.kind for one in health.report(observed.cluster).problems]
+                judge.lose(server)
+            judge.health.report(judge.observed.cluster)
+        return judge.kinds
 
-    assert judged(s1=live, s2=live) == []
-    assert judged(s2=live) == ["server_unreachable"]
+    assert judged(s1=[MASTER_HERE], s2=[MASTER_HERE]) == []
+    assert judged(s2=[MASTER_HERE]) == ["server_unreachable"]
     assert judged() == ["server_unreachable"] * 2
-    assert judged(s1={}) == ["group_gone", "server_unreachable"]
-    assert judged(s1={}, s2={}) == ["group_gone"]
-    health.dismiss(BrokerKey("c1", "a", 0))
-    assert judged(s1={}, s2={}) == []
+    assert judged(s1=[]) == ["group_gone", "server_unreachable"]
+    assert judged(s1=[], s2=[]) == ["group_gone"]
+    judge.health.dismiss(BrokerKey("c1", "a", 0))
+    assert judged(s1=[], s2=[]) == []
 
 
 def test_group_is_not_gone_because_servers_do_not_respond() -> None:
     """The master has left; then the only server that had the group is unreachable, and the slave may still be there."""
-    clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
+    judge = Judge("s1", "s2")
+    judge.lose("s2")
+    judge.put("s1", MASTER_HERE, SLAVE_HERE)
+    assert judge.kinds == ["server_unreachable"]
+    judge.put("s1", SLAVE_HERE)
+    assert judge.kinds == ["without_master", "server_unreachable", "broker_gone"]
 
-    def judged(*brokers: int) -> list[str]:
-        live = [LiveBroker("c1", "a", number, f"h:{number}") for number in brokers]
-        view = observed.cluster.server("s1").answered(clock.monotonic(), info=info)
-        observed.put(replace(view, brokers=seen_brokers({}, live, clock.monotonic())))
-        health.report(observed.cluster)
-        return lost("s2")
-
-    def lost(*servers: str) -> list[str]:
-        for server in servers:
-            observed.put(observed.cluster.server(server).lost("refused", clock.monotonic()))
-        return [one.kind for one in health.report(observed.cluster).problems]
-
-    assert judged(0, 1) == ["server_unreachable"]
-    assert judged(1) == ["without_master", "server_unreachable", "broker_gone"]
-    assert lost("s1") == ["server_unreachable", "server_unreachable", "broker_gone"]
-    observed.put(observed.cluster.server("s2").answered(clock.monotonic(), info=info))
-    assert lost() == ["server_unreachable", "broker_gone"]
-    assert judged() == ["group_gone", "server_unreachable"]
+    judge.lose("s1")
+    assert judge.kinds == ["server_unreachable", "server_unreachable", "broker_gone"]
+    judge.put("s2")
+    assert judge.kinds == ["server_unreachable", "broker_gone"]
+    judge.lose("s2")
+    judge.put("s1")
+    assert judge.kinds == ["group_gone", "server_unreachable"]
 
 
 def test_broker_that_was_dismissed_stays_dismissed_when_its_other_server_responds() -> None:
     """The operator knows that the broker has left, also on the server that did not respond then."""
-    clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-    live = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
-    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
-    up = ServerView("s1").answered(0.0, info=info)
-    observed.put(replace(up, brokers=live))
-    observed.put(replace(up, address="s2", brokers=live))
-    health.report(observed.cluster)
-    observed.put(observed.cluster.server("s2").lost("timeout", 0.0))
-    observed.put(up)
-    assert [one.key for one in health.report(observed.cluster).gone] == [("c1", "a", 0)]
+    judge = Judge("s1", "s2")
+    for server in ("s1", "s2"):
+        judge.put(server, MASTER_HERE)
+    assert judge.kinds == []
+    judge.lose("s2")
+    judge.put("s1")
+    assert [one.key for one in judge.report.gone] == [("c1", "a", 0)]
 
-    health.dismiss(BrokerKey("c1", "a", 0))
-    observed.put(replace(up, address="s2"))
+    judge.health.dismiss(BrokerKey("c1", "a", 0))
+    judge.put("s2")
 
-    assert list(health.report(observed.cluster).gone) == []
+    assert list(judge.report.gone) == []
 
 
 def test_server_without_a_first_response_has_been_asked_since_the_start() -> None:
     """The clock of a machine counts from its boot, not from the console's start."""
-    clock, observed = FakeClock(monotonic=50_000.0), Observed(["s1"])
-    report = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ())).report(observed.cluster)
+    report = Judge("s1", clock=FakeClock(monotonic=50_000.0)).report
 
     assert [(one.kind, report.since_of(one)) for one in report.problems] == [("server_asked", 50_000.0)]
 
@@ -233,154 +213,144 @@ def event(seq: int, name: str, **fields: Any) -> Event:
     return Event(seq, name, 0, {"cluster": "c1", "broker_name": "a", "broker_id": 0, **fields})
 
 
+def judged(
+    judge: Judge, brokers: Sequence[LiveBroker], *events: Event, seq: int | None = None
+) -> list[tuple[str, str]]:
+    """Kind and reason of the problems after a response of a server; `seq` is the last event before its brokers."""
+    judge.put("s1", *brokers, events=events, brokers_seq=len(events) if seq is None else seq)
+    return [(one.kind, one.why) for one in judge.report.problems]
+
+
 def test_reason_of_a_removal_may_arrive_after_the_brokers() -> None:
     """Events and brokers are two responses; the removal of an earlier registration says nothing about this one."""
-    judged = judge()
+    judge = Judge("s1")
     old = event(1, "register"), event(2, "evict", reason="unregistered"), event(3, "register")
+    crash = event(4, "evict", reason="disconnected")
 
-    assert judged({0: "h:1"}, *old).problems == []
-    crashed = judged({}, *old)
-    assert [(one.kind, one.why) for one in crashed.problems] == [("group_gone", "")]
-    crashed = judged({}, *old, event(4, "evict", reason="disconnected"))
-    assert [(one.kind, one.why) for one in crashed.problems] == [("group_gone", "disconnected")]
+    assert judged(judge, [MASTER_HERE], *old) == []
+    assert judged(judge, [], *old) == [("group_gone", "")]
+    assert judged(judge, [], *old, crash) == [("group_gone", "disconnected")]
 
     again, stop = event(5, "register"), event(6, "evict", reason="unregistered")
-    assert judged({0: "h:1"}, again).problems == []
-    assert [one.kind for one in judged({}, again).problems] == ["group_gone"]
-    stopped = judged({}, again, stop)
-    assert ([one.reason for one in stopped.gone], stopped.problems) == (["unregistered"], [])
+    assert judged(judge, [MASTER_HERE], *old, crash, again) == []
+    assert judged(judge, [], *old, crash, again) == [("group_gone", "")]
+    assert judged(judge, [], *old, crash, again, stop) == []
+    assert [one.reason for one in judge.report.gone] == ["unregistered"]
 
 
 def test_reason_of_a_removal_may_arrive_before_the_brokers() -> None:
     """The server reported the removal, and then, a moment later, that it does not have the broker."""
-    judged = judge()
-    judged({0: "h:1"}, event(1, "register"), late=[event(2, "evict", reason="unregistered")])
+    judge = Judge("s1")
+    events = event(1, "register"), event(2, "evict", reason="unregistered")
+    judged(judge, [MASTER_HERE], *events, seq=1)
 
-    stopped = judged({}, event(1, "register"), event(2, "evict", reason="unregistered"))
-    assert ([one.reason for one in stopped.gone], stopped.problems) == (["unregistered"], [])
+    assert judged(judge, [], *events) == []
+    assert [one.reason for one in judge.report.gone] == ["unregistered"]
 
 
 def test_apache_server_leaves_reason_and_topics_of_a_removal_to_the_others() -> None:
     """Apache's server reports neither; a removal from which the broker has returned says nothing about this one."""
-    clock, observed = FakeClock(), Observed(["ours", "apache", "lacking"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-    info = ServerInfo("boot", ready=True, started_ms=0, uptime_seconds=500.0)
-    known = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1", topics=3)], clock.monotonic())
-    plain = seen_brokers({}, [LiveBroker("c1", "a", 0, "h:1")], clock.monotonic())
+    judge = Judge("ours", "apache", "lacking")
 
-    def judged(ours: Any, apache: Any, *events: Event) -> list[tuple[str, int]]:
-        for address, brokers in (("ours", ours), ("apache", apache), ("lacking", {})):
-            view = ServerView(address).answered(clock.monotonic(), info=None if address == "apache" else info)
-            found = events if address == "ours" else ()
-            observed.put(replace(view, brokers=brokers, events=found, brokers_seq=len(found)))
-        return [(one.reason, one.topics) for one in health.report(observed.cluster).gone]
+    def gone(ours: list[LiveBroker], apache: list[LiveBroker], *events: Event) -> list[tuple[str, int]]:
+        judge.put("ours", *ours, events=events, brokers_seq=len(events))
+        judge.put("apache", *apache, info=None)
+        judge.put("lacking")
+        return [(one.reason, one.topics) for one in judge.report.gone]
 
+    known, plain = [instance(0, topics=3)], [MASTER_HERE]
     silent = event(1, "register"), event(2, "evict", reason="silent")
-    again, crashed = event(3, "register"), event(4, "evict", reason="disconnected")
-    assert judged(known, plain, *silent[:1]) == []
-    assert judged({}, plain, *silent) == []
-    assert judged(known, plain, *silent, again) == []
-    assert judged({}, {}, *silent, again, crashed) == [("disconnected", 3)]
+    crashed = *silent, event(3, "register"), event(4, "evict", reason="disconnected")
+    assert gone(known, plain, *silent[:1]) == []
+    assert gone([], plain, *silent) == []
+    assert gone(known, plain, *crashed[:3]) == []
+    assert gone([], [], *crashed) == [("disconnected", 3)]
 
-    assert judged(known, plain, *silent, again, crashed, event(5, "register")) == []
-    stopped = *silent, again, crashed, event(5, "register"), event(6, "evict", reason="unregistered")
-    assert judged({}, plain, *stopped) == []
-    assert judged({}, {}, *stopped) == [("unregistered", 3)]
+    stopped = *crashed, event(5, "register"), event(6, "evict", reason="unregistered")
+    assert gone(known, plain, *stopped[:5]) == []
+    assert gone([], plain, *stopped) == []
+    assert gone([], [], *stopped) == [("unregistered", 3)]
 
 
 def test_broker_with_a_new_id_is_not_gone() -> None:
     """After a failover the group lacks an instance until the former master is back, as a slave with another id."""
-    judged = judge()
-    judged({0: "h:1", 2: "h:2"})
+    judge = Judge("s1")
+    judge.put("s1", MASTER_HERE, instance(2))
+    assert judge.kinds == []
 
-    assert [(one.kind, one.subject) for one in judged({0: "h:2"}).problems] == [("broker_gone", "c1/a/2")]
-    back = judged({0: "h:2", 1: "h:1"})
-    assert (list(back.gone), back.problems) == ([], [])
+    new_master = LiveBroker("c1", "a", 0, "h:2")
+    judge.put("s1", new_master)
+    assert [(one.kind, one.subject) for one in judge.report.problems] == [("broker_gone", "c1/a/2")]
+    judge.put("s1", new_master, LiveBroker("c1", "a", 1, "h:0"))
+    assert (list(judge.report.gone), judge.kinds) == ([], [])
 
 
-async def acknowledge_all(health: Health, report: Report, cluster: Cluster, until: float) -> None:
-    """Acknowledge every problem of a report."""
-    for problem in report.problems:
+async def acknowledge_all(health: Health, cluster: Cluster, until: float) -> None:
+    """Acknowledge every problem of a cluster."""
+    for problem in health.report(cluster).problems:
         extent = health.extent_of(problem, cluster)
         await health.acknowledge(problem, Acknowledgement(*problem.key, "olga", "known", until, extent))
 
 
+async def levels_after(judge: Judge, *states: Callable[[], None]) -> list[str]:
+    """Levels of the verdict in these states, of which the first one is acknowledged."""
+    states[0]()
+    await acknowledge_all(judge.health, judge.observed.cluster, judge.clock.wall() + 3600)
+    levels: list[str] = []
+    for state in states:
+        state()
+        # A reason alone is no new revision: the console judges the cluster again at intervals.
+        judge.observed.renew()
+        levels.append(judge.report.verdict.level)
+    return levels
+
+
 async def test_acknowledgement_covers_only_the_acknowledged_differences() -> None:
     """All differences are one problem: a difference that is not acknowledged alarms, also in place of another one."""
-    clock, observed = FakeClock(), Observed(["s1", "s2"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
+    judge = Judge("s1", "s2")
+    info = ServerInfo("boot", ready=True, revision=1, uptime_seconds=500.0)
 
-    def differing(*topics: str) -> Report:
-        info = ServerInfo("boot", ready=True, revision=1, uptime_seconds=500.0)
-        for address, queues in (("s1", 8), ("s2", 4)):
+    def differ(topics: str) -> None:
+        for server, queues in (("s1", 8), ("s2", 4)):
             route = TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", queues, queues, 6)])
-            view = ServerView(address).answered(clock.monotonic(), info=info)
             routes = dict.fromkeys(topics, route)
-            observed.put(replace(view, topics=frozenset(topics), routes=routes, routes_revision=1))
-        return health.report(observed.cluster)
+            judge.put(server, info=info, topics=frozenset(topics), routes=routes, routes_revision=1)
 
-    await acknowledge_all(health, differing("T", "U"), observed.cluster, clock.wall() + 3600)
-
-    assert [differing(*topics).verdict.level for topics in ("TU", "T", "TUV", "TV", "U")] == [
-        "acknowledged",
-        "acknowledged",
-        "warning",
-        "warning",
-        "acknowledged",
-    ]
-
-
-@pytest.mark.parametrize("kind", ["missing_broker", "without_master"])
-async def test_acknowledgement_covers_only_the_acknowledged_servers(kind: str) -> None:
-    """An operator knows that one server lacks the broker; clients of any other server cannot reach it either."""
-    clock, observed = FakeClock(), Observed(["s1", "s2", "s3"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
-
-    def missing_on(*lacking: str) -> Report:
-        info = ServerInfo("boot", ready=True, uptime_seconds=500.0)
-        for address in ("s1", "s2", "s3"):
-            ids: tuple[int, ...] = (0, 1)
-            if address in lacking:
-                ids = () if kind == "missing_broker" else (1,)
-            live = [LiveBroker("c1", "a", number, f"h:{number}") for number in ids]
-            view = ServerView(address).answered(clock.monotonic(), info=info)
-            observed.put(replace(view, brokers=seen_brokers({}, live, clock.monotonic())))
-        return health.report(observed.cluster)
-
-    await acknowledge_all(health, missing_on("s2"), observed.cluster, clock.wall() + 3600)
-
-    levels = [missing_on(*servers).verdict.level for servers in (["s2"], ["s2", "s3"], ["s3"], ["s2"])]
-    alarm = "warning" if kind == "missing_broker" else "critical"
-    assert levels == ["acknowledged", alarm, alarm, "acknowledged"]
+    states = (partial(differ, topics) for topics in ("TU", "T", "TUV", "TV", "U"))
+    assert await levels_after(judge, *states) == ["acknowledged", "acknowledged", "warning", "warning", "acknowledged"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "known", "others"),
+    ("left", "alarm"), [([], "warning"), ([SLAVE_HERE], "critical")], ids=["missing_broker", "without_master"]
+)
+async def test_acknowledgement_covers_only_the_acknowledged_servers(left: list[LiveBroker], alarm: str) -> None:
+    """An operator knows that one server lacks the broker; clients of any other server cannot reach it either."""
+    judge = Judge("s1", "s2", "s3")
+
+    def lack(*lacking: str) -> None:
+        for server in ("s1", "s2", "s3"):
+            judge.put(server, *(left if server in lacking else [MASTER_HERE, SLAVE_HERE]))
+
+    states = (partial(lack, *servers) for servers in (["s2"], ["s2", "s3"], ["s3"], ["s2"]))
+    assert await levels_after(judge, *states) == ["acknowledged", alarm, alarm, "acknowledged"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "other"),
     [
-        (
-            "certificate_expires",
-            "certificate expires",
-            ["certificate expired", "revocation list expires", "revocation list expired"],
-        ),
-        ("disk_failing", "kv", ["audit"]),
+        ("certificate_expires", "certificate expires", "certificate expired"),
+        ("certificate_expires", "certificate expires", "revocation list expires"),
+        ("certificate_expires", "certificate expires", "revocation list expired"),
+        ("disk_failing", "kv", "audit"),
     ],
 )
-async def test_acknowledgement_covers_only_the_acknowledged_causes(kind: str, known: str, others: list[str]) -> None:
+async def test_acknowledgement_covers_only_the_acknowledged_causes(kind: str, known: str, other: str) -> None:
     """The reason may change, as does the time that is left, but another cause alarms, also beside the known one."""
-    clock, observed = FakeClock(), Observed(["s1"])
-    health = Health(observed, Compared(observed, clock), clock, Acknowledgements(None, ()))
+    judge = Judge("s1")
 
-    def reporting(why: str, *causes: str) -> Report:
+    def report(why: str, *causes: str) -> None:
         problem = ServerProblem(kind, why, list(causes))
-        info = ServerInfo("boot", ready=True, uptime_seconds=500.0, problems=[problem])
-        observed.put(ServerView("s1").answered(clock.monotonic(), info=info))
-        # Only the reason changes, which is no new revision: the console judges the cluster again at intervals.
-        observed.renew()
-        return health.report(observed.cluster)
+        judge.put("s1", info=ServerInfo("boot", ready=True, uptime_seconds=500.0, problems=[problem]))
 
-    await acknowledge_all(health, reporting("at first", known), observed.cluster, clock.wall() + 3600)
-
-    assert reporting("later", known).verdict.level == "acknowledged"
-    for other in others:
-        assert reporting("later", other).verdict.level == "warning"
-        assert reporting("later", known, other).verdict.level == "warning"
+    states = (partial(report, *about) for about in (("", known), ("later", known), ("", other), ("", known, other)))
+    assert await levels_after(judge, *states) == ["acknowledged", "acknowledged", "warning", "warning"]
