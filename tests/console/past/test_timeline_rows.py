@@ -103,41 +103,27 @@ def run(began: int, ended: int, *, nameserver: str = "ns", has_ended: bool = Tru
     return Run(nameserver=nameserver, boot_id=f"b{began}", from_ms=began, to_ms=ended, has_ended=has_ended)
 
 
-def test_a_server_is_down_around_its_runs() -> None:
-    """A server is down before, between and after its own runs; other servers' runs do not count."""
-    runs = [run(61_000, 81_000), run(11_000, 51_000), run(1_000, 101_000, nameserver="other")]
-
-    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=300_000)] == [
-        (0, 10),
-        (50, 10),
-        (80, 20),
-    ]
-
-
-def test_overlapping_runs_are_one() -> None:
-    """The clock was set back before a restart: a shorter boot lies within the time of the one before."""
-    runs = [run(1_000, 81_000), run(31_000, 51_000)]
-
-    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=300_000)] == [(80, 20)]
-
-
 @pytest.mark.parametrize(
-    ("has_ended", "read_until_ms", "down"),
+    ("runs", "read_until_ms", "down"),
     [
+        # Before, between and after its own runs; other servers' runs do not count.
+        (
+            [run(61_000, 81_000), run(11_000, 51_000), run(1_000, 101_000, nameserver="other")],
+            300_000,
+            [(0, 10), (50, 10), (80, 20)],
+        ),
+        # The clock was set back before a restart: a shorter boot lies within the time of the one before.
+        ([run(1_000, 81_000), run(31_000, 51_000)], 300_000, [(80, 20)]),
         # The log was read before the end of the span, which may be in the future.
-        (True, 91_000, [(80, 10)]),
-        (False, 91_000, []),
+        ([run(1_000, 81_000)], 91_000, [(80, 10)]),
+        ([run(1_000, 81_000, has_ended=False)], 91_000, []),
         # A server that was killed is down once it has been silent for two minutes.
-        (False, 201_000, []),
-        (False, 201_001, [(80, 20)]),
+        ([run(1_000, 81_000, has_ended=False)], 201_000, []),
+        ([run(1_000, 81_000, has_ended=False)], 201_001, [(80, 20)]),
     ],
 )
-def test_running_server_is_not_down_after_its_last_line(
-    has_ended: bool, read_until_ms: int, down: list[tuple[float, float]]
-) -> None:
+def test_server_is_down_around_its_runs(runs: list[Run], read_until_ms: int, down: list[tuple[float, float]]) -> None:
     """A page shows a reading that may be a minute old: the lines since then are unknown."""
-    runs = [run(1_000, 81_000, has_ended=has_ended)]
-
     assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN, read_until_ms=read_until_ms)] == down
 
 
