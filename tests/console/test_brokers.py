@@ -1,4 +1,4 @@
-"""The pages of brokers: ages on each server, missing brokers, and hostile names."""
+"""The pages of brokers: ages on each server, tags, and hostile names."""
 
 import html
 import re
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from namesrv_console.state import BrokerKey
-from tests.support.console import Shown, console, console_of_two
+from tests.support.console import Shown, console
 from tests.support.fake_clock import passing
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, OTHER, Broker, native, native_registration
+from tests.support.namesrv_peer import MASTER, Broker, native, native_registration
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -55,23 +55,6 @@ async def test_broker_page_shows_age_and_expiry(tmp_path: Path) -> None:
             assert "10.0.0.1:10911" in page
         assert "10.0.0.1:10911 outside h:1 outside HA h:2" in one
         assert "disk 0.5" in one
-
-
-async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -> None:
-    """A broker registers with one server after another: at first the other one is awaited, as on the overview."""
-    async with console_of_two(tmp_path) as (one, two, shown):
-        await (await one.connect()).register(MASTER)
-        await (await two.connect()).register(OTHER)
-        await seen(one, shown, MASTER)
-        await seen(one, shown, OTHER)
-        page = words(await shown.text("/brokers"))
-        assert ("MISSING" in page, page.count("expected to change soon")) == (False, 2)
-
-        await one.clock.advance(60.0)
-        page = words(await shown.text("/brokers"))
-        assert page.count("MISSING") == 2
-        assert "broker-a master cluster-1 10.0.0.1:10911 seen" in page
-        assert "broker-b master cluster-1 10.0.0.3:10911 MISSING seen" in page
 
 
 @pytest.mark.parametrize(("code", "tag"), [(205, "write permission removed"), (None, "drained")])

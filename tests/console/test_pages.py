@@ -50,23 +50,44 @@ async def scene(tmp_path: Path, *others: str, **of_other: Any) -> AsyncIterator[
         yield Scene(one, other, shown)
 
 
-async def test_topics_are_listed_with_what_is_missing(tmp_path: Path) -> None:
-    """The list names the servers that lack a topic, while servers start without alarm; hostile names are text."""
+async def test_lack_is_expected_at_first_and_then_alarms(tmp_path: Path) -> None:
+    """A broker registers with one server after another: at first no page but the differences calls it missing."""
+    soon, topics = "expected to change soon", "/topics?show=differing&sort=brokers&descending=1"
     async with scene(tmp_path) as it:
-        words = await it.page("/topics?show=differing&sort=brokers&descending=1")
-        assert f"U ordinary 1 8 8 RW- {it.other.where}: expected to change soon" in words
-        assert "T ordinary 2 16 16 RW- expected to change soon" in words
+        other = it.other.where
+        # Path -> texts at first, and after the time in which brokers register.
+        texts = {
+            topics: (
+                [f"U ordinary 1 8 8 RW- {other}: {soon}", f"T ordinary 2 16 16 RW- {soon}"],
+                [f"U ordinary 1 8 8 RW- missing on {other}", "T ordinary 2 16 16 RW- disagree"],
+            ),
+            "/topic?name=T": (["8/8 RW- 0 seen 0.", soon], ["MISSING", "register"]),
+            "/topic?name=U": ([f"{other}: {soon}", soon], [f"Missing on {other}.", "NO TOPIC"]),
+            "/brokers": ([soon], ["broker-b master cluster-1 10.0.0.3:10911 MISSING"]),
+            "/diff": (["expected: the server has just started"], ["Differences: 4, unexpected: 4"]),
+        }
+        first = {path: await it.page(path) for path in texts}
         assert 'class="bad"' not in await it.shown.text("/topics")
-
         await it.one.clock.advance(40)
-        html = await it.shown.text("/topics")
-        words = await it.page("/topics?show=differing&sort=brokers&descending=1")
+        then = {path: await it.page(path) for path in texts}
 
-        assert "<script>alert" not in html
-        assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e\\x1b[31m" in html
-        assert f"U ordinary 1 8 8 RW- missing on {it.other.where}" in words
-        assert "T ordinary 2 16 16 RW- disagree" in words
+    for path, (at_first, later) in texts.items():
+        assert [text for text in at_first if text not in first[path]] == []
+        assert [text for text in later if text not in then[path]] == []
+    assert [path for path in first if path != "/diff" and re.search("MISSING|NO TOPIC|missing on", first[path])] == []
+
+
+async def test_topic_that_no_server_has_is_named(tmp_path: Path) -> None:
+    """An unknown topic is not found, and the page without a name leads to the list."""
+    async with scene(tmp_path) as it:
         assert "No topic matches." in await it.page("/topics?q=nothing-like-it&page=x&sort=x&show=x")
+        assert "No server has this topic." in await it.page("/topic?name=none")
+        unnamed = [await it.shown.http.get(path) for path in ("/topic", "/topic?name=")]
+        html = await it.shown.text("/topics")
+
+    assert [(one.status_code, one.headers.get("location")) for one in unnamed] == [(303, "/topics")] * 2
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e\\x1b[31m" in html
 
 
 async def test_servers_without_topics_have_none_that_could_match(tmp_path: Path) -> None:
@@ -86,28 +107,6 @@ async def test_stars_come_from_the_browser(tmp_path: Path) -> None:
 
         assert re.findall(r'data-star="([UT])"', html) == ["U", "T"]
         assert len(re.findall(r'<button class="star"[^>]* aria-pressed="true"', html)) == 1
-
-
-async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
-    """A cell shows the server's queues and when it last saw the broker, or `MISSING` unless the lack is expected."""
-    async with scene(tmp_path) as it:
-        words = await it.page("/topic?name=T")
-        assert "8/8 RW- 0 seen 0." in words
-        assert ("MISSING" in words, words.count("expected to change soon")) == (False, 1)
-        words = await it.page("/topic?name=U")
-        assert ("NO TOPIC" in words, words.count("expected to change soon")) == (False, 2)
-        assert f"{it.other.where}: expected to change soon" in words
-
-        await it.one.clock.advance(40)
-        words = await it.page("/topic?name=T")
-        assert "MISSING" in words
-        assert "register" in words
-        words = await it.page("/topic?name=U")
-        assert f"Missing on {it.other.where}." in words
-        assert "NO TOPIC" in words
-        assert "No server has this topic." in await it.page("/topic?name=none")
-        unnamed = [await it.shown.http.get(path) for path in ("/topic", "/topic?name=")]
-        assert [(one.status_code, one.headers.get("location")) for one in unnamed] == [(303, "/topics")] * 2
 
 
 async def test_starting_server_is_not_blamed_for_an_unexpected_difference(tmp_path: Path) -> None:
@@ -196,25 +195,20 @@ async def test_fixed_reasons_of_servers_are_in_the_language_of_the_page(tmp_path
     assert [(text in english, text in chinese, other in chinese) for text, other in texts] == [(True, False, True)] * 2
 
 
-async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
-    """A disagreement of servers that have run for a while is unexpected; a server agrees with itself."""
+async def test_differences_are_exported(tmp_path: Path) -> None:
+    """The file has the values on each server; a server agrees with itself."""
     async with scene(tmp_path) as it:
-        words = await it.page("/diff")
-        assert "expected: the server has just started" in words
-        await it.one.clock.advance(40)
-        words = await it.page("/diff")
-        assert "Differences: 4, unexpected: 4" in words
         found = (await it.shown.http.get("/diff.json")).json()
-        assert tuple(found["differences"][0][name] for name in ("kind", "name", "fact")) == (
-            "broker",
-            "cluster-1/broker-b/0",
-            "present",
-        )
-        queues = {one["fact"]: one["values"] for one in found["differences"] if one["name"] == "T"}
-        assert queues == {"queues on broker-b": {it.one.where: "8 read, 8 write, RW-", it.other.where: None}}
-        assert not found["same"]
-        alone = f"with:{it.one.where}"
-        assert (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"] == []
+        alone = (await it.shown.http.get("/diff.json", params={f"with:{it.one.where}": "1"})).json()
+
+    assert [found["differences"][0][name] for name in ("kind", "name", "fact")] == [
+        "broker",
+        "cluster-1/broker-b/0",
+        "present",
+    ]
+    queues = {one["fact"]: one["values"] for one in found["differences"] if one["name"] == "T"}
+    assert queues == {"queues on broker-b": {it.one.where: "8 read, 8 write, RW-", it.other.where: None}}
+    assert (found["same"], alone["differences"]) == (False, [])
 
 
 async def test_server_whose_topics_are_not_read_yet_is_not_compared(tmp_path: Path) -> None:
