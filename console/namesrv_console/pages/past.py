@@ -10,8 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import timeline_rows
-from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS, Answer
-from namesrv_console.past.logged import Logged
+from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS, Answer, Logged
 from namesrv_console.past.strip_picture import strip_picture
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse
 
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.past.logged import Logged
+from namesrv_console.past.asking import Logged
 from namesrv_console.views.events import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import TopicReport, topic_reports

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from namesrv_console.past.logged import Logged, LoggedRequest
-from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
+from namesrv_spark_jobs.history.model import Failed, PastRequest, Result, Value
+from namesrv_spark_jobs.history.spans import Span
 
 # After this time a page without a result shows that the logs are being read.
 PATIENCE_SECONDS: Final = 1.0
@@ -19,6 +19,23 @@ LIMIT_SECONDS: Final = 120.0
 # Limit of requests at a time; enough for a few users.
 MOST_WAITING: Final = 16
 _MAX_RESULT_BYTES: Final = 64 << 20
+
+
+class LoggedRequest(Value, frozen=True, tag="logged"):
+    """Which hours have logs, and which directories are missing, as on a disk that is not mounted."""
+
+    # The minute of the request, so that no later request gets its result.
+    minute: int
+
+
+class Logged(Value, frozen=True, tag="logged"):
+    """The result for a LoggedRequest."""
+
+    # From the first to the last hour with logs; None without such an hour.
+    hours: Span | None
+    missing: list[str]
+
+
 Request = PastRequest | LoggedRequest
 Answer = Result | Logged
 _answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)

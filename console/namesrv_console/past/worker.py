@@ -5,14 +5,14 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from namesrv_console.past.asking import Answer, Request
-from namesrv_console.past.logged import LoggedRequest, look, missing_directories
+from namesrv_console.past.asking import Answer, Logged, LoggedRequest, Request
 from namesrv_runtime.program import not_installed
-from namesrv_spark_jobs.history.hours import LogsError
+from namesrv_spark_jobs.history.hours import LogsError, all_hours
 from namesrv_spark_jobs.history.model import Failed, ReportRequest
 
 # Live pages have priority over the worker.
@@ -58,8 +58,8 @@ def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Req
     def result(request: Request) -> Answer:
         nonlocal readings, left_out
         if isinstance(request, LoggedRequest):
-            return look(logs)
-        if (found := missing_directories(logs)) != left_out:
+            return Logged(hours=all_hours(logs), missing=_missing(logs))
+        if (found := _missing(logs)) != left_out:
             # The readings that are kept have other directories.
             opened.close()
             readings, left_out = opened.enter_context(Readings(folder, [it for it in logs if it not in found])), found
@@ -74,6 +74,23 @@ def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Req
             return Failed(why="that takes more memory than there is; choose a shorter time")
 
     return result
+
+
+def _missing(logs: Sequence[str]) -> list[str]:
+    """The missing directories; none if all are missing, since pages then have nothing else to show.
+
+    Only the worker looks at directories: on a dead network disk a look may last for ever.
+    """
+    found = [log for log in logs if _is_missing(log)]
+    return found if len(found) < len(logs) else []
+
+
+def _is_missing(log: str) -> bool:
+    try:
+        return not Path(log).is_dir()
+    except OSError:
+        # The reading fails with the reason.
+        return False
 
 
 if __name__ == "__main__":
