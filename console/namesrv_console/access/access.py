@@ -16,10 +16,8 @@ from starlette.routing import Route
 from namesrv_console.access.guard import Guard, SecurityHeaders, accepts_html
 from namesrv_console.access.identity import Identity, is_public
 from namesrv_console.access.login import Login, Render, login_url
-from namesrv_console.access.sessions import Sessions
 from namesrv_console.access.settings import AccessSettings
 from namesrv_console.access.trail import Trail
-from namesrv_console.access.users import UsersFile
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -34,20 +32,8 @@ class Access:
     def __init__(self, settings: AccessSettings, *, clock: Clock, render: Render, trail: Trail | None = None) -> None:
         self.settings = settings
         self.trail = trail
-        users = None if settings.users is None else UsersFile(settings.users)
-        if users is not None:
-            users.warn_if_open()
-        sessions = Sessions(settings.session_hours * 3600, clock)
-        self.identity = Identity(settings, users, sessions)
-        self._login = Login(
-            settings=settings,
-            users=users,
-            sessions=sessions,
-            identity=self.identity,
-            trail=trail,
-            clock=clock,
-            render=render,
-        )
+        self.identity = Identity(settings, clock)
+        self._login = Login(self.identity, trail=trail, clock=clock, render=render)
 
     def routes(self) -> list[Route]:
         """Routes of the pages to sign in and out."""

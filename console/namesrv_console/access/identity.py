@@ -10,6 +10,7 @@ from namesrv_console.access.sessions import Sessions
 from namesrv_console.access.settings import AccessSettings, Networks
 from namesrv_console.access.users import MAX_NAME, SCOPES, User, UsersFile
 from namesrv_remoting.addresses import address_of
+from namesrv_runtime.clock import Clock
 
 # Paths that a user needs before signing in.
 _PUBLIC: Final = ("/login", "/preferences", "/static")
@@ -20,12 +21,18 @@ ANONYMOUS: Final = User("", "viewer", "open")
 
 
 class Identity(AuthenticationBackend):
-    """Finds the user of each request; refuses a request without a user unless its path is public."""
+    """Finds the user of each request; refuses a request without a user unless its path is public.
 
-    def __init__(self, settings: AccessSettings, users: UsersFile | None, sessions: Sessions) -> None:
-        self._settings = settings
-        self._users = users
-        self._sessions = sessions
+    Raises ValueError for a users file that cannot be used.
+    """
+
+    def __init__(self, settings: AccessSettings, clock: Clock) -> None:
+        self.settings = settings
+        # None: users do not sign in with passwords.
+        self.users = None if settings.users is None else UsersFile(settings.users)
+        if self.users is not None:
+            self.users.warn_if_open()
+        self.sessions = Sessions(settings.session_hours * 3600, clock)
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, User] | None:
         """The scopes and the user of a request. Raises AuthenticationError."""
@@ -38,13 +45,13 @@ class Identity(AuthenticationBackend):
 
     def user_of(self, conn: HTTPConnection) -> User | None:
         """The user of a connection as of now; the guard calls this again for streams that are still open."""
-        if not self._settings.requires_sign_in:
+        if not self.settings.requires_sign_in:
             return ANONYMOUS
         return self._by_session(conn) or self._by_proxy(conn)
 
     def address_of(self, conn: HTTPConnection) -> str:
         """The client's address: the one that the nearest proxy saw, if that proxy may name it, else the peer's."""
-        settings = self._settings
+        settings = self.settings
         forwarded = conn.headers.getlist("x-forwarded-for")
         if forwarded and _is_from(conn, (*settings.trusted_proxies, *settings.forwarded_for_from)):
             # A client can send addresses and whole header lines of its own, which come before the proxy's.
@@ -52,27 +59,27 @@ class Identity(AuthenticationBackend):
         return "" if conn.client is None else conn.client.host
 
     def _by_session(self, conn: HTTPConnection) -> User | None:
-        session = self._sessions.find(str(conn.session.get(SESSION_KEY, "")))
+        session = self.sessions.find(str(conn.session.get(SESSION_KEY, "")))
         if session is None:
             return None
         if session.source != "password":
             return User(session.name, session.role, session.source)
-        entry = None if self._users is None else self._users.find(session.name)
+        entry = None if self.users is None else self.users.find(session.name)
         if entry is None or entry.password_hash != session.password_hash:
             # The user was removed, or the password has changed since the user signed in.
             return None
         return User(session.name, entry.role, "password")
 
     def _by_proxy(self, conn: HTTPConnection) -> User | None:
-        if not _is_from(conn, self._settings.trusted_proxies):
+        if not _is_from(conn, self.settings.trusted_proxies):
             return None
-        names = _texts(conn, self._settings.proxy_user_header)
-        groups = _texts(conn, self._settings.proxy_groups_header)
+        names = _texts(conn, self.settings.proxy_user_header)
+        groups = _texts(conn, self.settings.proxy_groups_header)
         # With two user headers, one of them was sent by the client and passed on by the proxy.
         if len(names) != 1 or len(groups) > 1:
             return None
         name = names[0].strip()
-        role = self._settings.role_of(name, _split(groups)) if is_name(name) else None
+        role = self.settings.role_of(name, _split(groups)) if is_name(name) else None
         return None if role is None else User(name, role, "proxy")
 
 

@@ -16,10 +16,8 @@ from namesrv_console.access.guard import EXPIRED, NEXT, SAFE, form_of
 from namesrv_console.access.identity import SESSION_KEY, Identity
 from namesrv_console.access.limit import LoginLimit
 from namesrv_console.access.oidc import CALLBACK, Oidc, SignInError
-from namesrv_console.access.sessions import Sessions
-from namesrv_console.access.settings import AccessSettings
 from namesrv_console.access.trail import Trail, cut
-from namesrv_console.access.users import MAX_NAME, Role, Source, UsersFile
+from namesrv_console.access.users import MAX_NAME, Role, Source
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 from namesrv_runtime.threads import in_thread
@@ -62,33 +60,20 @@ def login_url(conn: HTTPConnection) -> str:
 class Login:
     """The ways to sign in that the settings name."""
 
-    def __init__(  # noqa: PLR0913 - by keyword
-        self,
-        *,
-        settings: AccessSettings,
-        users: UsersFile | None,
-        sessions: Sessions,
-        identity: Identity,
-        trail: Trail | None,
-        clock: Clock,
-        render: Render,
-    ) -> None:
-        self._settings = settings
-        self._users = users
-        self._sessions = sessions
+    def __init__(self, identity: Identity, *, trail: Trail | None, clock: Clock, render: Render) -> None:
         self._identity = identity
         self._trail = trail
         self._clock = clock
         self._render = render
         self._limit = LoginLimit()
-        self._oidc = None if settings.oidc_issuer is None else Oidc(settings)
+        self._oidc = None if identity.settings.oidc_issuer is None else Oidc(identity.settings)
         self._verifying = asyncio.Semaphore(_VERIFIED_AT_ONCE)
         self._waiting = 0
 
     def routes(self) -> list[Route]:
         """Routes of these pages."""
         routes = [Route("/login", self.page, methods=["GET"]), Route("/logout", self.sign_out, methods=["POST"])]
-        if self._users is not None:
+        if self._identity.users is not None:
             routes.append(Route("/login", self.sign_in, methods=["POST"]))
         if self._oidc is not None:
             routes.append(Route("/login/oidc", self.go_to_provider, methods=["GET"]))
@@ -97,7 +82,7 @@ class Login:
 
     async def page(self, request: Request) -> Response:
         """Show the login page, or redirect a user who has signed in already."""
-        if request.user.is_authenticated or not self._settings.has_login:
+        if request.user.is_authenticated or not self._identity.settings.has_login:
             return RedirectResponse(safe_next(request.query_params.get(NEXT)), 303)
         error = EXPIRED if EXPIRED in request.query_params else None
         return self._page(request, request.query_params.get(NEXT), 200, error=error)
@@ -116,7 +101,7 @@ class Login:
             answer.headers["Retry-After"] = str(seconds)
             return answer
         self._limit.attempted(address, name, now)
-        users = self._users
+        users = self._identity.users
         assert users is not None  # noqa: S101 - the route exists only with a users file
         self._waiting += 1
         try:
@@ -145,7 +130,7 @@ class Login:
             claimed = await self._provider.claimed(request)
         except SignInError as error:
             return self._not_by_provider(request, error)
-        role = self._settings.role_of(claimed.name, claimed.groups)
+        role = self._identity.settings.role_of(claimed.name, claimed.groups)
         if role is None:
             self._record_refusal(
                 claimed.name, self._identity.address_of(request), "role", "neither viewer nor operator"
@@ -155,9 +140,9 @@ class Login:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session, in every tab."""
-        self._sessions.end(str(request.session.get(SESSION_KEY, "")))
+        self._identity.sessions.end(str(request.session.get(SESSION_KEY, "")))
         request.session.clear()
-        return RedirectResponse("/login" if self._settings.has_login else HOME, 303)
+        return RedirectResponse("/login" if self._identity.settings.has_login else HOME, 303)
 
     @property
     def _provider(self) -> Oidc:
@@ -168,9 +153,9 @@ class Login:
         self, request: Request, name: str, source: Source, role: Role, target: object, *, password_hash: str = ""
     ) -> Response:
         # The old session ends here, and its CSRF token with it, even if the token was for another user's forms.
-        self._sessions.end(str(request.session.get(SESSION_KEY, "")))
+        self._identity.sessions.end(str(request.session.get(SESSION_KEY, "")))
         request.session.clear()
-        request.session[SESSION_KEY] = self._sessions.begin(name, source, role, password_hash)
+        request.session[SESSION_KEY] = self._identity.sessions.begin(name, source, role, password_hash)
         address = self._identity.address_of(request)
         event(logger, logging.INFO, "signed_in", user=name, role=role, source=source, address=address)
         if self._trail is not None:
@@ -190,7 +175,7 @@ class Login:
         values |= {
             "next": safe_next(target),
             "next_query": urlencode({NEXT: safe_next(target)}),
-            "has_password": self._users is not None,
+            "has_password": self._identity.users is not None,
             "has_provider": self._oidc is not None,
             "name": cut(str(values.get("name", ""))),
             "error": values.get("error"),
