@@ -116,8 +116,7 @@ class _Served:
                 return self._framed(request, content)
             if (part := request.query_params.get("part")) in page.parts:
                 return HTMLResponse(self._templates.parts(page, visit, content)[part], headers=_FRESH)
-            values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
-            html = self._templates.page(page, visit, values, theme=_theme(request))
+            html = self._templates.page(page, visit, {**content, **self._about(request, visit)}, theme=_theme(request))
             return HTMLResponse(html, headers=_FRESH)
 
         return answer
@@ -125,7 +124,7 @@ class _Served:
     def render(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> Response:
         """A page from a template that is not in the menu, for the user of the request."""
         visit = self._visit(request.query_params, _language(request))
-        values = {**values, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
+        values = {**values, **self._about(request, visit)}
         # The live frame of the page of one action is that of the page with all actions.
         is_action = request.url.path.startswith(f"{actions.PAGE.path}/")
         frame = actions.PAGE if is_action else overview.PAGE
@@ -168,12 +167,17 @@ class _Served:
             return JSONResponse(news, headers=_FRESH)
         return LiveStream(self.pages, page, query, language=language, since=since)
 
-    def _about(self, request: Request) -> dict[str, object]:
-        """Values about the user for the frame; the CSRF token, which makes a session, only if the page has a form."""
+    def _about(self, request: Request, visit: Visit) -> dict[str, object]:
+        """Values for the frame, also about the user.
+
+        The CSRF token, which makes a session, is there only if the page has a form.
+        """
         user, here = request.user, _here(request)
         has_form = user.is_authenticated or here.startswith("/login")
         may_act = self._console.settings.access.actions and is_operator(request)
-        return {"user": user, "csrf": csrf_token(request) if has_form else "", "here": here, "may_act": may_act}
+        csrf = csrf_token(request) if has_form else ""
+        event_id = self.pages.event_id(visit.cluster.revision)
+        return {"user": user, "csrf": csrf, "here": here, "may_act": may_act, "event_id": event_id}
 
     def _query(self, page: Page, given: Mapping[str, str], request: Request) -> dict[str, str] | Response:
         """The part of a query that the page reads, and its cookies; or an error for a value that is too long."""

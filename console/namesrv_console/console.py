@@ -102,6 +102,11 @@ class Visit:
         return text if text in choices else choices[0]
 
     @property
+    def kept(self) -> dict[str, str]:
+        """The parts of the query that links within a list keep: all but the number of its page, and cookies."""
+        return {name: value for name, value in self.query.items() if name not in {"page", "stars"} and value}
+
+    @property
     def wall(self) -> float:
         """Seconds since 1970, for people."""
         return self.console.clock.wall()

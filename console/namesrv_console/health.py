@@ -60,6 +60,11 @@ class Report:
     # The acknowledged ones among the problems.
     acknowledged: Mapping[tuple[Kind, str], Acknowledgement]
 
+    @property
+    def missing(self) -> list[InstanceKey]:
+        """Brokers that have left; one that unregistered itself is not missing."""
+        return [one.key for one in self.gone if not one.is_planned]
+
     def since_of(self, problem: Problem) -> float:
         """The start of a problem."""
         return self.since[problem.key]

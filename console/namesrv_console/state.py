@@ -250,6 +250,11 @@ class Cluster:
         return sum(view.is_compared for view in self.servers)
 
     @property
+    def reporting(self) -> int:
+        """Number of servers that report their brokers."""
+        return sum(view.reports_brokers for view in self.servers)
+
+    @property
     def broker_keys(self) -> list[BrokerKey]:
         """Every broker on any of the servers, sorted."""
         return sorted({key for view in self.servers for key in view.brokers})

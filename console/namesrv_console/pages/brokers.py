@@ -37,8 +37,7 @@ async def show_all(visit: Visit) -> Content:
         "clusters": sorted({key.cluster for key in visit.cluster.broker_keys} | {wanted.cluster} - {""}),
         "count": len(visit.cluster.broker_keys),
         "shows": SHOWS,
-        "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
-        "kept": {name: value for name, value in query.items() if name != "page" and value},
+        "kept": visit.kept,
     }
 
 
@@ -53,7 +52,6 @@ async def show_one(visit: Visit) -> Content:
         "cluster_name": cluster_name,
         "name": name,
         "rows": rows,
-        "reporting": sum(view.reports_brokers for view in visit.cluster.servers),
         "recent": recent_picture(
             visit.cluster, visit.wall, moment_ms, instances_of(visit.cluster, cluster_name, name, events)
         ),

@@ -23,7 +23,7 @@ async def show(visit: Visit) -> Content:
         # The last connection of the chosen role or protocol may have closed.
         "roles": sorted({*found.roles, wanted.role} - {""}),
         "protocols": sorted({*found.protocols, wanted.protocol} - {""}),
-        "kept": {name: value for name, value in query.items() if name != "page" and value},
+        "kept": visit.kept,
     }
 
 

@@ -21,7 +21,7 @@ def _compared(visit: Visit) -> tuple[list[str], list[Disagreement]]:
 async def show(visit: Visit) -> Content:
     """Groups of equal differences, unexpected ones first."""
     servers, found = _compared(visit)
-    groups = sorted(grouped(found), key=lambda group: group.reason is not None)
+    groups = grouped(found)
     return {
         "servers": servers,
         "count": len(found),

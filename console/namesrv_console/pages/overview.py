@@ -20,12 +20,10 @@ async def show(visit: Visit) -> Content:
     """The whole page; the overview has no query."""
     cluster = visit.cluster
     found = visit.console.compared.disagreements(cluster)
-    groups = sorted(grouped(found), key=lambda group: group.reason is not None)
+    groups = grouped(found)
     health = visit.console.health.report(cluster)
     problems = most_urgent(health.problems, health.acknowledged, _SHOWN_PROBLEMS)
-    # A broker that unregistered itself is not missing.
-    left = [one.key for one in health.gone if not one.is_planned]
-    heat, more_heat = fewer_groups(heat_map(cluster, left, found, visit.now), _MOST_GROUPS)
+    heat, more_heat = fewer_groups(heat_map(cluster, health.missing, found, visit.now), _MOST_GROUPS)
     return {
         "signs_in": visit.console.settings.access.requires_sign_in,
         "problems": problems,
@@ -36,7 +34,6 @@ async def show(visit: Visit) -> Content:
         "same_servers": same_servers(cluster.servers),
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
-        "reporting": sum(view.reports_brokers for view in cluster.servers),
         "heat": heat,
         "more_heat": more_heat,
         "recent": recent_picture(cluster, visit.wall, visit.console.compared.moment_ms),

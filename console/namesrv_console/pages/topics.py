@@ -38,8 +38,7 @@ async def show(visit: Visit) -> Content:
         # Name of a topic that servers lack -> the servers where this is expected.
         "awaited_on": {one.difference.name: one.expected_on for one in topics if one.difference.fact == PRESENT},
         "shows": SHOWS,
-        # Parts of the query that links within the page keep.
-        "kept": {name: value for name, value in visit.query.items() if name not in {"page", "stars"} and value},
+        "kept": visit.kept,
     }
 
 

@@ -8,8 +8,7 @@ from namesrv_console.views.topology import topology
 async def show(visit: Visit) -> Content:
     """The picture; brokers that have left unplanned are still in it."""
     report = visit.console.health.report(visit.cluster)
-    left = [one.key for one in report.gone if not one.is_planned]
-    heat = heat_map(visit.cluster, left, visit.console.compared.disagreements(visit.cluster), visit.now)
+    heat = heat_map(visit.cluster, report.missing, visit.console.compared.disagreements(visit.cluster), visit.now)
     return {"topology": topology(visit.cluster, heat, report.problems)}
 
 

@@ -160,13 +160,13 @@ class Group:
 
 
 def grouped(found: Iterable[Disagreement]) -> list[Group]:
-    """Groups of equal disagreements, in the order of their first members."""
+    """Groups of equal disagreements: unexpected ones first, then in the order of their first members."""
     groups: dict[tuple[object, ...], Group] = {}
     for each in found:
         one = each.difference
         key = (*one.line_key, each.reason, each.blamed)
         groups.setdefault(key, Group([], one, each.since, each.reason, each.expected_on)).names.append(one.name)
-    return list(groups.values())
+    return sorted(groups.values(), key=lambda group: group.reason is not None)
 
 
 # A difference, and the names of its brokers.
