@@ -53,10 +53,6 @@ async def test_console_shows_nothing_before_sign_in(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--listen", "0.0.0.0:0"], "listening on '0.0.0.0', beyond loopback, without users"),
-        (
-            ["--actions"],
-            "set --users (namesrv-console passwd makes the file), --trusted-proxy or --oidc-issuer",
-        ),
         (["--users", "missing"], "missing: no such file or directory"),
         (["--http-tls-cert-file", "missing"], "missing: no such file or directory"),
         (["--trusted-proxy", "10.0.0.1/8"], "namesrv-console: --trusted-proxy: '10.0.0.1/8': "),

@@ -17,10 +17,12 @@ from tests.support.logged import logged
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$dGFnZ2dnZ2dnZ2dnZ2c"
 
 
-def test_file_is_read() -> None:
-    """A line for each user; what follows the second colon is the hash."""
-    text = f"# who may see the console\n\nolga:operator:{HASH}\nvera w.:viewer:{HASH}\n"
-    assert parse_users(text) == {"olga": Entry("operator", HASH), "vera w.": Entry("viewer", HASH)}
+def test_file_is_read(tmp_path: Path) -> None:
+    """A line for each user; what follows the second colon is the hash. Editors on Windows begin with a mark."""
+    path, text = tmp_path / "users", f"olga:operator:{HASH}\n# who may only look\n\nvera w.:viewer:{HASH}\n"
+    path.write_text(text, encoding="utf-8-sig")
+
+    assert read_users(path) == {"olga": Entry("operator", HASH), "vera w.": Entry("viewer", HASH)}
 
 
 @pytest.mark.parametrize(
@@ -66,10 +68,8 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
     typed(PASSWORD)
     assert passwd(path, "olga", role="operator") == "set the password of operator 'olga'"
     assert path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o640)
     typed("another passphrase")
     assert passwd(path, "olga") == "set the password of operator 'olga'"
-    assert path.stat().st_mode & 0o777 == 0o640
     users = UsersFile(path)
     assert users.verify("olga", PASSWORD) is None
     assert read_users(path)["olga"] == users.verify("olga", "another passphrase")
@@ -83,14 +83,6 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
         passwd(path, "vera")
     with pytest.raises(ValueError, match="no user 'olga'"):
         passwd(path, "olga", delete=True)
-
-
-def test_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
-    """Editors on Windows put one before the first line."""
-    path = tmp_path / "users"
-    path.write_text(f"olga:operator:{HASH}\n", encoding="utf-8-sig")
-
-    assert list(read_users(path)) == ["olga"]
 
 
 def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
