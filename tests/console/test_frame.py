@@ -122,35 +122,41 @@ async def test_menu_has_six_groups_and_a_key_for_each_page() -> None:
     assert re.findall(r'data-key="(.)"', html) == keys
 
 
-async def test_path_without_a_page_has_the_frame() -> None:
-    """A mistyped address shows the menu and a way on; a program, and a visitor who is not signed in, get a line."""
-    html = {"accept": "text/html"}
-    async with console(FakeClock(), "127.0.0.1:1") as shown:
-        english = await shown.http.get("/nowhere", headers=html)
-        chinese = await shown.http.get("/nowhere/else", headers=html | {"accept-language": "zh"})
-        plain = [await shown.http.get("/nowhere"), await shown.http.get("/static/nothing.js", headers=html)]
-
-    assert english.status_code == chinese.status_code == 404
-    assert "<h1>Page not found</h1>" in english.text
-    assert '<nav class="menu" aria-label="Pages">' in english.text
-    assert "/nowhere" in english.text
-    assert "<h1>页面不存在</h1>" in chinese.text
-    assert {(one.status_code, one.text) for one in plain} == {(404, "no such page\n")}
-
-
-async def test_page_that_cannot_be_shown_has_the_frame() -> None:
+@pytest.mark.parametrize(
+    ("path", "status", "titles", "why"),
+    [
+        ("/nowhere", 404, ("Page not found", "页面不存在"), "no such page"),
+        (
+            f"/topic?name={'x' * 1001}",
+            400,
+            ("This page cannot be shown", "无法显示此页面"),
+            "name: longer than 1,000 characters",
+        ),
+        ("/strip.svg", 404, ("This page cannot be shown", "无法显示此页面"), "no logs"),
+        ("/what-if/report.html", 404, ("This page cannot be shown", "无法显示此页面"), "no logs"),
+    ],
+)
+async def test_page_that_cannot_be_shown_has_the_frame(
+    path: str, status: int, titles: tuple[str, str], why: str
+) -> None:
     """A browser gets the reason below the menu, a program as a line."""
     html = {"accept": "text/html"}
-    endless = f"/topic?name={'x' * 1001}"
     async with console(FakeClock(), "127.0.0.1:1") as shown:
-        framed = [await shown.http.get(path, headers=html) for path in (endless, "/strip.svg", "/what-if/report.html")]
-        chinese = await shown.http.get(endless, headers=html | {"accept-language": "zh"})
-        plain = await shown.http.get("/strip.svg", headers={"accept": "image/svg+xml"})
+        english = await shown.http.get(path, headers=html)
+        chinese = await shown.http.get(path, headers=html | {"accept-language": "zh"})
+        plain = await shown.http.get(path, headers={"accept": "image/svg+xml"})
 
-    assert [one.status_code for one in framed] == [400, 404, 404]
-    for page, why in zip(framed, ("name: longer than 1,000 characters", "no logs", "no logs"), strict=True):
-        assert "<h1>This page cannot be shown</h1>" in page.text
-        assert '<nav class="menu" aria-label="Pages">' in page.text
-        assert f"<p><bdi>{why}</bdi></p>" in page.text
-    assert "<h1>无法显示此页面</h1>" in chinese.text
-    assert (plain.status_code, plain.text) == (404, "no logs\n")
+    assert [one.status_code for one in (english, chinese, plain)] == [status] * 3
+    for page, title in zip((english, chinese), titles, strict=True):
+        assert f"<h1>{title}</h1>" in page.text
+    assert '<nav class="menu" aria-label="Pages">' in english.text
+    assert f"<bdi>{'/nowhere' if path == '/nowhere' else why}</bdi>" in english.text
+    assert plain.text == f"{why}\n"
+
+
+async def test_visitor_who_is_not_signed_in_gets_no_frame() -> None:
+    """A public path may be that of such a visitor, and the frame shows the servers."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        answer = await shown.http.get("/static/nothing.js", headers={"accept": "text/html"})
+
+    assert (answer.status_code, answer.text) == (404, "no such page\n")
