@@ -46,6 +46,13 @@ class Attended(NamedTuple):
         form = {**fields(page.text.split("<main")[1]), "hours": hours, "why": why}
         return (await self.shown.http.post("/acknowledge", data=form)).status_code
 
+    @asynccontextmanager
+    async def again(self, directory: Path) -> AsyncIterator["Attended"]:
+        """Another console of the server, with its acknowledgements in a directory."""
+        access = AccessSettings(users=self.trail.parent / "users", audit_log_dir=directory)
+        async with console(self.server.clock, self.server.where, access=access) as shown:
+            yield Attended(shown, self.server, directory)
+
     async def audited(self, request: str) -> dict[str, Any]:
         """The audit line of a request, once it is written."""
 
@@ -139,15 +146,11 @@ async def test_acknowledgement_outlives_the_console(tmp_path: Path) -> None:
     """Another console with the same directory knows the acknowledgement; a damaged file counts as none."""
     async with attended(tmp_path) as found:
         await found.acknowledge("8", "why")
-        access = AccessSettings(users=tmp_path / "users", audit_log_dir=tmp_path / "trail")
-        clock, where = found.server.clock, found.server.where
-        async with console(clock, where, access=access) as shown:
-            other = Attended(shown, found.server, tmp_path)
-            await passing(clock, lambda: other.verdict == ("acknowledged", 1))
-        file_in(tmp_path / "trail").write_bytes(b"{")
-        async with console(clock, where, access=access) as shown:
-            other = Attended(shown, found.server, tmp_path)
-            await passing(clock, lambda: other.verdict == ("critical", 0))
+        async with found.again(found.trail) as other:
+            await passing(found.server.clock, lambda: other.verdict == ("acknowledged", 1))
+        file_in(found.trail).write_bytes(b"{")
+        async with found.again(found.trail) as damaged:
+            await passing(found.server.clock, lambda: damaged.verdict == ("critical", 0))
 
 
 async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp_path: Path) -> None:
@@ -159,9 +162,7 @@ async def test_acknowledgement_ends_if_its_problem_ended_without_the_console(tmp
         copy(file_in(tmp_path / "trail"), tmp_path / "later")
         master = await server.connect()
         await master.register(MASTER, registration("T", "U"))
-        access = AccessSettings(users=tmp_path / "users", audit_log_dir=tmp_path / "later")
-        async with console(clock, server.where, access=access) as shown:
-            other = Attended(shown, server, tmp_path)
+        async with found.again(tmp_path / "later") as other:
             await passing(clock, lambda: other.verdict == ("good", 0))
             await clock.advance(60)
             await passing(clock, lambda: file_in(tmp_path / "later").read_bytes() == b"[]")
