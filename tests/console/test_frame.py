@@ -122,18 +122,16 @@ async def test_menu_has_six_groups_and_a_key_for_each_page() -> None:
     assert re.findall(r'data-key="(.)"', html) == keys
 
 
+NOT_FOUND, NOT_SHOWN = ("Page not found", "页面不存在"), ("This page cannot be shown", "无法显示此页面")
+
+
 @pytest.mark.parametrize(
     ("path", "status", "titles", "why"),
     [
-        ("/nowhere", 404, ("Page not found", "页面不存在"), "no such page"),
-        (
-            f"/topic?name={'x' * 1001}",
-            400,
-            ("This page cannot be shown", "无法显示此页面"),
-            "name: longer than 1,000 characters",
-        ),
-        ("/strip.svg", 404, ("This page cannot be shown", "无法显示此页面"), "no logs"),
-        ("/what-if/report.html", 404, ("This page cannot be shown", "无法显示此页面"), "no logs"),
+        ("/nowhere", 404, NOT_FOUND, "no such page"),
+        (f"/topic?name={'x' * 1001}", 400, NOT_SHOWN, "name: longer than 1,000 characters"),
+        ("/strip.svg", 404, NOT_SHOWN, "no logs"),
+        ("/what-if/report.html", 404, NOT_SHOWN, "no logs"),
     ],
 )
 async def test_page_that_cannot_be_shown_has_the_frame(
