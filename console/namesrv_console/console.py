@@ -128,7 +128,7 @@ class Visit:
     @property
     def native(self) -> list[str]:
         """Addresses of the reachable servers that speak our protocol."""
-        return [view.address for view in self.cluster.servers if view.is_reachable and view.is_native]
+        return [view.address for view in self.cluster.servers if view.is_reachable and view.info is not None]
 
     @property
     def t(self) -> Callable[..., str]:

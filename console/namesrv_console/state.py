@@ -67,12 +67,11 @@ class ServerView:
     error: str | None = None
     # State of a server that is not reachable.
     failure: ServerState = "unreachable"
-    # False: Apache's server; None: not known yet.
-    is_native: bool | None = None
     # Seconds by which the server's wall clock is ahead of the console's monotonic clock; None if it is unknown.
     wall_minus_monotonic: float | None = None
     # Time of the last response.
     answered_at: float | None = field(default=None, compare=False)
+    # None: Apache's server, which does not report it, or one without a response yet.
     info: ServerInfo | None = field(default=None, compare=False)
     # Empty after the server denied them.
     brokers: Mapping[BrokerKey, BrokerSeen] = field(default_factory=dict)
@@ -136,7 +135,7 @@ class ServerView:
     @property
     def reports_events(self) -> bool:
         """True if the events are the last ones of the server."""
-        return bool(self.is_reachable and self.is_native) and "events" not in self.refused
+        return bool(self.is_reachable) and self.info is not None and "events" not in self.refused
 
     def is_starting(self, now: float) -> bool:
         """True if brokers may not have registered with the server since its start."""
@@ -166,7 +165,6 @@ class ServerView:
             is_reachable=True,
             since=since,
             error=None,
-            is_native=info is not None,
             answered_at=now,
             info=info,
             wall_minus_monotonic=ahead,

@@ -220,7 +220,7 @@ async def test_page_of_apaches_server_names_what_is_missing(tmp_path: Path) -> N
         # Requests have timeouts by this clock, and real sockets need real time.
         await completed(server.clock, until(lambda: view(shown).brokers and view(shown).routes))
 
-        assert (view(shown).state, view(shown).is_native, view(shown).connections) == ("answers", False, None)
+        assert (view(shown).state, view(shown).info, view(shown).connections) == ("answers", None, None)
         overview, brokers = await shown.text("/"), await shown.text("/brokers")
         assert "reports no ages, events and connections" in overview
         assert "broker-a" in brokers

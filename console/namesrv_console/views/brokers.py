@@ -128,7 +128,7 @@ def _rows(
 def _is_drained(cell: HeatCell) -> bool:
     """True if a server knows the topics of a read-only broker, and no operator removed its write permission."""
     view, seen = cell.view, cell.seen
-    knows_routes = view.is_native and view.info is not None and view.routes_revision == view.info.revision
+    knows_routes = view.info is not None and view.routes_revision == view.info.revision
     return seen is not None and bool(knows_routes and seen.live.topics) and not seen.live.write_removed
 
 
