@@ -21,9 +21,14 @@ from tests.support.console_access import (
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock
 
 
-async def test_pages_require_a_sign_in(tmp_path: Path) -> None:
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    """The file of the users."""
+    return write_users(tmp_path / "users")
+
+
+async def test_pages_require_a_sign_in(users: Path) -> None:
     """Browsers are redirected to the login page, programs get an error; the files of the login page are public."""
-    users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         asked = await client.get("/topics?q=a b&x=1", headers=HTML)
         assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Ftopics%3Fq%3Da%2520b%26x%3D1")
@@ -40,9 +45,9 @@ async def test_pages_require_a_sign_in(tmp_path: Path) -> None:
         assert (who["name"], who["role"], who["source"]) == ("olga", "operator", "password")
 
 
-async def test_form_of_an_ended_session_leads_to_the_login_page(tmp_path: Path) -> None:
+async def test_form_of_an_ended_session_leads_to_the_login_page(users: Path) -> None:
     """The page of the form comes back after the sign-in; so does a login page that was open for too long."""
-    clock, users = FakeClock(), write_users(tmp_path / "users")
+    clock = FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         await sign_in(client, "olga")
         stale = {"csrf": await csrf(client), "name": "olga", "password": f"{PASSWORD} of olga"}
@@ -63,9 +68,8 @@ async def test_form_of_an_ended_session_leads_to_the_login_page(tmp_path: Path) 
         assert (again["error"], again["next"]) == ("expired", "/topics?q=a")
 
 
-async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None:
+async def test_change_needs_the_token_of_its_own_session(users: Path) -> None:
     """A form without the session's CSRF token is refused: another site's page cannot read the token."""
-    users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as olga, browser(url) as other:
         before = (await olga.get("/login")).json()["csrf"]
         await sign_in(olga, "olga")
@@ -84,9 +88,8 @@ async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None
         assert (await olga.post("/actions/x", data={f"f{n}": "" for n in range(40)})).status_code == 413
 
 
-async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
+async def test_sign_in_makes_a_new_session(users: Path) -> None:
     """A cookie that an attacker planted in a browser does not become the session of the user who signs in there."""
-    users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as attacker, browser(url) as victim:
         await sign_in(attacker, "vera")
         planted = attacker.cookies["namesrv-console"]
@@ -118,9 +121,8 @@ async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
         "/login?next=/login",
     ],
 )
-async def test_sign_in_never_redirects_to_another_site(tmp_path: Path, target: str) -> None:
+async def test_sign_in_never_redirects_to_another_site(users: Path, target: str) -> None:
     """The redirect after a sign-in leads to a page of this console, even if `next` names another site."""
-    users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         token = (await client.get("/login", params={"next": target})).json()["csrf"]
         form = {"csrf": token, "next": target, "name": "vera", "password": "correct horse battery of vera"}
@@ -128,9 +130,9 @@ async def test_sign_in_never_redirects_to_another_site(tmp_path: Path, target: s
         assert (await client.get("/login", params={"next": target})).headers["location"] == "/"
 
 
-async def test_sign_in_attempts_are_limited(tmp_path: Path) -> None:
+async def test_sign_in_attempts_are_limited(users: Path) -> None:
     """An address has five attempts at once, then one in half a minute; the right password has to wait, too."""
-    users, clock = write_users(tmp_path / "users"), FakeClock()
+    clock = FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         codes = [(await sign_in(client, "olga", password=f"guess {n}")).status_code for n in range(6)]
         assert codes == [401] * 5 + [429]
@@ -142,9 +144,9 @@ async def test_sign_in_attempts_are_limited(tmp_path: Path) -> None:
         assert (await client.get("/")).json()["name"] == "olga"
 
 
-async def test_session_ends_when_its_user_changes(tmp_path: Path) -> None:
+async def test_session_ends_when_its_user_changes(users: Path) -> None:
     """A sign-out, a new password, a removed or demoted user, and the end of the session count at once."""
-    users, clock = write_users(tmp_path / "users"), FakeClock()
+    clock = FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         await sign_in(client, "olga")
         copied = dict(client.cookies)
@@ -172,9 +174,9 @@ async def test_session_ends_when_its_user_changes(tmp_path: Path) -> None:
         assert (await client.get("/")).status_code == 401
 
 
-async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
+async def test_stream_ends_with_its_session(users: Path) -> None:
     """The stream of an open tab ends when its user signs out."""
-    users, clock = write_users(tmp_path / "users"), FakeClock()
+    clock = FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         await sign_in(client, "vera")
         async with client.stream("GET", "/live") as stream:
@@ -188,7 +190,7 @@ async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1"])
-async def test_wrong_host_is_refused(tmp_path: Path, host: str) -> None:
+async def test_wrong_host_is_refused(host: str) -> None:
     """A Host header with another name is refused on every path: a page may resolve its own name to loopback."""
     async with small_console(FakeClock()) as url, browser(url) as client:
         assert (await client.get("/", headers={"host": host})).status_code == 400
@@ -196,9 +198,8 @@ async def test_wrong_host_is_refused(tmp_path: Path, host: str) -> None:
             assert (await client.get("/", headers={"host": mine})).status_code == 200
 
 
-async def test_every_response_has_the_security_headers(tmp_path: Path) -> None:
+async def test_every_response_has_the_security_headers(users: Path) -> None:
     """Refusals have them, too: no inline code, no content of other origins, no frame, no cache."""
-    users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         answers = [
             await client.get("/login"),
@@ -218,7 +219,7 @@ async def test_every_response_has_the_security_headers(tmp_path: Path) -> None:
             assert "strict-transport-security" not in answer.headers
 
 
-async def test_open_console_only_shows(tmp_path: Path) -> None:
+async def test_open_console_only_shows() -> None:
     """On loopback without users all users of the machine may read, and none may make changes."""
     async with small_console(FakeClock()) as url, browser(url) as client:
         who = (await client.get("/")).json()
@@ -227,12 +228,11 @@ async def test_open_console_only_shows(tmp_path: Path) -> None:
         assert ((answer := await client.get("/login")).status_code, answer.headers["location"]) == (303, "/")
 
 
-async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_path: Path) -> None:
+async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(users: Path) -> None:
     """The client is the last address of the last X-Forwarded-For line, which a client cannot replace.
 
     A user header from such a proxy is ignored.
     """
-    users = write_users(tmp_path / "users")
     proxied = {"forwarded_for_from": ("127.0.0.0/8",), "users": users}
     async with small_console(FakeClock(), **proxied) as url, browser(url) as proxy:
 
@@ -252,9 +252,9 @@ async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_pat
         assert (await proxy.get("/", headers={**HTML, "x-forwarded-user": "olga"})).status_code == 303
 
 
-async def test_attempts_beyond_eight_that_wait_are_refused(tmp_path: Path) -> None:
+async def test_attempts_beyond_eight_that_wait_are_refused(users: Path) -> None:
     """Verifying a password takes a whole core; attempts from many addresses cannot queue up without a bound."""
-    users, gate = write_users(tmp_path / "users"), threading.Event()
+    gate = threading.Event()
     async with small_console(FakeClock(), users=users) as url, AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
