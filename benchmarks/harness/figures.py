@@ -89,21 +89,27 @@ class Figure:
         return {**asdict(self), "values": list(self.values), "value": self.value, "verdict": self.verdict or None}
 
 
-class Column:
-    """Collects the figures of one column of a table, whose names begin with the same prefix."""
+class FigureList:
+    """Collects figures whose names begin with the same prefix, and which are one column of a table if it is named."""
 
-    def __init__(self, prefix: str, heading: str) -> None:
+    def __init__(self, prefix: str, column: str = "") -> None:
         self._prefix = prefix
-        self._heading = heading
+        self._column = column
         self.figures: list[Figure] = []
 
-    def add(
-        self, key: str, what: str, unit: Unit, *values: float, most: float | None = None, details: str = ""
+    def add(  # noqa: PLR0913 - a figure has so many fields
+        self,
+        key: str,
+        what: str,
+        unit: Unit,
+        *values: float,
+        most: float | None = None,
+        least: float | None = None,
+        details: str = "",
     ) -> None:
-        """Add a figure whose name ends with `key`; `most` is its target."""
-        target = None if most is None else at_most(most)
-        name = f"{self._prefix}.{key}"
-        self.figures.append(Figure(name, what, unit, values, target, details, column=self._heading))
+        """Add a figure whose name ends with `key`; `most` or `least` is the bound of its target."""
+        target = at_most(most) if most is not None else at_least(least) if least is not None else None
+        self.figures.append(Figure(f"{self._prefix}.{key}", what, unit, values, target, details, self._column))
 
 
 # -- figures that are made from others --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import tracemalloc
 from functools import partial
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, medians
+from benchmarks.harness.figures import BenchError, Figure, FigureList, medians
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import TOPIC_NAME, Broker, Wire, register, topics
@@ -54,42 +54,27 @@ def measure(bench: Bench) -> list[Figure]:
             polls = bench.in_turn("polls", {"unchanged": partial(_poll, client, server, wire)})["unchanged"]
         body_bytes = _unchanged_body_bytes(wire, names)
         bench.progress("memory of the client")
-        sizes = loops.run(partial(_memory, settings, names))
-    polling = f"polling {_TOPICS:,} unchanged topics"
-    details = f"round trip {medians('milliseconds', [wall for _, _, wall in polls])}"
-    return [
-        *(
-            Figure(
-                f"client.select.{name}", f"{what}, {_SENT_TO:,} topics", "per_second", results[name], at_least(500_000)
-            )
-            for name, what in (
-                ("threads", "SyncRouteClient.select_queue in one thread"),
-                ("tasks", "RouteClient.select_queue in one task"),
-            )
-        ),
-        Figure(
-            "client.first_route", "first route of a client that has just started", "milliseconds", results["cold"],
-            at_most(20),
-        ),
-        Figure("client.poll.requests", f"{polling}: requests", "times", [sent for sent, _, _ in polls], at_most(1)),
-        Figure(
-            "client.poll.bytes", f"{polling}: body of the response / {_MOST_BYTES} bytes", "times",
-            (body_bytes / _MOST_BYTES,), at_most(1), f"{body_bytes} bytes",
-        ),
-        Figure(
-            "client.poll.server", f"{polling}: server's processor time", "milliseconds", [cpu for _, cpu, _ in polls],
-            at_most(5), details,
-        ),
-        *(
-            Figure(
-                f"client.memory.{name}", f"memory of a topic on {_GROUPS} broker groups: {what}", "kibibytes",
-                (size / 1024,), at_most(4),
-            )
-            for name, what, size in (
-                ("routes", "route", sizes[0]), ("producer", "route and the next queue to send to", sizes[1]),
-            )
-        ),
-    ]  # fmt: skip
+        with_route, with_queue = loops.run(partial(_memory, settings, names))
+    found = FigureList("client")
+    for name, what in (
+        ("threads", "SyncRouteClient.select_queue in one thread"),
+        ("tasks", "RouteClient.select_queue in one task"),
+    ):
+        found.add(f"select.{name}", f"{what}, {_SENT_TO:,} topics", "per_second", *results[name], least=500_000)
+    what = "first route of a client that has just started"
+    found.add("first_route", what, "milliseconds", *results["cold"], most=20)
+    requests, cpu, wall = zip(*polls, strict=True)
+    polling = f"polling {_TOPICS:,} unchanged topics: "
+    found.add("poll.requests", f"{polling}requests", "times", *requests, most=1)
+    share, details = body_bytes / _MOST_BYTES, f"{body_bytes} bytes"
+    what = f"{polling}body of the response / {_MOST_BYTES} bytes"
+    found.add("poll.bytes", what, "times", share, most=1, details=details)
+    what, details = f"{polling}server's processor time", f"round trip {medians('milliseconds', wall)}"
+    found.add("poll.server", what, "milliseconds", *cpu, most=5, details=details)
+    what = f"memory of a topic on {_GROUPS} broker groups: route"
+    found.add("memory.routes", what, "kibibytes", with_route / 1024, most=4)
+    found.add("memory.producer", f"{what} and the next queue to send to", "kibibytes", with_queue / 1024, most=4)
+    return found.figures
 
 
 def _selects_in_a_thread(client: SyncRouteClient, names: list[str]) -> float:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from benchmarks.harness.figures import BenchError, Column, Figure
+from benchmarks.harness.figures import BenchError, Figure, FigureList
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
@@ -36,7 +36,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     where = f"each topic on {spread} brokers"
-    column = Column(f"console.{name}", where)
+    column = FigureList(f"console.{name}", where)
     add = column.add
     with ExitStack() as stack:
         servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(SERVERS)]

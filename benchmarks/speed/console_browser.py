@@ -10,7 +10,7 @@ from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.support.ui import WebDriverWait
 
-from benchmarks.harness.figures import BenchError, Column, Figure
+from benchmarks.harness.figures import BenchError, Figure, FigureList
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
@@ -75,7 +75,7 @@ def first_paints(bench: Bench, console: Server) -> dict[str, list[float]]:
 
 def heat_map(bench: Bench) -> list[Figure]:
     """A patch of the heat map after heartbeats of 1,000 brokers, on 3 servers."""
-    column = Column("console.heat", "1,000 brokers, a heartbeat of each")
+    column = FigureList("console.heat", "1,000 brokers, a heartbeat of each")
     every = [
         Broker(f"broker-{at}", f"10.1.{at // 250}.{at % 250}:10911", topics(f"t{at}-%d", 2)) for at in range(_BROKERS)
     ]
@@ -92,20 +92,10 @@ def heat_map(bench: Bench) -> list[Figure]:
         WebDriverWait(chrome, PATIENCE_SECONDS).until(lambda it: it.execute_script(_CELLS, _BROKERS * SERVERS))
         heartbeats = b"".join(broker.heartbeat() for broker in every)
         patches = [_patch(chrome, console, wires, heartbeats) for _ in range(bench.effort.rounds)]
-        column.add(
-            "browser",
-            "a patch of all brokers: processor time of the browser's main thread",
-            "milliseconds",
-            *(one for one, _ in patches),
-            most=100,
-        )
-        column.add(
-            "patch",
-            "a patch of all brokers: processor time of the console",
-            "milliseconds",
-            *(one for _, one in patches),
-            most=100,
-        )
+        browser_ms, console_ms = zip(*patches, strict=True)
+        what = "a patch of all brokers: processor time of the"
+        column.add("browser", f"{what} browser's main thread", "milliseconds", *browser_ms, most=100)
+        column.add("patch", f"{what} console", "milliseconds", *console_ms, most=100)
         column.add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=150)
     return column.figures
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.crowd import crowd
-from benchmarks.harness.figures import Column, Figure
+from benchmarks.harness.figures import Figure, FigureList
 from benchmarks.harness.loads import Script, run
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WAITING, Server, daemon, temporary_directory
@@ -75,7 +75,7 @@ class _Measurement:
         self._name = name
         self._stack = stack
         self._profile = PROFILES[name]
-        self._column = Column(f"profiles.{name}", name)
+        self._column = FigureList(f"profiles.{name}", name)
         self._dying, *self._others = brokers_of(self._profile)
         self._routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(self._profile.topics)]
         self._flags = (

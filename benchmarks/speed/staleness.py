@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, format_value
+from benchmarks.harness.figures import BenchError, Figure, FigureList, format_value
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, temporary_directory
 
@@ -68,27 +68,16 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def _figures(name: str, engine: _Engine, logs: Mapping[str, _Log], reports: Mapping[str, _Report]) -> list[Figure]:
-    rated = engine.rated
+    found = FigureList(f"staleness.{name}")
+    what = {case: f"{name}: {log.lines:,} lines, from start to report" for case, log in logs.items()}
+    cpu = {case: f"{format_value(report.cpu_seconds, 'seconds')} of CPU" for case, report in reports.items()}
+    seconds, rated = reports["least"].seconds, engine.rated
+    found.add("least", what["least"], "seconds", seconds, most=engine.seconds, details=cpu["least"])
     rate = logs[rated].lines / reports[rated].seconds
-    what = "{name}: {lines:,} lines, from start to report".format
-    return [
-        Figure(
-            f"staleness.{name}.least", what(name=name, lines=logs["least"].lines), "seconds",
-            (reports["least"].seconds,), at_most(engine.seconds), _cpu(reports["least"]),
-        ),
-        Figure(
-            f"staleness.{name}.rate", what(name=name, lines=logs[rated].lines), "per_second", (rate,),
-            at_least(engine.rate), _cpu(reports[rated]),
-        ),
-        Figure(
-            f"staleness.{name}.resident", f"{name}: peak memory, of {logs['large'].lines:,} lines", "megabytes",
-            (reports["large"].peak_bytes / 1e6,), at_most(4096),
-        ),
-    ]  # fmt: skip
-
-
-def _cpu(report: _Report) -> str:
-    return f"{format_value(report.cpu_seconds, 'seconds')} of CPU"
+    found.add("rate", what[rated], "per_second", rate, least=engine.rate, details=cpu[rated])
+    memory = f"{name}: peak memory, of {logs['large'].lines:,} lines"
+    found.add("resident", memory, "megabytes", reports["large"].peak_bytes / 1e6, most=4096)
+    return found.figures
 
 
 def _generated(bench: Bench, directory: Path, lines: int) -> _Log:
