@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.abuse.attacks import ATTACKS
 from benchmarks.abuse.scenario import FULL, SHORT, run
-from benchmarks.harness.command import Command, Found, measure_and_report
+from benchmarks.harness.command import Command, Found, judged, measure_and_report
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.rounds import Bench, Cores, raise_file_limit
 from benchmarks.harness.table import Sections
@@ -34,9 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     subjects = {name: partial(run, name=name, attack=attack, durations=durations) for name, attack in ATTACKS.items()}
     options.only = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
     figures, is_complete = measure_and_report(unpinned_bench(), subjects, options, _sections)
-    if not is_complete:
-        return 2
-    return int(any(figure.verdict == "missed" for figure in figures))
+    return judged(figures, is_complete=is_complete)
 
 
 def _sections(found: Found) -> Sections:

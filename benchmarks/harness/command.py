@@ -93,8 +93,13 @@ def measure_and_report(
         else:
             bench.progress(f"{name} took {time.monotonic() - began:.0f} s: {table.summary(found[name])}")
     figures, is_complete = [figure for each in found.values() for figure in each], len(found) == len(names)
-    report(options, conditions.members(), sections(found), figures, is_complete=is_complete)
+    _report(options, conditions.members(), sections(found), figures, is_complete=is_complete)
     return figures, is_complete
+
+
+def judged(figures: Sequence[Figure], *, is_complete: bool) -> int:
+    """The exit code of a suite whose targets are bounds: 1 when one is missed, 2 when a subject was not measured."""
+    return int(any(figure.verdict == "missed" for figure in figures)) if is_complete else 2
 
 
 def titles(subjects: Mapping[str, object]) -> dict[str, str]:
@@ -108,13 +113,13 @@ def by_title(subjects: Mapping[str, object], found: Found) -> table.Sections:
     return {what[name]: figures for name, figures in found.items()}
 
 
-def report(
+def _report(
     options: argparse.Namespace,
     conditions: Mapping[str, Any],
     sections: table.Sections,
     figures: Sequence[Figure],
     *,
-    is_complete: bool = True,
+    is_complete: bool,
 ) -> None:
     """Print the sections of figures, write all figures as JSON, and, if none is missing, the page that was named."""
     shown, summary = table.figures_markdown(sections), table.summary(figures)

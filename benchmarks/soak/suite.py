@@ -20,8 +20,7 @@ from functools import partial
 from typing import Any, Final, Self
 
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.command import Command, report
-from benchmarks.harness.conditions import Conditions
+from benchmarks.harness.command import Command, judged, measure_and_report
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import Server, daemon, expiring
@@ -79,30 +78,26 @@ def main(arguments: Sequence[str]) -> int:
     add = command.parser.add_argument
     add("--minutes", type=float, default=60.0, help="duration (60)")
     add("--short", action="store_true", help="fewer peers, shorter phases and intervals")
-    options, conditions = command.parse(arguments), Conditions.now()
-    try:
-        observed = _observed(SHORT if options.short else FULL, options.minutes * 60)
-    except (BenchError, OSError) as error:
-        _say(f"cannot be measured: {error}")
-        return 2
-    figures = observed.figures()
-    report(options, conditions.members(), {"Soak": figures}, figures)
-    return int(any(figure.verdict == "missed" for figure in figures))
+    options = command.parse(arguments)
+    plan, seconds = SHORT if options.short else FULL, options.minutes * 60
+    subjects = {"soak": lambda bench: _observed(bench, plan, seconds).figures()}
+    figures, is_complete = measure_and_report(Bench(), subjects, options, dict)
+    return judged(figures, is_complete=is_complete)
 
 
 def soaked(minutes: int) -> list[Figure]:
     """For the scoreboard: the figures of a soak of the usual size."""
-    return _observed(FULL, minutes * 60).figures()
+    return _observed(Bench(), FULL, minutes * 60).figures()
 
 
-def _observed(plan: Plan, seconds: float) -> Observations:
+def _observed(bench: Bench, plan: Plan, seconds: float) -> Observations:
     raise_file_limit()
     # Without warnings of late heartbeats and of a stopped server, which the faults cause.
     logging.disable(logging.WARNING)
     observed = Observations()
     try:
         with (
-            daemon(Bench(), *expiring(plan.expiry_seconds, plan.scan_seconds)) as server,
+            daemon(bench, *expiring(plan.expiry_seconds, plan.scan_seconds)) as server,
             _Victims(server, plan) as victims,
         ):
             loops.run(partial(_Soak(server, victims, plan, observed).run, seconds))
