@@ -1,65 +1,22 @@
-"""The data of floods: TLS records that OpenSSL accepts from a client, and chunks as fast as the server reads."""
+"""Connections of an attack: those that are replaced, those that stay, and those that the server refuses."""
 
 import socket
-import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening, holding
 from benchmarks.abuse.floods import heartbeat, key_updates, of_brokers
-from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from benchmarks.harness.figures import BenchError
 from namesrv_remoting.codes import ResponseCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
-from tests.support.certificates import Authority
 from tests.support.dead_ends import refusing_port
 
 
 class _EnoughError(Exception):
     """Ends an attack."""
-
-
-@contextmanager
-def tls_server(tmp_path: Path, received: list[bytes]) -> Iterator[socket.socket]:
-    """The client's end of a connection to OpenSSL, which records the received data, and at last how reading ended."""
-    identity = Authority(tmp_path).issue("server")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(identity.cert_file, identity.key_file)
-    ours, theirs = socket.socketpair()
-
-    def serve() -> None:
-        try:
-            with context.wrap_socket(theirs, server_side=True) as peer:
-                while data := peer.recv(4096):
-                    received.append(data)
-                    peer.sendall(b"taken")
-        except ssl.SSLError as error:
-            received.append((error.reason or "").encode())
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    with ours:
-        yield ours
-        ours.shutdown(socket.SHUT_WR)
-        thread.join()
-
-
-def test_key_updates_are_taken_and_hold_no_data(tmp_path: Path) -> None:
-    """A hundred key updates in a row change the connection's keys, and deliver no data."""
-    received: list[bytes] = []
-    with tls_server(tmp_path, received) as peer:
-        updates = TlsRecords(peer).key_updates(100)
-        peer.sendall(updates)
-
-    assert len(updates) == 100 * KEY_UPDATE_BYTES
-    # No data and no error: OpenSSL has decrypted all of them.
-    assert received == []
 
 
 def test_a_flow_that_ends_is_replaced() -> None:
