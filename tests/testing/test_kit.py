@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from namesrv_client import TopicNotFoundError
 from namesrv_testing import TestBroker, TestClient, TestClock, TestNameServer
 
 Brokers = Callable[..., TestBroker]
@@ -106,12 +105,6 @@ def test_settings_are_the_daemons(namesrv_factory: Callable[..., TestNameServer]
     assert namesrv_factory(broker_expiry_seconds=5.0).port > 0
     with pytest.raises(ValueError, match="broker_expiry_seconds"):
         namesrv_factory(broker_expiry_seconds="soon")
-
-
-def test_unknown_topic(namesrv: TestNameServer, namesrv_client: Clients) -> None:
-    """The client raises its own error."""
-    with pytest.raises(TopicNotFoundError):
-        namesrv_client().route("unknown")
 
 
 def test_session_server_and_no_pytest(namesrv_session: TestNameServer) -> None:
