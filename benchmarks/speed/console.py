@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from benchmarks.harness.figures import BenchError, Figure, FigureList
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, web_console
+from benchmarks.harness.servers import Server, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
 from benchmarks.speed import console_browser
 from benchmarks.speed.console_browser import PATIENCE_SECONDS, SERVERS
@@ -39,14 +39,9 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     column = FigureList(f"console.{name}", where)
     add = column.add
     with ExitStack() as stack:
-        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(SERVERS)]
-        wires = [stack.enter_context(Wire(server)) for server in servers]
         bench.progress(f"console: {_BROKERS} brokers register {_TOPICS:,} topics, {where}, on {SERVERS} servers")
         brokers = [_broker(number, spread) for number in range(_BROKERS)]
-        for broker in brokers:
-            frame = broker.json_frame()
-            for wire in wires:
-                wire.success(frame)
+        servers, wires = console_browser.with_brokers(bench, stack, brokers)
         began = time.monotonic()
         console = stack.enter_context(web_console(bench, servers))
         _until("topics are listed", lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from benchmarks.harness.figures import BenchError, Figure, FigureList
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory, web_console
-from benchmarks.harness.wire import Broker, Wire, topics
+from benchmarks.harness.wire import Broker, Wire, many_brokers, register
 from tests.support.browser import browser, show
 
 # The number of NameServers behind the console.
@@ -39,6 +39,15 @@ _COUNT_HEARTBEATS: Final = """
     });
     window.counting.observe(document.querySelector(".heat"), { attributeFilter: ["data-last-seen"], subtree: true });
 """
+
+
+def with_brokers(bench: Bench, stack: ExitStack, brokers: Sequence[Broker]) -> tuple[list[Server], list[Wire]]:
+    """The NameServers behind the console, which know these brokers, and a connection to each; the stack ends them."""
+    servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(SERVERS)]
+    wires = [stack.enter_context(Wire(server)) for server in servers]
+    for wire in wires:
+        register(wire, brokers)
+    return servers, wires
 
 
 def is_available() -> bool:
@@ -76,16 +85,10 @@ def first_paints(bench: Bench, console: Server) -> dict[str, list[float]]:
 def heat_map(bench: Bench) -> list[Figure]:
     """A patch of the heat map after heartbeats of 1,000 brokers, on 3 servers."""
     column = FigureList("console.heat", "1,000 brokers, a heartbeat of each")
-    every = [
-        Broker(f"broker-{at}", f"10.1.{at // 250}.{at % 250}:10911", topics(f"t{at}-%d", 2)) for at in range(_BROKERS)
-    ]
+    every = many_brokers(_BROKERS, "topic-%d", 2)
     with ExitStack() as stack:
-        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(SERVERS)]
-        wires = [stack.enter_context(Wire(server)) for server in servers]
         bench.progress(f"console: {_BROKERS:,} brokers on {SERVERS} servers in the heat map")
-        for wire in wires:
-            for broker in every:
-                wire.success(broker.json_frame())
+        servers, wires = with_brokers(bench, stack, every)
         console = stack.enter_context(web_console(bench, servers))
         chrome = stack.enter_context(opened(bench))
         show(chrome, f"http://127.0.0.1:{console.port}/", size=(1440, 900))
