@@ -46,31 +46,9 @@ class Demo(PrintingProcess):
                 self._process.wait(_DEMO_SECONDS)
         super().__exit__(*raised)
 
-    def children(self) -> set[int]:
-        """Running processes started by the demo."""
-        return {
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and _parent(entry) == self._process.pid
-        }
-
-
-def _parent(process: Path) -> int | None:
-    try:
-        found = re.search(r"^PPid:\t(\d+)$", (process / "status").read_text(), re.MULTILINE)
-    except OSError:
-        # the process ended meanwhile
-        return None
-    return int(found[1]) if found else None
-
-
-def is_running(pid: int) -> bool:
-    """True when a process with this id exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    def children(self) -> set[str]:
+        """Running processes started by the demo's main thread."""
+        return set(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
 
 
 @pytest.fixture
@@ -78,12 +56,10 @@ def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
     """The demo with these flags; its children must be gone at the end of the test."""
     # a relative path, like the default
     with Demo(Path(os.path.relpath(tmp_path)), *request.param) as running:
-        running.wait_for("ns1 .* listens")
+        running.wait_for("console .* shows the cluster")
         children = running.children()
         yield running
-        # the test has ended the demo
-        children |= running.children()
-    until(lambda: not [pid for pid in children if is_running(pid)])
+    until(lambda: not [pid for pid in children if Path("/proc", pid).exists()])
 
 
 @pytest.mark.parametrize("demo", [("--no-report", "--scenes", "kill", "pause", "freeze", "drain")], indirect=True)
