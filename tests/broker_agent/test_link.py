@@ -13,7 +13,6 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import STALE_FIELD
 from tests.support import agents
-from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.scripted_server import ScriptedRequest
 from tests.support.tcp_proxy import TcpProxy
@@ -270,7 +269,7 @@ async def test_lost_connection_ends_the_registration() -> None:
             await it.agent.registered(timeout_seconds=0)
         assert not it.state.is_settled
         registering = asyncio.ensure_future(it.registers())
-        await passing(it.clock, registering.done)
+        assert await passing(it.clock, registering.done) <= 0.2
         assert await it.agent.registered() == 1
 
 
@@ -342,22 +341,6 @@ async def test_refused_registration_keeps_the_former_connection() -> None:
         assert len(agents.sockets(it.agent)) == 1
 
 
-async def test_reconnect_delays_are_random_and_below_a_second() -> None:
-    """Full jitter: any delay up to a bound that doubles from 0.1 s to 0.8 s."""
-    clock = FakeClock()
-    with refusing_address() as address:
-        async with agents.running(clock, address, options={"random_unit": lambda: 0.25}) as agent:
-            for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
-                await until(lambda: agent.servers[address].status == "unreachable")
-                await settle()
-                # sleepers: the next refresh of the server list, and the next attempt
-                waking = [deadline / 1e9 for deadline, _, wakes in clock._sleepers if not wakes.done()]
-                pause = min(waking) - clock.monotonic()
-                assert len(waking) == 2
-                assert bound * 0.25 == pytest.approx(pause)
-                await clock.advance(pause)
-
-
 async def test_agent_backs_off_from_an_overloaded_server() -> None:
     """Timeouts and delays grow while the server accepts connections and sends no response.
 
@@ -370,28 +353,6 @@ async def test_agent_backs_off_from_an_overloaded_server() -> None:
         waits = [5, 7.5, 12.5, 12.5, 12.5, 12.5]
         pauses = [0.5, 1, 2, 4, 7.5, 7.5]
         assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
-
-
-@pytest.mark.parametrize(
-    ("heartbeat_seconds", "delays"), [(30.0, [0.5, 1, 2, 4, 7.5, 7.5]), (2.0, [0.5, 1, 1, 1, 1, 1])]
-)
-async def test_agent_backs_off_from_a_server_that_closes_connections(
-    heartbeat_seconds: float, delays: list[float]
-) -> None:
-    """Delays grow up to a heartbeat interval, and 15 s at most; one response resets them.
-
-    Such a server is at its connection limit, or is dead behind a proxy that accepts connections. The restarted
-    server does not have the broker until the pause ends.
-    """
-    async with agents.played(heartbeat_seconds=heartbeat_seconds) as it:
-        pauses = []
-        for more in [lambda number=number: it.server.connections > number for number in range(1, 7)]:
-            (await it.server.accept()).close()
-            pauses.append(await passing(it.clock, more))
-        assert pauses == pytest.approx(delays, abs=0.2)
-
-        (await it.registers()).close()
-        assert await passing(it.clock, lambda: it.server.connections == 8) <= 0.2
 
 
 async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:

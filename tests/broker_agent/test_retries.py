@@ -38,6 +38,32 @@ def test_busy_or_silent_server_seems_overloaded(error: RemotingError, is_slow: b
     assert (retries.is_slow, retries.timeout_factor()) == (is_slow, 2.0 if is_slow else 1.0)
 
 
+@pytest.mark.parametrize(
+    ("error", "heartbeat_seconds", "bounds"),
+    [
+        (caused_by(ConnectionRefusedError()), 30.0, [0.1, 0.2, 0.4, 0.8, 0.8]),
+        # Such a server is at its connection limit, or is dead behind a proxy that accepts connections.
+        (ConnectionClosedError("closed"), 30.0, [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]),
+        # The restarted server does not have the broker until the pause ends.
+        (ConnectionClosedError("closed"), 2.0, [1.0, 2.0, 2.0]),
+    ],
+    ids=["refused", "closed", "short-interval"],
+)
+def test_pauses_are_random_below_a_doubling_bound(
+    error: RemotingError, heartbeat_seconds: float, bounds: list[float]
+) -> None:
+    """The bound stays below a heartbeat interval, and the end of a registered connection resets it."""
+    retries = Retries(0.8, heartbeat_seconds, lambda: 0.25)
+    pauses = []
+    for _ in bounds:
+        retries.failed(error, was_registered=False)
+        pauses.append(retries.pause_seconds())
+    assert pauses == [bound * 0.25 for bound in bounds]
+
+    retries.failed(error, was_registered=True)
+    assert (retries.is_slow, retries.pause_seconds()) == (False, 0.025)
+
+
 def test_timeouts_stay_bounded_in_a_long_outage() -> None:
     """After any number of slow failures, timeouts are four times as long, and a pause takes 15 s at most.
 
