@@ -88,6 +88,8 @@ async def test_changes_during_a_registration_follow_in_one_delta() -> None:
         await it.agent.create_topic(REFUNDS)
         await it.agent.create_topic(TopicConfig("fees", 2, 2))
         await it.agent.delete_topic("refunds")
+        (link,) = it.agent._links
+        assert repr(link) == f"<ServerLink [{it.server.address} | connecting | 2 pending]>"
         peer.send(agents.native_response(request))
 
         delta = await peer.receive()
@@ -353,45 +355,6 @@ async def test_agent_backs_off_from_an_overloaded_server() -> None:
         waits = [5, 7.5, 12.5, 12.5, 12.5, 12.5]
         pauses = [0.5, 1, 2, 4, 7.5, 7.5]
         assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
-
-
-async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
-    """The states are connecting, registered, unreachable and stopped, with the last response and error."""
-    clock = FakeClock(wall=5_000.0)
-    async with agents.name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
-        proxy.stall()
-        async with agents.running(clock, proxy.address) as agent:
-            (link,) = agent._links
-            await clock.advance(1)
-            state = link.status()
-            assert (state.status, state.since, state.last_response, state.last_error) == (
-                "connecting",
-                5_000.0,
-                None,
-                None,
-            )
-            assert repr(link) == f"<ServerLink [{proxy.address} | connecting | 0 pending]>"
-
-            await proxy.heal()
-            await until(lambda: link.state.status == "registered")
-            state = link.status()
-            assert (state.since, state.last_response, state.protocol, state.registrations) == (
-                5_001.0,
-                5_001.0,
-                "native",
-                1,
-            )
-
-            await clock.advance(14.25)
-            await until(lambda: link.status().last_response == 5_015.25)
-            assert link.status().since == 5_001.0
-            proxy.cut()
-            await until(lambda: link.state.status == "unreachable")
-            state = link.status()
-            assert (state.since, state.last_response) == (5_015.25, 5_015.25)
-            # a reset or a graceful close, as the kernel decides
-            assert str(state.last_error).startswith(f"connection to {proxy.address} was ")
-        assert link.state.status == "stopped"
 
 
 async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:

@@ -51,13 +51,18 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
         it.proxy.cut()
         await until(lambda: it.state.status == "unreachable")
         assert (it.state.failures, it.state.lateness_seconds, it.agent.status().is_ready) == (1, 0.0, False)
+        assert it.state.last_response == it.state.last_heartbeat
+        assert pytest.approx(it.clock.wall()) == it.state.since
+        # a reset or a graceful close, as the kernel decides
+        assert str(it.state.last_error).startswith(f"connection to {it.proxy.address} was ")
         it.clock.stall(START + 60 - it.clock.wall())
         assert pytest.approx(60 - 30 - 14.25, abs=0.11) == it.state.lateness_seconds
 
         await it.proxy.heal()
         await it.passing(lambda: it.agent.status().is_ready)
         assert (it.state.reconnects, it.state.registrations, it.state.lateness_seconds) == (1, 2, 0.0)
-    assert replace(STOPPED, broker_id=0) == it.agent.status()
+        (link,) = it.agent._links
+    assert (link.state.status, it.agent.status()) == ("stopped", STOPPED)
 
 
 def test_first_contact_with_a_server_is_not_a_late_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
