@@ -46,18 +46,6 @@ async def test_periods_and_the_first_delay_are_random(tmp_path: Path) -> None:
 # -- full registrations -----------------------------------------------------------------------------------------------
 
 
-async def test_unknown_broker_registers_at_once(tmp_path: Path) -> None:
-    """A heartbeat answered with QUERY_NOT_FOUND is followed by a full registration at once."""
-    async with agents.real(tmp_path) as it:
-        assert (agents.queues(it.server, "orders"), agents.queues(it.server, "bills")) == ((8, 8, 6), (4, 4, 6))
-        peer = await it.server.connect()
-        assert (await peer.call(UNREGISTER, agents.unregistration(it.server))).code == 0
-        assert agents.brokers(it.server) == {}
-
-        assert await it.passing(lambda: agents.brokers(it.server)) <= 14.35
-        assert await agents.registrations(it.server) == [("full", 2), ("full", 2)]
-
-
 async def test_new_boot_id_causes_a_full_registration() -> None:
     """The registration is sent once with the agent's next number, even if the restarted server knows the broker."""
     async with agents.played() as it:
