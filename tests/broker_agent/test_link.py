@@ -13,9 +13,8 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import STALE_FIELD
 from tests.support import agents
-from tests.support.fake_clock import FakeClock, passing, settle, until
+from tests.support.fake_clock import passing, settle, until
 from tests.support.scripted_server import ScriptedRequest
-from tests.support.tcp_proxy import TcpProxy
 
 REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
 REFUNDS = TopicConfig("refunds", 2, 2)
@@ -155,13 +154,21 @@ async def test_server_that_lost_the_broker_and_refuses_it_is_not_registered() ->
         assert (it.state.status, it.state.reconnects) == ("registered", 0)
 
 
-async def test_error_of_a_refused_heartbeat_ends_with_the_next_heartbeat() -> None:
-    """Also if the accepted heartbeat shows a restart of the server, after which a registration is due."""
+async def test_error_of_a_refused_heartbeat_ends_with_the_next_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+    """Also if the accepted heartbeat shows a restart of the server. Refusals are counted, and logged once."""
+    # the side-car configures this logger itself
+    caplog.set_level(logging.INFO, "namesrv_agent.registration")
     async with agents.played() as it:
         peer = await it.registers()
-        await it.clock.advance(14.25)
-        peer.send(agents.native_response(await peer.receive(), 1, remark="no"))
-        await until(lambda: it.state.last_error == "heartbeat refused: no")
+        for number, pause in enumerate((14.25, 28.5), start=1):
+            await it.clock.advance(pause)
+            peer.send(agents.native_response(await peer.receive(), 1, remark="no"))
+            await until(lambda: it.state.refusals == number)  # noqa: B023 - called in this iteration
+        state = it.state
+        assert (state.last_error, state.heartbeats, state.registrations) == ("heartbeat refused: no", 0, 1)
+        reasons = [record.getMessage() for record in caplog.records if record.name == "namesrv_agent.registration"]
+        assert reasons == [f"{it.server.address}: heartbeat refused: no"]
+
         await it.clock.advance(28.5)
         peer.send(agents.native_response(await peer.receive(), ext={"boot_id": "b2"}))
         assert (await peer.receive()).code == REGISTER

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent, TopicConfig
 from namesrv_broker_agent.link_state import LinkState
 from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
-from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_response, played, real
+from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, real
 from tests.support.exported import OpenTelemetry, scraped
 from tests.support.fake_clock import FakeClock, until
 from tests.support.recording_callbacks import RecordingCallbacks
@@ -76,31 +76,6 @@ def test_first_contact_with_a_server_is_not_a_late_heartbeat(caplog: pytest.LogC
     clock.stall(44.0)
     state.heartbeat_accepted(None)
     assert caplog.messages == ["heartbeat to 10.0.0.1:9876 was 14.0 s late"]
-
-
-async def test_refusals_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Refused heartbeats and registrations have loggers of their own."""
-    for name in ("connection", "registration"):
-        # the side-car configures these loggers itself
-        caplog.set_level(logging.INFO, f"namesrv_agent.{name}")
-    async with played() as it:
-        peer = await it.registers()
-        # the first heartbeat comes after half a period
-        await it.clock.advance(15.0)
-        peer.send(native_response(await peer.receive(), 1, remark="full"))
-        await until(lambda: it.state.refusals == 1)
-        await it.clock.advance(28.5)
-        peer.send(native_response(await peer.receive(), 1, remark="full"))
-        await until(lambda: it.state.refusals == 2)
-        assert it.state.last_error == "heartbeat refused: full"
-        assert (it.state.heartbeats, it.state.registrations) == (0, 1)
-    messages = [
-        (record.name, record.getMessage()) for record in caplog.records if record.name.startswith("namesrv_agent")
-    ]
-    assert messages == [
-        ("namesrv_agent.connection", f"registered with {it.server.address}"),
-        ("namesrv_agent.registration", f"{it.server.address}: heartbeat refused: full"),
-    ]
 
 
 @pytest.mark.parametrize(
