@@ -132,20 +132,6 @@ async def test_rocketmq_frames() -> None:
     assert (left.code, agents.ext_of(left), left.body) == (UNREGISTER, agents.IDENTITY, b"")
 
 
-async def test_heartbeat_has_the_version_that_the_server_accepted() -> None:
-    """While newer topics are refused, a 322 with their version would not count as a heartbeat."""
-    async with agents.played(TOPICS, protocol="rocketmq") as it:
-        peer = await it.registers()
-        await it.agent.set_perm("orders", Permission.READ)
-        peer.answer((await peer.receive()).opaque, code=1, remark="no")
-        await until(lambda: it.state.refusals == 1)
-        await it.clock.advance(14.25)
-        peer.answer((await peer.receive()).opaque, code=1, remark="no")
-        heartbeat = await peer.receive()
-
-    assert (heartbeat.code, json.loads(heartbeat.body)["counter"]) == (DATA_VERSION, 0)
-
-
 @pytest.mark.parametrize(
     ("heartbeat_seconds", "codes"),
     [(30.0, [DATA_VERSION] * 3), (10.0, [DATA_VERSION, HEARTBEAT, HEARTBEAT, DATA_VERSION])],
