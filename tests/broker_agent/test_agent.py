@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -209,17 +210,6 @@ async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
             assert next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq == 4
 
 
-async def test_registered_of_an_agent_that_is_not_started_is_refused() -> None:
-    """`registered()` fails at once before the start and after the stop, because nothing registers the broker."""
-    agent = BrokerAgent(agent_settings("127.0.0.1:1"), TOPICS, clock=FakeClock())
-    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
-        await agent.registered()
-    async with agent:
-        pass
-    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
-        await agent.registered()
-
-
 async def test_start_waits_for_a_stop_whose_caller_was_cancelled(tmp_path: Path) -> None:
     """The stop goes on, and must not end the links of the agent that is started again."""
     async with real(tmp_path) as it:
@@ -368,23 +358,18 @@ async def test_drain_does_not_stop_a_later_start(tmp_path: Path) -> None:
             assert queues(it.server, "orders") == (8, 8, 6)
 
 
-async def test_cancelled_error_of_a_callback_ends_no_link(tmp_path: Path) -> None:
-    """A callback that reads the result of a cancelled task raises a CancelledError, which cancels nothing."""
-    task = asyncio.ensure_future(asyncio.sleep(0))
-    task.cancel()
-    await asyncio.wait([task])
-    async with real(tmp_path, options={"on_connected": lambda _: task.result(), "state": task.result}) as it:
-        await it.clock.advance(28.5)
-        await until(lambda: it.state.heartbeats)
-
-
-async def test_agent_that_is_not_started_cannot_be_drained(tmp_path: Path) -> None:
-    """A drain without effect would look like one that has removed the write permission; after a stop it is done."""
+async def test_agent_that_is_not_started_is_neither_registered_nor_drained() -> None:
+    """Both calls fail at once, because nothing registers the broker; after a stop, a drain has nothing left to do."""
+    agent = BrokerAgent(agent_settings("127.0.0.1:1"), clock=FakeClock())
+    calls: list[Callable[[], Awaitable[object]]] = [agent.registered, agent.drain]
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+            await call()
+    async with agent:
+        pass
     with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
-        await BrokerAgent(agent_settings("127.0.0.1:1")).drain()
-    async with real(tmp_path) as it:
-        await it.agent.stop()
-        await it.agent.drain()
+        await agent.registered()
+    await agent.drain()
 
 
 @pytest.mark.parametrize("make", [BrokerAgent, SyncBrokerAgent])
