@@ -1,5 +1,6 @@
 """The broker of an agent, and its state in heartbeats."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -15,11 +16,16 @@ def fails() -> Any:
     raise ZeroDivisionError("in the broker's own code")
 
 
+def is_cancelled() -> Any:
+    """A callback that reads the result of a cancelled task."""
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     "state",
     [
-        *(fails, lambda: None, lambda: [1], lambda: {"nested": {}}, lambda: {"list": [1]}, lambda: {5: 1}),
-        *(lambda: {"what": object()}, lambda: {"large": 1 << 64}, lambda: {"text": "\ud800"}),
+        *(fails, is_cancelled, lambda: None, lambda: [1], lambda: {"nested": {}}, lambda: {"list": [1]}),
+        *(lambda: {5: 1}, lambda: {"what": object()}, lambda: {"large": 1 << 64}, lambda: {"text": "\ud800"}),
         # with the envelope a byte above the server's limit
         lambda: {"long": "x" * 16_369},
     ],

@@ -1,13 +1,12 @@
 """Callbacks of a client: their order, failing callbacks, and silence after the end."""
 
-import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 
 from namesrv_client import RouteChange, RouteClient, SyncRouteClient
-from tests.support.fake_clock import settle, until
+from tests.support.fake_clock import until
 from tests.support.recording_callbacks import RecordingCallbacks
 from tests.support.route_clients import BROKER_A, BROKER_B, registered, route_scene
 
@@ -47,22 +46,6 @@ async def test_callbacks_run_in_order(tmp_path: Path, caplog: pytest.LogCaptureF
         assert callbacks.take() == []
     failures = [record for record in caplog.records if record.name == "namesrv_client.callback"]
     assert [record.levelno for record in failures] == [logging.ERROR] * 9
-
-
-async def test_cancelled_error_of_a_callback_ends_no_poll(tmp_path: Path) -> None:
-    """A callback that reads the result of a cancelled task raises a CancelledError, which cancels nothing."""
-    task = asyncio.ensure_future(asyncio.sleep(0))
-    task.cancel()
-    await asyncio.wait([task])
-    async with route_scene(tmp_path) as scene:
-        await scene.client.route("orders")
-        scene.client.on_change(lambda _: task.result())
-        await registered(scene.server, BROKER_B)
-        await scene.clock.advance(15.0)
-        await scene.shows("broker-a", "broker-b")
-        await settle()
-
-        assert not any(work.done() for work in scene.client._tasks)
 
 
 async def test_topic_that_a_callback_forgets_was_found(tmp_path: Path) -> None:

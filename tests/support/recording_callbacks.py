@@ -1,5 +1,6 @@
 """Callbacks for agents and clients that record their calls."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -8,7 +9,10 @@ _EVENTS: Final = ("connected", "disconnected", "ready", "servers_changed")
 
 
 class RecordingCallbacks:
-    """Callbacks that record every call and then raise an error."""
+    """Callbacks that record every call and then raise an error.
+
+    `on_connected` raises a CancelledError, as a callback that reads the result of a cancelled task does.
+    """
 
     def __init__(self) -> None:
         # (event, its arguments as text) of each call
@@ -21,7 +25,7 @@ class RecordingCallbacks:
         def callback(*arguments: object) -> None:
             self.calls.append((event, *map(str, arguments)))
             self.threads.add(threading.current_thread().name)
-            raise RuntimeError(event)
+            raise asyncio.CancelledError(event) if event == "connected" else RuntimeError(event)
 
         return callback
 
