@@ -12,10 +12,8 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_broker_agent.topics import BrokerTopics
 from namesrv_remoting.codes import Permission
-from namesrv_runtime.threads import NoThreadError
 from tests.support.agents import ADDR, NAME, TOPICS, brokers, queues, real, versions
 from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
-from tests.support.threads import do_queued_work, without_new_threads
 
 REFUNDS = TopicConfig("refunds", 2, 2)
 
@@ -75,20 +73,6 @@ async def test_change_that_cannot_be_saved_is_not_sent(tmp_path: Path, path: Pat
         await it.agent.registered()
         assert queues(it.server, "refunds") == (2, 2, 6)
         assert [(kind, counter) for kind, counter, *_ in await versions(it.server)] == [("delta", 1)]
-
-
-@pytest.mark.parametrize("busy_threads", [0, 1])
-async def test_change_without_a_thread_is_not_made(tmp_path: Path, path: Path, busy_threads: int) -> None:
-    """A change that failed for lack of a thread is not made later, by a thread that was busy at that moment."""
-    async with real(tmp_path, state_file=path) as it:
-        content = path.read_bytes()
-        with without_new_threads(busy_threads=busy_threads) as executor, pytest.raises(NoThreadError):
-            await it.agent.create_topic(REFUNDS)
-        do_queued_work(executor)
-        assert (path.read_bytes(), set(it.agent.topics)) == (content, {"orders", "bills"})
-
-        await it.agent.create_topic(REFUNDS)
-        await until(lambda: queues(it.server, "refunds") == (2, 2, 6))
 
 
 def test_error_of_a_full_disk_names_the_file(path: Path) -> None:
