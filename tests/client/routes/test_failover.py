@@ -34,21 +34,6 @@ def test_first_server_is_random() -> None:
     assert chosen == {"a:1", "b:1", "c:1"}
 
 
-async def test_failover_stays_with_the_next_server(tmp_path: Path) -> None:
-    """A recovered server is not chosen again, and no other server is connected."""
-    async with native(tmp_path) as (scene, servers, proxy):
-        await scene.routes("orders")
-        assert len(scene.session.socket_descriptors()) == 1
-        proxy.cut()
-        await scene.routes("orders")
-        await proxy.heal()
-        await scene.routes("orders")
-
-        assert [request_count(server, PULL) for server in servers] == [1, 2]
-        assert servers[1].where == scene.session.chosen
-        assert list(scene.session.errors) == [proxy.address]
-
-
 async def test_failed_attempts_count_as_failover_only_if_another_server_answers(tmp_path: Path) -> None:
     """An outage of all servers is no failover if the chosen server is the first one to answer again."""
     async with native(tmp_path) as (scene, servers, proxy):
@@ -234,23 +219,6 @@ async def test_call_ends_within_its_timeout() -> None:
             assert str(raised.value).count("no answer within") == len(scene.session.errors) == 5
             assert 2.9 <= took <= 3.1
             assert [hole.connections for hole in holes] == [1, 1, 1, 1, 1]
-
-
-async def test_error_response_does_not_change_the_chosen_server() -> None:
-    """As Go's TestQueryTopicRouteInfoFromServer: two errors and then TOPIC_NOT_EXIST, which ends the call."""
-    async with (
-        ApacheServer() as one,
-        ApacheServer() as two,
-        ApacheServer() as three,
-        session_of(one, two, three, protocol="rocketmq") as scene,
-    ):
-        one.routes |= {"bad": 1, "good": apache_route("broker-a")}
-        two.routes["bad"] = 1
-        assert await scene.routes("bad") == {"bad": False}
-        assert await scene.routes("good") == {"good": True}
-
-        assert one.address == scene.session.chosen
-        assert [server.topics_asked for server in (one, two, three)] == [["bad", "good"], ["bad"], ["bad"]]
 
 
 async def test_server_that_is_not_ready_causes_a_failover(tmp_path: Path) -> None:

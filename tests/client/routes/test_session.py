@@ -107,13 +107,19 @@ async def test_only_changed_topics_are_returned(tmp_path: Path) -> None:
 
 
 async def test_failover_requests_all_topics_again(tmp_path: Path) -> None:
-    """Revisions are per server; an Apache server has none and always gets requests for all topics."""
+    """Revisions are per server; an Apache server has none and always gets requests for all topics.
+
+    The recovered server is not chosen again, and no other server is connected.
+    """
     async with native(tmp_path, protocol="auto") as (scene, (_, second), proxy), ApacheServer() as apache:
         apache.routes["orders"] = apache_route("broker-z")
         await scene.changes("orders", "bills")
+        assert len(scene.session.socket_descriptors()) == 1
         proxy.cut()
         assert await scene.changes("orders", "bills") == ["bills", "orders"]
+        await proxy.heal()
         assert await scene.changes("orders", "bills") == []
+        assert (scene.session.chosen, list(scene.session.errors)) == (second.where, [proxy.address])
         assert [answer.boot_id for answer in scene.answers] == [second.namesrv.boot.id]
 
         scene.session.use((apache.address,))
