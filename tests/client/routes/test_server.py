@@ -366,26 +366,33 @@ async def test_apache_server_that_was_down_is_incomplete_for_45_s_after_its_retu
             assert broker_names(client) == ["broker-a"]
 
 
-async def test_native_server_is_identified_after_a_failed_connect() -> None:
-    """The first connection that succeeds asks for the uptime: a server that is up for long denies topics at once."""
-    clock = FakeClock()
+@pytest.mark.parametrize("protocol", ["native", "auto"])
+async def test_native_server_is_identified_after_failed_connects(protocol: str) -> None:
+    """The first connection that succeeds asks for the uptime: a server that is up for long denies topics at once.
+
+    The protocol is configured, or known from an earlier connection.
+    """
+    clock, protocols = FakeClock(), ServerProtocols()
     with refusing_port() as bound:
         address = f"{HOST}:{bound.getsockname()[1]}"
-        async with server_at(address, clock, protocol="native") as server:
-            await server.identify(1.0)
-            with pytest.raises(ConnectError):
-                await server.pull(["t"], 1.0)
-            await clock.advance(10.0)
+        protocols.learn(address, clock.monotonic(), is_native=True)
+        async with server_at(address, clock, protocols, protocol=protocol) as server:
+            for _ in range(3):
+                await server.identify(1.0)
+                with pytest.raises(ConnectError):
+                    await server.pull(["t"], 1.0)
+            await clock.advance(30.0)
             async with ScriptedServer(bound=bound) as script:
                 await server.identify(1.0)
                 pulling = asyncio.ensure_future(server.pull(["t"], 1.0))
                 peer = await script.accept()
-                first = await peer.receive()
-                assert first.code == INFO
+                first, second = await peer.receive(), await peer.receive()
+                assert (first.code, second.code) == (INFO, PULL)
                 peer.send(native_response(first, {"boot_id": "b2", "uptime_seconds": 1000.0}))
-                peer.send(native_response(await peer.receive(), PULLED))
+                peer.send(native_response(second, PULLED))
 
                 assert (await pulling).knows_all_topics
+                assert server.identity.state == Protocol.NATIVE
 
 
 async def test_refusal_of_a_native_client_is_reported() -> None:
@@ -399,29 +406,6 @@ async def test_refusal_of_a_native_client_is_reported() -> None:
 
         with pytest.raises(TlsRequiredError, match=r"^plain text received, but this server requires TLS"):
             await pulling
-
-
-async def test_known_native_server_that_cannot_be_reached_is_identified_later(tmp_path: Path) -> None:
-    """Each attempt to connect fails at once; the first response after that is one to SERVER_INFO."""
-    clock, protocols = FakeClock(), ServerProtocols()
-    async with (
-        namesrv_in_process(tmp_path, clock=clock) as namesrv,
-        TcpProxy(namesrv.address) as proxy,
-        server_at(proxy.address, clock, protocols) as server,
-    ):
-        protocols.learn(proxy.address, clock.monotonic(), is_native=True)
-        proxy.cut()
-        for _ in range(3):
-            await server.identify(1.0)
-            with pytest.raises(ConnectError):
-                await server.pull(["t"], 1.0)
-        await proxy.heal()
-        await clock.advance(30.0)
-
-        await server.identify(1.0)
-        await server.pull(["t"], 1.0)
-
-        assert (server.identity.state, request_count(namesrv, INFO)) == (Protocol.NATIVE, 1)
 
 
 def test_connection_may_end_before_the_protocol_is_known() -> None:
