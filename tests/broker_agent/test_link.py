@@ -270,32 +270,6 @@ async def test_lost_connection_ends_the_registration() -> None:
         assert await it.agent.registered() == 1
 
 
-async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp_path: Path) -> None:
-    """Only the missing response reveals a half-open connection.
-
-    The old connection stays until the server has the registration over the new one, so that the broker never leaves.
-    """
-    async with agents.real(tmp_path) as it:
-        it.proxy.stall()
-        await it.clock.advance(14.25 + 4.9)
-        assert it.state.status == "registered"
-
-        await it.clock.advance(0.2)
-        error = f"request 904 to {it.proxy.address}: no answer within 5 s"
-        assert ("unreachable", error) == (it.state.status, it.state.last_error)
-        with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {error}$"):
-            await it.agent.registered(timeout_seconds=0)
-        # long enough for the next attempt
-        await it.clock.advance(1)
-        await it.proxy.heal()
-        await it.passing(lambda: it.state.status == "registered")
-        await until(lambda: it.proxy.connections == 1)
-        await settle()
-
-        assert (it.server.events("evict"), agents.brokers(it.server)) == ([], {agents.NAME: {0: agents.ADDR}})
-        assert it.proxy.accepted == 2
-
-
 async def test_failed_attempts_keep_the_connection_that_has_the_registration() -> None:
     """Attempts that fail after a lost response, for example at a connection limit, cost no registration."""
 

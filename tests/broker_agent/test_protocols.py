@@ -234,11 +234,14 @@ async def test_response_timeout_is_five_seconds(protocol: str, is_known: bool) -
             await passing(it.clock, lambda: it.pending)
         else:
             peer = await it.server.accept()
-        await peer.receive()
+        code = (await peer.receive()).code
         await it.clock.advance(4.9)
         assert it.state.status != "unreachable"
         await it.clock.advance(0.11)
-        assert "no answer within 5 s" in str(it.state.last_error)
+        error = f"request {code} to {it.server.address}: no answer within 5 s"
+        assert (it.state.status, it.state.last_error) == ("unreachable", error)
+        with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {error}$"):
+            await it.agent.registered(timeout_seconds=0)
 
 
 async def test_large_registration_has_more_time() -> None:
