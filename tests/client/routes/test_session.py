@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_client import RouteUnavailableError
 from namesrv_client.routes.cache import RouteResponse
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError
+from namesrv_remoting.errors import RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import namesrv_in_process
@@ -188,27 +188,6 @@ async def test_topics_of_one_request_have_their_own_reasons(others: list[str]) -
             "orders": f"no NameServer could answer: {server.address}: a bug",
             "rates": f"no NameServer could answer: {server.address}: {malformed}",
         }
-
-
-@pytest.mark.parametrize("is_cut", [False, True])
-async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool) -> None:
-    """A lost connection is noticed at once, a half-open one by the ping, and the next server is chosen."""
-    async with native(tmp_path) as (scene, (first, second), proxy):
-        assert await scene.session.watch(["orders"], 25.0, scene.take) == (True, [])
-        assert not await scene.session.ping(1.5)
-        watching = asyncio.ensure_future(scene.session.watch(["orders"], 25.0, scene.take))
-        await until(lambda: len(first.namesrv.routes.watchers) == 1)
-        if is_cut:
-            proxy.cut()
-            await until(watching.done)
-        else:
-            proxy.stall()
-            pinging = asyncio.ensure_future(scene.session.ping(1.5))
-            assert await passing(scene.clock, lambda: pinging.done() and watching.done()) <= 1.6
-            assert isinstance(pinging.exception(), RequestTimeoutError)
-
-        assert isinstance(watching.exception(), RemotingError)
-        assert second.where == scene.session.chosen
 
 
 async def test_request_that_a_silent_server_fails_names_the_silence(tmp_path: Path) -> None:
