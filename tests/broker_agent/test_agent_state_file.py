@@ -126,10 +126,7 @@ async def test_change_is_sent_once_it_is_on_disk(tmp_path: Path, path: Path, mon
 async def test_cancelled_caller_does_not_leave_half_a_change(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change whose caller was cancelled is still saved and sent, and so is the next one that waited for it.
-
-    A change that fails is not sent: the table stays as it was.
-    """
+    """A change whose caller was cancelled is still saved and sent, and so is the next one that waited for it."""
     async with real(tmp_path, state_file=path) as it:
         disk = SlowDisk(path, monkeypatch)
         work = [it.agent.create_topic(REFUNDS), it.agent.delete_topic("bills")]
@@ -144,22 +141,6 @@ async def test_cancelled_caller_does_not_leave_half_a_change(
         assert [change.cancelled() for change in changes] == [True, True]
         await until(lambda: queues(it.server, "refunds") == (2, 2, 6) and queues(it.server, "bills") is None)
         assert set(it.agent.topics) == {"orders", "refunds"}
-
-        await it.server.forget()
-        path.unlink()
-        path.mkdir()
-        failing = asyncio.create_task(it.agent.delete_topic("refunds"))
-        await until(lambda: disk.began == 3)
-        failing.cancel()
-        await settle()
-        disk.write()
-        await asyncio.wait([failing])
-        await settle()
-        assert (
-            failing.cancelled(),
-            it.server.events("register"),
-            set(it.agent.topics),
-        ) == (True, [], {"orders", "refunds"})
 
 
 async def test_role_whose_change_was_cancelled_is_sent(
