@@ -8,7 +8,7 @@ import pytest
 
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, difference
 from namesrv_remoting.bodies.route import TopicRouteData
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import settle
 from tests.support.route_clients import group, queues, topic_route
 
 
@@ -69,17 +69,6 @@ def test_equal_route_is_not_a_change() -> None:
     copy = Route("t", msgspec.structs.replace(OLD.data), "watch", 200.0)
 
     assert difference("t", OLD, copy) is difference("t", None, None) is difference("t", GONE, None) is None
-
-
-def test_age_is_measured_on_the_clients_clock() -> None:
-    """A step of the wall clock does not change a route's age."""
-    clock = FakeClock(monotonic=100.0)
-    known = Route("t", topic_route("broker-a"), "pull", 100.0, None, clock)
-
-    clock.stall(7.5)
-    clock.step_wall(-1e6)
-
-    assert (known.age, list(known.brokers)) == (7.5, ["broker-a"])
 
 
 def change(topic: str) -> RouteChange:
