@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_client import (
-    BrokerAddress,
-    MessageQueue,
-    RouteClient,
-    RouteUnavailableError,
-    TopicNotFoundError,
-)
+from namesrv_client import BrokerAddress, MessageQueue, RouteClient, RouteUnavailableError, TopicNotFoundError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.hanging_list import opened_by_reader

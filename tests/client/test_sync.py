@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_client import (
-    BrokerAddress,
-    ClientSettings,
-    MessageQueue,
-    RouteChange,
-    SyncRouteClient,
-)
+from namesrv_client import BrokerAddress, ClientSettings, MessageQueue, RouteChange, SyncRouteClient
 from namesrv_client.sync import SyncRouteChanges
 from namesrv_runtime import background_loop
 from tests.support.daemon import Daemon

@@ -12,12 +12,7 @@ from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import frames_of_at_most, namesrv_in_process
 from tests.support.namesrv_peer import topic_config
-from tests.support.route_clients import (
-    BROKER_A,
-    BROKER_B,
-    PULL,
-    registered,
-)
+from tests.support.route_clients import BROKER_A, BROKER_B, PULL, registered
 from tests.support.route_sessions import MANY, native, session_of
 from tests.support.scripted_server import ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut

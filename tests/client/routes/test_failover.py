@@ -13,12 +13,7 @@ from namesrv_remoting.errors import TLS_REQUIRED_REMARK
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import (
-    BROKER_A,
-    PULL,
-    registered,
-    request_count,
-)
+from tests.support.route_clients import BROKER_A, PULL, registered, request_count
 from tests.support.route_sessions import MANY, Scene, native, session_of
 from tests.support.scripted_server import ScriptedServer
 

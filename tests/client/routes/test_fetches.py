@@ -9,12 +9,7 @@ import pytest
 from namesrv_client import Route, RouteUnavailableError, TopicNotFoundError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
-from tests.support.route_clients import (
-    BROKER_B,
-    registered,
-    route_client,
-    route_scene,
-)
+from tests.support.route_clients import BROKER_B, registered, route_client, route_scene
 from tests.support.scripted_server import ScriptedServer
 
 

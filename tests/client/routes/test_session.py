@@ -12,14 +12,7 @@ from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
-from tests.support.route_clients import (
-    BROKER_A,
-    BROKER_B,
-    INFO,
-    PULL,
-    registered,
-    request_count,
-)
+from tests.support.route_clients import BROKER_A, BROKER_B, INFO, PULL, registered, request_count
 from tests.support.route_sessions import native, session_of
 
 BROKER_C = Broker("broker-c", 0, "10.0.0.3:10911")
