@@ -56,56 +56,22 @@ def agent_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "namesrv-broker-agent"]
 
 
-def test_start_register_stop(namesrv: Daemon, name: str) -> None:
-    """A started agent has one thread; second calls do nothing; stopping unregisters."""
-    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
-    assert agent_threads() == []
-    agent.start()
-    agent.start()
-    assert (agent.registered(), len(agent_threads())) == (1, 1)
-    assert (agent.status().is_ready, agent.master, agent.broker_id, agent.name_servers_error) == (True, None, 0, None)
-    (state,) = agent.servers.values()
-    assert (namesrv.where, "registered", "native") == (state.address, state.status, state.protocol)
-    assert state.last_error is None
-    assert (agent.topics, routes_of(namesrv, name, "orders")) == ({"orders": ORDERS}, {"orders": 6})
-    agent.stop()
-    agent.stop()
-
-    namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
-    assert (agent_threads(), repr(agent)) == ([], "<SyncBrokerAgent [not started]>")
-
-
-VERBS: tuple[Callable[[SyncBrokerAgent], object], ...] = (
-    lambda agent: agent.registered(),
-    lambda agent: agent.create_topic(BILLS),
-    lambda agent: agent.update_topic(ORDERS),
-    lambda agent: agent.delete_topic("orders"),
-    lambda agent: agent.set_perm("orders", Permission.READ),
-    lambda agent: agent.replace_topics([]),
-    lambda agent: agent.promote(),
-    lambda agent: agent.demote(1),
-    lambda agent: agent.topics,
-)
-
-
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["before start", "after stop"])
-def test_methods_of_an_agent_that_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> None:
-    """Methods that need the thread raise a clear error, and the others return their value."""
+def test_agent_that_is_not_started(namesrv: Daemon) -> None:
+    """A call that needs the thread is an error, before the start and after the stop; the others return their value."""
     agent = SyncBrokerAgent(settings_of(namesrv, "idle", name_servers="127.0.0.1:1"), [ORDERS])
-    if is_stopped:
-        agent.start()
     agent.stop()
-
-    for verb in VERBS:
-        with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
-            verb(agent)
-    if is_stopped:
-        # The broker has left already, as a drain wants it.
+    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
         agent.drain()
-    else:
-        with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
-            agent.drain()
-    assert (agent.servers, agent.master, agent.broker_id, agent.name_servers_error) == ({}, None, 0, None)
+    calls: list[Callable[[], object]] = [agent.registered, lambda: agent.topics]
+    for _ in range(2):
+        for call in calls:
+            with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+                call()
+        assert (agent.servers, agent.master, agent.broker_id, agent.name_servers_error) == ({}, None, 0, None)
+        agent.start()
+        agent.stop()
+    # The broker has left already, as a drain wants it.
+    agent.drain()
 
 
 def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
@@ -128,28 +94,37 @@ def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path)
 
 
 def test_all_methods(namesrv: Daemon, name: str) -> None:
-    """Each method reaches the server or raises its error."""
-    with SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
-        agent.create_topic(BILLS)
-        agent.set_perm("bills", Permission.READ)
-        agent.update_topic(TopicConfig("orders", 1, 1, 2))
-        agent.registered()
-        assert routes_of(namesrv, name, "orders", "bills") == {"orders": 2, "bills": 4}
-        done = agent.replace_topics([BILLS])
-        assert (done.changed, done.deleted) == ((BILLS,), ("orders",))
-        agent.delete_topic("bills")
-        with pytest.raises(ValueError, match=r"^topic 'bills' does not exist$"):
-            agent.delete_topic("bills")
-        agent.demote(3)
-        agent.promote(7)
-        with pytest.raises(ValueError, match=r"^not the id of a slave: 0 \(must be 1 or more\)$"):
-            agent.demote(0)
-        agent.registered()
+    """Each method reaches the server or raises its error; a second start or stop does nothing."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
+    agent.start()
+    agent.start()
+    assert (agent.registered(), len(agent_threads())) == (1, 1)
+    assert (agent.status().is_ready, agent.master, agent.broker_id, agent.name_servers_error) == (True, None, 0, None)
+    assert [state.status for state in agent.servers.values()] == ["registered"]
+    assert (agent.topics, routes_of(namesrv, name, "orders")) == ({"orders": ORDERS}, {"orders": 6})
 
-        with Peer(namesrv.address, native=True) as peer:
-            (broker,) = peer.call(20005, broker_name=name)["brokers"]
-        assert (broker["broker_id"], broker["data_version"]["state_version"]) == (0, 7)
-        assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
+    agent.create_topic(BILLS)
+    agent.set_perm("bills", Permission.READ)
+    agent.update_topic(TopicConfig("orders", 1, 1, 2))
+    agent.registered()
+    assert routes_of(namesrv, name, "orders", "bills") == {"orders": 2, "bills": 4}
+    done = agent.replace_topics([BILLS])
+    assert (done.changed, done.deleted) == ((BILLS,), ("orders",))
+    agent.delete_topic("bills")
+    with pytest.raises(ValueError, match=r"^topic 'bills' does not exist$"):
+        agent.delete_topic("bills")
+    agent.demote(3)
+    agent.promote(7)
+    agent.registered()
+    with Peer(namesrv.address, native=True) as peer:
+        (broker,) = peer.call(20005, broker_name=name)["brokers"]
+    assert (broker["broker_id"], broker["data_version"]["state_version"]) == (0, 7)
+    assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
+
+    agent.stop()
+    agent.stop()
+    namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
+    assert (agent_threads(), repr(agent)) == ([], "<SyncBrokerAgent [not started]>")
 
 
 def test_role_is_kept_until_the_next_start(namesrv: Daemon, name: str) -> None:
