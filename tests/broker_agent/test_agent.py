@@ -131,25 +131,6 @@ async def test_impossible_count_is_refused(tmp_path: Path, count: int, error: st
             assert await agent.registered(count=2) == 2
 
 
-async def test_connection_to_a_hanging_removed_server_is_closed(tmp_path: Path) -> None:
-    """The connection closes within the time of a stop, without delaying the other servers."""
-    clock = FakeClock()
-    source = tmp_path / "servers"
-    async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
-        source.write_text(f"{servers[0].where};{proxy.address}")
-        async with running(clock, f"file:{source}", refresh_seconds=10.0) as agent:
-            await agent.registered()
-            proxy.stall()
-            source.write_text(servers[0].where)
-            await clock.advance(10)
-            await until(lambda: list(agent.servers) == [servers[0].where])
-            await agent.create_topic(REFUNDS)
-            await until(lambda: queues(servers[0], "refunds"))
-            await passing(clock, lambda: len(sockets(agent)) == 1, at_most=3)
-            await proxy.heal()
-            await until(lambda: not brokers(servers[1]))
-
-
 async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After three seconds the broker starts without servers and logs it; the servers join once they are known."""
     clock, pipe = FakeClock(), tmp_path / "servers"
