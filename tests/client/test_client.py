@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -265,27 +266,16 @@ async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
             assert list(map(client.broker_of, queues)) == ["broker-a", "broker-a", "__syslo__none__", "broker-z"]
 
 
-async def test_client_closes_connections_and_tasks_at_its_end(tmp_path: Path) -> None:
-    """After the end of the client no connection and no task is left."""
-    async with route_scene(tmp_path, watch=True, fault_tolerance=True, probe="connect") as scene:
+@pytest.mark.parametrize("is_called_again", [False, True])
+async def test_close_goes_on_when_its_caller_is_cancelled(tmp_path: Path, *, is_called_again: bool) -> None:
+    """No connection or task is left, and the snapshot is written all the same; a second caller waits for that."""
+    snapshot = tmp_path / "routes.json"
+    options: dict[str, Any] = {"snapshot_file": snapshot, "watch": True, "fault_tolerance": True, "probe": "connect"}
+    async with route_scene(tmp_path, **options) as scene:
         await scene.client.route("orders")
         await scene.watched()
         assert len(scene.client._session.socket_descriptors()) == 1
         tasks = set(scene.client._tasks)
-
-        await scene.client.__aexit__(None, None, None)
-
-        await until(lambda: len(scene.server.namesrv.slots.connections) == 1)
-        assert all(task.done() for task in tasks)
-        assert scene.client._session.socket_descriptors() == []
-
-
-@pytest.mark.parametrize("is_called_again", [False, True])
-async def test_close_goes_on_when_its_caller_is_cancelled(tmp_path: Path, *, is_called_again: bool) -> None:
-    """The connections are closed and the snapshot is written all the same; a second caller waits for that."""
-    snapshot = tmp_path / "routes.json"
-    async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
-        await scene.client.route("orders")
         closing = asyncio.create_task(scene.client.__aexit__(None, None, None))
         await asyncio.sleep(0)
         closing.cancel()
@@ -297,6 +287,8 @@ async def test_close_goes_on_when_its_caller_is_cancelled(tmp_path: Path, *, is_
         else:
             await until(lambda: snapshot.exists() and not scene.client._session.socket_descriptors())
         assert (snapshot.exists(), scene.client._session.socket_descriptors()) == (True, [])
+        assert all(task.done() for task in tasks)
+        await until(lambda: len(scene.server.namesrv.slots.connections) == 1)
 
 
 async def test_hanging_disk_does_not_hang_the_close(
