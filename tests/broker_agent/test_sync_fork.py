@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
@@ -154,15 +154,10 @@ report(registered=agent.registered())
 )
 
 
-@contextmanager
-def running(script: str, address: tuple[str, int], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(script: str, address: tuple[str, int], *arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
     """A script that uses the server at that address; arguments: loop, broker name, time of the fork."""
     loop, name, *rest = arguments
-    with run_script(script, loop, name, f"{address[0]}:{address[1]}", *(rest or [""])) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return run_script(script, loop, name, f"{address[0]}:{address[1]}", *(rest or [""]))
 
 
 @contextmanager

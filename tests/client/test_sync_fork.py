@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -45,16 +42,6 @@ signal.pause()
 )
 
 
-@contextmanager
-def running(script: str, two_brokers: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
-    """A script that uses the server."""
-    with run_script(script, loop, two_brokers.where) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def clients(two_brokers: Daemon) -> int:
     """Number of clients connected to the server."""
     with Peer(two_brokers.address, native=True) as peer:
@@ -64,7 +51,7 @@ def clients(two_brokers: Daemon) -> int:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_killed_parent_is_noticed_while_its_child_lives(two_brokers: Daemon, loop: str) -> None:
     """The child holds no connection of its parent, and may start a client of its own."""
-    with running(FORKS, two_brokers, loop) as process:
+    with run_script(FORKS, loop, two_brokers.where) as process:
         lines = [read_report(process) for _ in range(4)]
         [parent] = [line for line in lines if "child" in line]
         lines.remove(parent)

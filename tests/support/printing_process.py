@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -182,14 +182,19 @@ def connections():
 """
 
 
-def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Run a script in a Python process with our import path; its output is text in a pipe."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def run_script(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a script in a Python process with our import path until the block ends; its output is text in a pipe."""
+    with subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def read_report(process: subprocess.Popen[str]) -> dict[str, Any]:
