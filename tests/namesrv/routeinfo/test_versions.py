@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from namesrv.routeinfo.records import BrokerLiveInfo
-from namesrv.routeinfo.versions import RegistrationDigests, TableVersions
+from namesrv.routeinfo.versions import TableVersions
 from tests.support.route_builders import key
 
 LIVE = BrokerLiveInfo("b1", 0, 100.0, 120.0, None, 1, None, 7, account="Ann")
@@ -30,29 +30,3 @@ def test_version_grows_with_what_depends_on_it(change: dict[str, Any], ownership
     versions.live_changed(LIVE, replace(LIVE, **change))
 
     assert versions == TableVersions(ownership=ownership, membership=membership)
-
-
-def test_broker_that_comes_or_goes_changes_both_versions() -> None:
-    """Also one that comes back just as it was."""
-    versions = TableVersions()
-    for before, after in ((None, LIVE), (LIVE, None), (None, LIVE)):
-        versions.live_changed(before, after)
-
-    assert versions == TableVersions(ownership=3, membership=3)
-    assert [versions.next_generation(), versions.next_generation()] == [1, 2]
-
-
-def test_digest_is_kept_under_the_options_of_its_plan() -> None:
-    """Options that change while a registration is planned drop its digest as well as those of earlier ones."""
-    digests = RegistrationDigests()
-    planned_under = digests.options_version
-    digests.keep(M, b"master", planned_under)
-    assert digests.of_broker == {M: b"master"}
-
-    digests.options_changed()
-    digests.keep(S, b"slave", planned_under)
-    assert digests.of_broker == {}
-
-    digests.keep(S, b"slave", digests.options_version)
-    digests.keep(S, None, digests.options_version)
-    assert repr(digests) == "<RegistrationDigests [0]>"
