@@ -58,19 +58,6 @@ def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
     assert steps_and_result(revisions.settle())[0] == 0
 
 
-def test_cancelled_settling_begins_again() -> None:
-    """Settling that was cancelled midway is repeated as a whole by the next call."""
-    table = ChangingTopics()
-    table.change((), CROWD)
-    given_up = table.revisions.settle()
-    next(given_up)
-    given_up.close()
-
-    assert table.revisions.last_change(LAST) == 1
-    finished(table.revisions.settle())
-    assert [table.revisions._gone["t0"], table.revisions._gone[LAST]] == [1, 1]
-
-
 def test_number_of_removed_topics_is_bounded() -> None:
     """The oldest removed topics are dropped; a client from before the last dropped one gets everything."""
     table = ChangingTopics(spare_topics=4)
