@@ -104,17 +104,6 @@ def test_topics_with_a_response_of_their_own_share_the_others(option: str) -> No
     assert (first, 2) == (cache.ask("t2"), cache.encoded)
 
 
-def test_responses_of_zones_are_bounded() -> None:
-    """Responses of zones count towards the cache's limit, and the oldest are dropped."""
-    queues = [topic(f"t{number}", number) for number in range(100)]
-    cache = CountedCache(tables_of(registration("b1", 0, "m:1", *queues)), max_bytes=5_000)
-    for zone in ("z1", "z2", "z3"):
-        for number in range(100):
-            assert cache.find(f"t{number}", zone) is not None
-            assert cache.held() <= 5_000
-    assert len(cache.memory) > 5
-
-
 def test_responses_are_dropped_with_their_rows() -> None:
     """The counted bytes stay close to the bytes that rows hold, after any number of changed routes."""
     tables = tables_of(registration("b1", 0, "m:1", "t1", "stays"))
