@@ -15,6 +15,7 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
 from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChange, RowChanges
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.state.watchers import SharedResponses
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
@@ -23,7 +24,7 @@ from namesrv_remoting.errors import BadRequestError
 from namesrv_runtime.line_files import Retention
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
+from tests.support.namesrv_peer import Broker, Spelling
 from tests.support.route_builders import RouteScene, body, key, registration, topic
 
 MANY = 20 * CHUNK_TOPICS
@@ -164,19 +165,14 @@ async def test_brokers_of_a_closed_connection_are_sorted_once() -> None:
     assert Address.compared <= 10 * count
 
 
-async def test_members_of_a_group_are_few(server: InProcess, peer: NamesrvPeer) -> None:
-    """The cost of a registration grows with the members of its group, and so does every route: 101 are refused."""
-    outcomes = [(await peer.register(Broker(id=n, addr=f"10.0.0.{n}:1"))).outcome for n in range(101)]
+def test_members_and_clusters_of_a_group_are_few() -> None:
+    """The cost of a registration grows with the members of its group, and one broker could fill the table of clusters.
 
-    assert outcomes == [(0, None)] * 100 + [(1, "101 brokers per group, limit 100")]
+    A broker stays in each cluster that it has named. test_manager.py shows that the limits refuse registrations.
+    """
+    limits = Limits.of(Settings()).tables
 
-
-async def test_clusters_of_a_group_are_few(server: InProcess, peer: NamesrvPeer) -> None:
-    """A broker stays in each cluster that it has named, so that one broker alone could fill the table of clusters."""
-    outcomes = [(await peer.register(Broker(cluster=f"cluster-{n}"))).outcome for n in range(17)]
-
-    assert outcomes == [(0, None)] * 16 + [(1, "17 clusters per group, limit 16")]
-    assert len(server.namesrv.manager.tables.cluster_addr_table) == 16
+    assert (limits.max_brokers_per_group, limits.max_clusters_per_group) == (100, 16)
 
 
 @pytest.mark.parametrize(
