@@ -2,15 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.effects import Audited, BrokerEffect, Effect, Level, Measured, MinBrokerIdChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.server.effects import MAX_NOTICES, MAX_NOTIFIED, NOTICE_SECONDS, EffectSink
 from namesrv_remoting.codes import FLAG_ONEWAY
 from tests.support.dead_ends import full_queue, refusing_port
@@ -166,86 +164,6 @@ async def test_log_lines_of_one_kind_are_limited(
     assert len([each for each in changes if each["what"] == "write_permission"]) == 50
 
 
-@dataclass(frozen=True, slots=True)
-class Renamed(BrokerEffect):
-    """An effect that only this test knows."""
-
-    log_name = "broker_renamed"
-    event_name = "rename"
-    line_name = "renamed"
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    name: str
-
-    @property
-    def level(self) -> Level:
-        """The level warning."""
-        return "warning"
-
-    def fields(self) -> dict[str, Any]:
-        """The new name."""
-        return {"name": self.name}
-
-    def line_fields(self) -> dict[str, Any]:
-        """The new name."""
-        return self.fields()
-
-    @property
-    def audited(self) -> Audited:
-        """The audit trail has a change."""
-        return "change"
-
-    def changes(self) -> Iterator[dict[str, Any]]:
-        """The old and the new name."""
-        yield {"what": "name", "before": self.live.broker_name, "after": self.name}
-
-    def measured(self) -> Measured:
-        """The counter of takeovers."""
-        return Measured("takeovers", "renamed")
-
-
-def sink_of(server: InProcess, *, spawn: Any = None, observers: Sequence[Callable[[Effect], None]] = ()) -> EffectSink:
-    """A further sink of a server's effects; by default its coroutines run in tasks of the server."""
-    namesrv = server.namesrv
-    return EffectSink(
-        clock=server.clock,
-        tables=namesrv.manager.tables,
-        connections=namesrv.slots.connections,
-        views=namesrv.routes.views,
-        boot=namesrv.boot,
-        watchers=namesrv.routes.watchers,
-        events=namesrv.events,
-        log=namesrv.limited_log,
-        spawn=spawn or server.controller.server.tasks.create_task,
-        observers=observers,
-    )
-
-
-async def test_new_effect_reaches_every_observer(
-    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Log, events, heartbeat log, audit trail and metrics take all they need from the effect's own class."""
-    await peer.register(BROKER)
-    namesrv = server.namesrv
-    assert namesrv.heartbeat_log is not None
-    sink = sink_of(server, observers=[namesrv.counters, namesrv.heartbeat_log, server.audit])
-    ((key, live),) = namesrv.manager.tables.broker_live_table.items()
-    logged_by(caplog, SINK)
-
-    sink(Renamed(key, live, "broker-z"))
-    await server.stop()
-
-    assert logged_by(caplog, SINK)[:1] == [("WARNING", "broker_renamed", {**IDENTITY, "name": "broker-z"})]
-    event = next(each for each in namesrv.events.since(0, 100) if each["event"] == "rename")
-    assert (event["broker_addr"], event["name"]) == (BROKER.addr, "broker-z")
-    (line,) = of(read_log(server.data_dir / "heartbeats"), "renamed")
-    assert (line["broker_name"], line["topics"], line["name"]) == ("broker-a", 2, "broker-z")
-    changes = [change for line in of(read_log(server.data_dir / "audit"), "change") for change in line["changes"]]
-    assert {"what": "name", "before": "broker-a", "after": "broker-z"} in changes
-    assert namesrv.counters.takeovers["renamed"] == 1
-
-
 @pytest.mark.settings(notify_min_broker_id_changed=True)
 async def test_members_are_notified_of_a_new_and_a_lost_master(server: InProcess) -> None:
     """A RocketMQ member is notified at its own address, a native one over the connection that it registered on."""
@@ -321,8 +239,20 @@ async def test_stop_during_an_eviction_dials_no_members(server: InProcess, caplo
 async def test_notices_are_bounded(server: InProcess) -> None:
     """A change of a group with thousands of members dials some of them, and a thousand changes do not dial at once."""
     dials: list[Coroutine[Any, Any, None]] = []
-    # the coroutines are awaited below
-    sink = sink_of(server, spawn=dials.append)
+    namesrv = server.namesrv
+    sink = EffectSink(
+        clock=server.clock,
+        tables=namesrv.manager.tables,
+        connections=namesrv.slots.connections,
+        views=namesrv.routes.views,
+        boot=namesrv.boot,
+        watchers=namesrv.routes.watchers,
+        events=namesrv.events,
+        log=namesrv.limited_log,
+        # the test awaits the coroutines itself, without tasks
+        spawn=dials.append,  # type: ignore[arg-type]
+        observers=(),
+    )
     changed = MinBrokerIdChanged("broker-a", 0, BROKER.addr, tuple(f"127.0.0.1:{port}" for port in range(-5_000, 0)))
 
     counts = []
