@@ -1,7 +1,8 @@
 """The snapshot of a server's brokers, and the readiness of the next boot."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,23 +74,6 @@ async def test_next_boot_expects_brokers_that_a_long_drain_has_disconnected(tmp_
         await last.call(904, B.ext)
         await server.stop()
 
-    assert loaded(tmp_path).brokers == (EXPECTED_A,)
-
-
-async def test_snapshot_without_a_thread_is_written_later(
-    server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
-) -> None:
-    """A server that can start no thread logs one error, and writes its snapshot as soon as it can."""
-    await peer.register(A)
-    with without_new_threads():
-        await tick(server, log)
-        await server.clock.advance(20)
-        assert server.namesrv.counters.snapshot_writes.problem() == "can't start new thread"
-    await tick(server, log)
-    await until(lambda: len(log()) > 2)
-
-    names = ["ERROR snapshot_not_written", "INFO snapshot_write_recovered", "DEBUG snapshot_written"]
-    assert [name for name, _ in log()] == names
     assert loaded(tmp_path).brokers == (EXPECTED_A,)
 
 
@@ -190,40 +174,44 @@ async def test_disconnected_broker_stays_expected_until_it_had_time_to_return(
     await tick(server, log, 10)
     assert loaded(tmp_path).brokers == ()
 
-    returned = await server.connect()
-    await returned.register(A)
-    returned.close()
-    await until(lambda: not server.namesrv.manager.tables.broker_live_table)
-    again = await server.connect()
-    await again.register(A)
-    await again.call(104, A.ext)
-    await tick(server, log)
-    assert loaded(tmp_path).brokers == ()
+
+@contextmanager
+def directory_at(path: Path) -> Iterator[None]:
+    """A directory in place of a file, which cannot be replaced, not even by root."""
+    path.mkdir()
+    yield
+    path.rmdir()
 
 
-async def test_failed_snapshot_is_retried(tmp_path: Path, log: Log) -> None:
+@pytest.mark.parametrize(
+    ("failure", "problem"),
+    [(directory_at, "is a directory"), (lambda _: without_new_threads(), "can't start new thread")],
+    ids=["directory", "no thread"],
+)
+async def test_failed_snapshot_is_retried(
+    server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log, failure: Callable[..., Any], problem: str
+) -> None:
     """Failing writes log one error and, when they succeed again, one recovery; the server stops in good order."""
     path = tmp_path / "snapshot.json"
-    async with namesrv_in_process(tmp_path) as server:
-        # a directory in place of the file cannot be replaced, not even by root
-        path.mkdir()
-        peer = await server.connect()
-        await peer.register(A)
+    await peer.register(A)
+    with failure(path):
         await tick(server, log)
         await server.clock.advance(20)
-        ((name, fields),) = log()
-        assert ("ERROR snapshot_not_written", path) == (name, fields["path"])
-        assert "Is a directory" in str(fields["error"])
+        assert server.namesrv.counters.snapshot_writes.problem() == problem
+    await tick(server, log)
+    await until(lambda: len(log()) > 2)
 
-        path.rmdir()
-        await tick(server, log)
-        await until(lambda: len(log()) == 3)
-        assert [name for name, _ in log()[1:]] == ["INFO snapshot_write_recovered", "DEBUG snapshot_written"]
-        assert loaded(tmp_path).brokers == (EXPECTED_A,)
+    names = ["ERROR snapshot_not_written", "INFO snapshot_write_recovered", "DEBUG snapshot_written"]
+    assert [name for name, _ in log()] == names
+    failed = log()[0][1]
+    assert failed["path"] == path
+    assert problem in str(failed["error"]).lower()
+    assert loaded(tmp_path).brokers == (EXPECTED_A,)
 
-        path.unlink()
-        path.mkdir()
-        await peer.register(B)
+    path.unlink()
+    path.mkdir()
+    await peer.register(B)
+    await server.stop()
     assert log()[-1][0] == "ERROR snapshot_not_written"
 
 
