@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from namesrv.rwlock import ReadWriteLock
 from tests.support.fake_clock import settle
@@ -214,6 +213,3 @@ def test_cancellation_at_every_await_of_every_pair(kinds: str) -> None:
                 await follow([Plan(kind, 0, 1, cancelled.get(number)) for number, kind in enumerate(kinds)])
 
     on_a_loop(all_of_them())
-
-
-plans = st.builds(Plan, st.sampled_from("RW"), st.integers(0, 6), st.integers(0, 4), st.none() | st.integers(0, 30))
