@@ -210,6 +210,7 @@ def test_foreign_variables_are_ignored() -> None:
     service = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9876", "SERVICE_PORT_REMOTING": "9876"}
     service |= {"0_SERVICE_HOST": "10.0.0.1", "ADDR": "10.0.0.1:9876;10.0.0.2:9876"}
     service |= {"ACCESS_KEY": "agent", "SECRET_KEY": "s", "SECRET_KEY_FILE": "f"}
+    service |= {"TLS": "true", "TLS_VERIFY_HOST": "false"}
     others = {"NAMESRVX": "1", "PATH": "/bin"}
 
     loaded = load([], {f"NAMESRV_{name}": value for name, value in (ports | service).items()} | others)

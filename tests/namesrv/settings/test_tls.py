@@ -29,9 +29,9 @@ def properties(tmp_path: Path, *lines: str) -> str:
     return str(file)
 
 
-def loaded(*argv: str, environ: dict[str, str] | None = None) -> Loaded:
+def loaded(*argv: str) -> Loaded:
     """The settings of a command line."""
-    return load(parse(argv), environ or {})
+    return load(parse(argv), {})
 
 
 @pytest.mark.usefixtures("ca")
@@ -81,13 +81,6 @@ def test_incomplete_tls_settings_are_refused(argv: list[str], problem: str) -> N
         loaded(*argv)
 
     assert any(found.startswith(problem) for found in error.value.problems), error.value.problems
-
-
-def test_tls_settings_of_clients_are_ignored() -> None:
-    """Variables for namesrvctl do not affect a server in the same shell."""
-    environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_VERIFY_HOST": "false"}
-
-    assert loaded(environ=environ).settings.tls_mode == "off"
 
 
 @pytest.mark.parametrize(
