@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.daemon import Start
 from tests.support.heartbeat_files import Line, of, read_log
-from tests.support.peer import Broker, Connect, until
+from tests.support.peer import Broker, Connect
 
 # No test of this file depends on the event loop.
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
@@ -176,18 +176,3 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
         account["rotated"],
     ) == ("operator", ["admin-write", "admin-read"], ["admin-read"], True)
     assert "hunter2" not in json.dumps(lines)
-
-
-def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A line is on disk shortly after the change, even if the server is killed; the next boot writes new files."""
-    daemon = start()
-    BROKER.register(connect(daemon))
-    until(lambda: changes(data_dir, "REGISTER_BROKER") and of(trail(data_dir), "start"))
-    daemon.kill()
-
-    start().stop()
-
-    lines = trail(data_dir)
-    assert len([line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"]) == 1
-    assert len(of(lines, "start")) == 2
-    assert {path.suffix for path in (data_dir / "audit").rglob("*.jsonl*")} == {".gz"}
