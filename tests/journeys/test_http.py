@@ -5,23 +5,10 @@ import socket
 from pathlib import Path
 
 from tests.support.daemon import Daemon, LoopName, Start
-from tests.support.http_peer import ask, scrape
+from tests.support.http_peer import ask
 from tests.support.peer import Broker, Connect
 
 HTTP = ("--http-listen", "127.0.0.1:0")
-
-
-def test_pages(start: Start) -> None:
-    """Liveness, readiness and metrics are served on a separate port, which the log names."""
-    daemon = start(*HTTP)
-
-    assert daemon.wait_for("listening")["http"] == [f"127.0.0.1:{daemon.http_address[1]}"]
-    assert (ask(daemon.http_address, "/livez").status, ask(daemon.http_address, "/livez").text) == (200, "ok\n")
-    ready = ask(daemon.http_address, "/readyz?verbose")
-    assert ready.status == 200
-    assert "[+] brokers: ready: no brokers expected\n" in ready.text
-    assert scrape(daemon.http_address)("nameserver_ready") == 1
-    assert daemon.http_address != daemon.address
 
 
 def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:
