@@ -194,22 +194,6 @@ def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Aut
         serial_number(daemon, ca)
 
 
-def test_reload_cannot_remove_https(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """HTTPS needs a restart to be turned off, so a reload that removes its certificate is refused."""
-    config = tmp_path / "namesrv.toml"
-    issued = ca.issue("server")
-    config.write_text(f'http_tls = true\ntls_cert_file = "{issued.cert_file}"\ntls_key_file = "{issued.key_file}"\n')
-    daemon = start("--config", str(config), "--http-listen=127.0.0.1:0")
-    config.write_text("")
-    daemon.send_signal(signal.SIGHUP)
-
-    assert daemon.wait_for("reload_refused")["problems"] == [
-        "http-tls stays true until a restart: no certificate: set tls-cert-file"
-    ]
-    assert page(daemon, "/livez", ca) == (200, "ok\n")
-    assert page(daemon, "/livez")[0] == 400
-
-
 def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
     """Plain text, a missing certificate and a foreign certificate have separate lines in the audit trail."""
     daemon = start(*flags(ca, "enforcing", "--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}"))
