@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.daemon import Start
 from tests.support.notify_socket import NotifySocket
-from tests.support.peer import until
 
 
 @pytest.fixture
@@ -35,18 +34,3 @@ def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
     assert stopping["STATUS"] == "draining"
     assert int(stopping["EXTEND_TIMEOUT_USEC"]) >= 3e6
     assert [line for line in daemon.log if "service_manager" in line["event"]] == []
-
-
-@pytest.mark.slow
-def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> None:
-    """A stopped server sends no watchdog ping, so that systemd would restart it."""
-    daemon = start()
-    systemd.receive_with("WATCHDOG")
-    daemon.send_signal(signal.SIGSTOP)
-    until(lambda: ") T " in Path(f"/proc/{daemon.pid}/stat").read_text())
-    systemd.messages()
-
-    with pytest.raises(TimeoutError):
-        systemd.receive(2.5)
-    daemon.send_signal(signal.SIGCONT)
-    assert systemd.receive_with("WATCHDOG") == {"WATCHDOG": "1"}
