@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -52,46 +51,30 @@ class Seen:
             print_line(f"asks {address}")
 
 
-async def library(seen: Seen, run: "Run", *, watch: bool) -> None:
-    """Pull from the library: cached and fresh routes must both be complete."""
-    name_servers = os.environ["NAME_SERVERS"]
+async def main(kind: str, brokers: int) -> None:
+    """Pull until SIGTERM: cached and fresh routes must both be complete."""
+    seen, ended = Seen(), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     settings = ClientSettings(
-        name_servers=name_servers,
-        watch=watch,
+        name_servers=os.environ["NAME_SERVERS"],
+        watch=kind == "watch",
         poll_seconds=1.0,
         refresh_seconds=0.5,
         attempt_timeout_seconds=10.0,
         connect_timeout_seconds=10.0,
         call_timeout_seconds=_TIMEOUT_SECONDS,
     )
+    is_ready = False
+    deadline = time.monotonic() + _LONGEST_SECONDS
     async with RouteClient(settings) as client:
-
-        async def pull() -> list[str]:
-            remembered = await client.route(TOPIC)
-            asked = remembered if watch else await client.route(TOPIC, max_stale=0.0)
-            seen.server(client.chosen_server)
-            return sorted(remembered.brokers.keys() & asked.brokers.keys())
-
-        await run(pull)
-
-
-Run = Callable[[Callable[[], Awaitable[list[str]]]], Awaitable[None]]
-
-
-async def main(kind: str, brokers: int) -> None:
-    """Pull until SIGTERM."""
-    seen, ended = Seen(), asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-
-    async def run(pull: Callable[[], Awaitable[list[str]]]) -> None:
-        is_ready = False
-        deadline = time.monotonic() + _LONGEST_SECONDS
         while not ended.is_set() and time.monotonic() < deadline:
-            began = time.monotonic()
+            began, found = time.monotonic(), list[str]()
             try:
-                found = await pull()
+                remembered = await client.route(TOPIC)
+                asked = remembered if settings.watch else await client.route(TOPIC, max_stale=0.0)
+                seen.server(client.chosen_server)
+                found = sorted(remembered.brokers.keys() & asked.brokers.keys())
             except RouteError as error:
-                found = []
                 if is_ready:
                     seen.failed.append(str(error))
             if not is_ready and len(found) == brokers:
@@ -103,8 +86,6 @@ async def main(kind: str, brokers: int) -> None:
                 seen.pulls += 1
                 seen.longest_seconds = max(seen.longest_seconds, time.monotonic() - began)
             await asyncio.sleep(_PAUSE_SECONDS)
-
-    await library(seen, run, watch=kind == "watch")
     print_line(json.dumps(asdict(seen)))
 
 
