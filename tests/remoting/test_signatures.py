@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from namesrv_remoting import signatures
 from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
@@ -219,15 +218,6 @@ def test_malformed_signature_is_refused_by_field(fields: dict[str, str | None], 
     assert (str(caught.value), caught.value.reason, caught.value.access_key) == (remark, "malformed", "orders")
 
 
-@pytest.mark.parametrize("step", [60.0, -60.0])
-def test_native_signature_is_valid_within_the_window(step: float) -> None:
-    """The window covers both directions to the last millisecond."""
-    clock = FakeClock()
-    clock.step_wall(step)
-
-    assert verifier(clock).verify(signed(NATIVE)) == Signer("orders", Recipe.NATIVE)
-
-
 @given(
     st.builds(
         RemotingCommand,
@@ -250,12 +240,14 @@ def test_every_sendable_request_can_be_signed(command: RemotingCommand) -> None:
     assert verifier().verify(decode_frame(frame)) == Signer("orders", recipe)
 
 
-@pytest.mark.parametrize(("step", "when"), [(60.001, "60 s ago"), (-60.001, "60 s in the future")])
-def test_native_signature_is_invalid_outside_the_window(step: float, when: str) -> None:
-    """The remark names the clocks to compare."""
+@pytest.mark.parametrize(("window", "when"), [(60.0, "60 s ago"), (-60.0, "60 s in the future")])
+def test_native_signature_is_valid_within_the_window_only(window: float, when: str) -> None:
+    """The window covers both directions to the last millisecond; the remark names the clocks to compare."""
     clock = FakeClock()
-    clock.step_wall(step)
+    clock.step_wall(window)
+    assert verifier(clock).verify(signed(NATIVE)) == Signer("orders", Recipe.NATIVE)
 
+    clock.step_wall(window / 60_000)
     with pytest.raises(SignatureError) as caught:
         verifier(clock).verify(signed(NATIVE))
 
@@ -314,12 +306,3 @@ def test_busy_key_shortens_only_its_own_window() -> None:
 
     assert reason(late, judge) == "stale"
     assert judge.verify(other) == Signer("orders", Recipe.NATIVE)
-
-
-def test_secret_is_not_shown() -> None:
-    """Credentials may appear in tracebacks and logs."""
-    shown = repr(Credentials("orders", b"12345678", FakeClock().wall))
-
-    assert "orders" in shown
-    assert "12345678" not in shown
-    assert signatures.MAX_SECRETS == 2

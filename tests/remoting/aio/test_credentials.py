@@ -9,8 +9,6 @@ from pydantic import SecretStr
 
 from namesrv_remoting.aio.credentials import SigningSettings
 
-ENVIRONMENT = {"access_key": "NAMESRV_ACCESS_KEY", "secret_key": "NAMESRV_SECRET_KEY"}
-
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
