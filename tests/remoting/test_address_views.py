@@ -57,6 +57,9 @@ def view(name: str) -> AddressView:
     return next(view for view in parse_address_views(FILE).views if view.name == name)
 
 
+ADVERTISED = {"outside": "203.0.113.7:30911", "elsewhere": "203.0.113.8:1"}
+
+
 @pytest.mark.parametrize(
     ("name", "broker", "registered", "shown"),
     [
@@ -68,27 +71,18 @@ def view(name: str) -> AddressView:
         ("outside", BrokerIdentity("c1", "broker a", 0), "10.0.0.1:10911", None),
         ("factory", BrokerIdentity("c1", "broker-a", 0), "10.0.0.1:10911", "192.0.2.1:10911"),
         ("factory", BrokerIdentity("c1", "broker-a", 0), "10.0.0.1:10912", "10.0.0.1:10912"),
+        # the address that a broker advertises for a view comes after its rules, and before `others`
+        ("outside", BrokerIdentity("c1", "advertising", 1), "10.0.0.2:10911", "advertising-1.mq.example.com:30911"),
+        ("outside", BrokerIdentity("c1", "advertising", 1), "192.168.0.1:10911", "203.0.113.7:30911"),
+        ("partner", BrokerIdentity("c1", "advertising", 1), "192.168.0.1:10911", None),
+        ("factory", BrokerIdentity("c1", "advertising", 1), "192.168.0.1:10911", "192.168.0.1:10911"),
     ],
 )
 def test_address_in_a_view(name: str, broker: BrokerIdentity, registered: str, shown: str | None) -> None:
     """The first rule that matches counts; addresses without a rule are shown or hidden, as `others` says."""
-    assert view(name).address(broker, registered, {}) == shown
+    advertised = ADVERTISED if broker.broker_name == "advertising" else {}
 
-
-@pytest.mark.parametrize(
-    ("name", "broker", "shown"),
-    [
-        ("outside", BrokerIdentity("c1", "broker-b", 0), "b.mq.example.com:31911"),
-        ("outside", BrokerIdentity("c1", "broker-b", 1), "203.0.113.7:30911"),
-        ("partner", BrokerIdentity("c1", "broker-b", 1), None),
-        ("factory", BrokerIdentity("c1", "broker-b", 1), "192.168.0.1:10911"),
-    ],
-)
-def test_advertised_address_in_a_view(name: str, broker: BrokerIdentity, shown: str | None) -> None:
-    """The address that the broker says for a view comes after the rules of the view, and before `others`."""
-    advertised = {"outside": "203.0.113.7:30911", "elsewhere": "203.0.113.8:1"}
-
-    assert view(name).address(broker, "192.168.0.1:10911", advertised) == shown
+    assert view(name).address(broker, registered, advertised) == shown
 
 
 @pytest.mark.parametrize(
