@@ -139,16 +139,10 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
 @given(java_values)
 def test_javas_output_is_read(value: object) -> None:
     """Bare integer keys are quoted anywhere, and never inside strings."""
-    data = written_by_fastjson(value).encode()
-    assert with_string_keys(value) == loads(data)
-    try:
-        found = msgspec.json.decode(quote_bare_keys(data))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return
-    assert with_string_keys(value) == found
+    assert with_string_keys(value) == loads(written_by_fastjson(value).encode())
 
 
-@given(documents)
+@given(documents | java_values.map(written_by_fastjson))
 def test_quoting_agrees_with_the_exact_reader(text: str) -> None:
     """The strict parser's result after quoting equals the exact reader's, for documents of any origin."""
     data = text.encode()
