@@ -74,22 +74,6 @@ def test_view_contains_instances_and_topic_queues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queues", "text"),
-    [
-        (Queues(8, 4, "RW-"), "8 read, 4 write, RW-"),
-        (Queues(1, 1, "R-X", 2), "1 read, 1 write, R-X, flags 2"),
-        (Queues(8, 4), "8 read, 4 write"),
-    ],
-)
-def test_documents_spell_facts_and_queues(queues: Queues, text: str) -> None:
-    """Scripts compare these texts; other values stay what they are."""
-    difference = Difference("topic", "T", Fact("queues on", "broker a"), {"s1": queues, "s2": None})
-
-    document = {"kind": "topic", "name": "T", "fact": "queues on broker a", "values": {"s1": text, "s2": None}}
-    assert difference.document() == document
-
-
-@pytest.mark.parametrize(
     ("age", "left", "verdict"),
     [
         *((0.0, 120.0, "fine"), (60.0, 60.0, "fine"), (60.1, 59.9, "late"), (120.0, 0.0, "late")),
@@ -132,7 +116,7 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
     async with two_servers(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await first.register(OTHER, registration("T", "V", "W", "X", "Y", "Z"))
-        await second.register(MASTER, registration(topic_config("T", perm=4), topic_config("U", write=16)))
+        await second.register(MASTER, registration(topic_config("T", perm=4), topic_config("U", write=16, flags=2)))
         await second.register(SLAVE)
 
         shown = await ctl(*at(one, two), "diff")
@@ -144,7 +128,7 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
         ["broker", "cluster-1/broker-b/0", "present", "yes", "no"],
         ["topic", "T", "queues on broker-a", RW, RO],
         ["topic", "T", "queues on broker-b", RW, "-"],
-        ["topic", "U", "queues on broker-a", RW, "8 read, 16 write, RW-"],
+        ["topic", "U", "queues on broker-a", RW, "8 read, 16 write, RW-, flags 2"],
         ["topic", "V, W, X and 2 more", "present", "yes", "no"],
     ]
     assert (shown.code, found.code, found.json["same"]) == (1, 1, False)
@@ -245,14 +229,16 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     assert rest == document
 
 
-async def test_status_names_two_addresses_of_one_server(tmp_path: Path) -> None:
-    """Two lines of one server would look like two healthy servers."""
+@pytest.mark.parametrize("command", [["status"], ["top", "--once"]])
+async def test_two_addresses_of_one_server_are_named(tmp_path: Path, command: list[str]) -> None:
+    """Two lines of one server would look like two healthy servers, and equal ages on both would say nothing."""
     async with one_server(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER)
         other = where.replace("127.0.0.1", "localhost")
-        status = await ctl(*at(where, other), "status")
+        shown = await ctl(*at(where, other), *command)
 
-    assert (status.code, status.problems) == (0, [f"{where} and {other} are the same server"])
+    assert shown.code == 0
+    assert f"{where} and {other} are the same server" in [*shown.lines, *shown.problems]
 
 
 @pytest.mark.parametrize("dialect", ["native", "rocketmq"])
@@ -301,20 +287,24 @@ async def test_master_may_register_after_its_slave(tmp_path: Path, command: list
     assert missing in later.err + later.out
 
 
-def test_a_problem_of_several_servers_is_one_line() -> None:
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (
+            Problem("without_master", "c/b", ("s1", "s3"), seconds=61.0, count=4, group=("c", "b")),
+            "s1, s3: critical: c/b: no master is registered for 1 m 1 s; producers cannot write to its 4 topics; "
+            "see `namesrvctl brokers --name b`",
+        ),
+        # Apache's server reports no number of topics
+        (
+            Problem("missing_broker", "c/b/0", ("s2",), group=("c", "b")),
+            "s2: warning: c/b/0: missing; clients of this server cannot reach it for its topics; see `namesrvctl diff`",
+        ),
+    ],
+)
+def test_problem_of_several_servers_is_one_line(problem: Problem, line: str) -> None:
     """The line names the servers that report the problem, and the number of topics if the routes are unknown."""
-    problem = Problem("without_master", "c/b", ("s1", "s3"), seconds=61.0, count=4, group=("c", "b"))
-    what = "critical: c/b: no master is registered for 1 m 1 s; producers cannot write to its 4 topics"
-
-    assert line_of(problem) == f"s1, s3: {what}; see `namesrvctl brokers --name b`"
-
-
-def test_an_unknown_number_of_topics_is_not_zero() -> None:
-    """Apache's server reports no number of topics."""
-    problem = Problem("missing_broker", "c/b/0", ("s2",), group=("c", "b"))
-    missing = "missing; clients of this server cannot reach it for its topics"
-
-    assert line_of(problem) == f"s2: warning: c/b/0: {missing}; see `namesrvctl diff`"
+    assert line_of(problem) == line
 
 
 async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
