@@ -85,12 +85,6 @@ async def test_errors_are_counted_and_exit_with_1(tmp_path: Path) -> None:
     assert (none.code, [found.get("answered") for found in none.json["servers"]]) == (2, [False])
 
 
-@pytest.mark.parametrize("option", [("--seconds", "61"), ("--seconds", "0"), ("--connections", "257")])
-async def test_bench_is_bounded(option: tuple[str, str]) -> None:
-    """A longer or larger load is wrong usage."""
-    assert (await ctl("bench", *option)).code == 2
-
-
 def test_percentiles_use_the_nearest_rank() -> None:
     """Percentiles in milliseconds: the median of four values is the second, the 99th of a hundred the 99th."""
     hundred = [number / 1000 for number in range(1, 101)]
