@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import repeat
 from pathlib import Path
@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.commands.following import _Events, _keep_asking, _Routes, missed_after
+from namesrv_client.ctl.commands.following import _Events, _keep_asking, _Routes
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output
 from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.aio.credentials import SigningSettings
-from namesrv_remoting.bodies.extensions import Event, Events
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, at, ctl, one_server, refusing_address, run
 from tests.support.daemon import Daemon
@@ -131,14 +130,6 @@ async def test_start_after_the_last_event_is_one_of_an_earlier_boot(
     printed = capsys.readouterr()
     assert [json.loads(line)["seq"] for line in printed.out.splitlines()] == [1, 2]
     assert printed.err == f"namesrvctl: {where}: restarted\n"
-
-
-@pytest.mark.parametrize(("known", "found", "missed"), [(6, (7, 8), 0), (6, (), 0), (6, (10,), 3), (0, (3,), 2)])
-def test_overwritten_events_are_counted(known: int, found: Sequence[int], missed: int) -> None:
-    """Events beyond the server's ring of 1,000 are lost between two requests and counted."""
-    after = Events("boot", [Event(number, "route", None, {}) for number in found])
-
-    assert missed_after(known, after) == missed
 
 
 async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
