@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.certificates import Authority
-from tests.support.ctl import at, ctl, one_server, refusing_address
+from tests.support.ctl import at, ctl, one_server
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
@@ -108,16 +108,6 @@ async def test_open_server_assigns_no_account(tmp_path: Path) -> None:
         other.code,
         other.err,
     )
-
-
-async def test_incomplete_credentials_are_wrong_usage() -> None:
-    """A secret without an access key exits with 2 before any request is sent."""
-    with refusing_address() as where:
-        done = await ctl(*at(where), "whoami", env={"NAMESRV_SECRET_KEY": "new-secret", "COLUMNS": "200"})
-
-    assert (done.code, done.out) == (2, "")
-    assert "secret_key is set, but access_key (NAMESRV_ACCESS_KEY) is not" in done.err
-    assert "new-secret" not in done.err
 
 
 async def test_reserved_names_are_listed(tmp_path: Path) -> None:
