@@ -257,37 +257,6 @@ async def test_server_that_reports_no_settings_is_named_in_words(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        *[(("config", "set", text, "--yes"), "not of the form KEY=VALUE") for text in ("key", "=true", " =true")],
-        # --watch is for commands that only read
-        (("wipe-write-perm", "b", "--watch", "1s", "--yes"), "cannot be repeated"),
-        (("watch", "T", "--watch", "1s"), "cannot be repeated"),
-        *[((name, "T", ""), "the name of a topic is empty") for name in ("route", "watch")],
-        *[((name, ""), "the name of a topic is empty") for name in ("explain", "history", "delete-topic")],
-        (("topicRoute", "-t", ""), "the name of a topic is empty"),
-        # a server would delete the topic from all clusters
-        (("delete-topic", "T", "--cluster", "", "--yes"), "the name of a cluster is empty"),
-        (("wipe-write-perm", "", "--yes"), "the name of a broker is empty"),
-        *[((name, "--name", ""), "the name of a broker is empty") for name in ("brokers", "top")],
-        (("events", "--since", str(2**64)), "Input should be less than or equal to 18446744073709551615"),
-        # a longer or larger load
-        (("bench", "--seconds", "61"), "Input should be less than or equal to 60"),
-        (("bench", "--connections", "257"), "Input should be less than or equal to 256"),
-        (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
-        # -s is the namespace in some mqadmin commands, which leaves --server
-        (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),
-    ],
-)
-def test_wrong_usage(command: Sequence[str], message: str) -> None:
-    """Wrong usage exits with 2 before any request is sent."""
-    refused = run(*command, env={"COLUMNS": "200"})
-
-    assert (refused.code, refused.out) == (2, "")
-    assert message in refused.err
-
-
-@pytest.mark.parametrize(
     ("command", "question"),
     [
         (("wipe-write-perm", "broker-a"), "wipe the write permission of broker broker-a"),

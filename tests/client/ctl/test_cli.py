@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,47 @@ def test_help_is_not_cut_off_in_a_terminal_of_80_columns() -> None:
     assert "…" not in run("--help", env={"COLUMNS": "80"}).out
 
 
-@pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
-def test_wrong_usage_exits_with_2(args: tuple[str, ...]) -> None:
-    """Wrong usage exits with 2."""
-    assert run(*args).code == 2
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        *[(("config", "set", text, "--yes"), "not of the form KEY=VALUE") for text in ("key", "=true", " =true")],
+        # --watch is for commands that only read
+        (("wipe-write-perm", "b", "--watch", "1s", "--yes"), "cannot be repeated"),
+        (("watch", "T", "--watch", "1s"), "cannot be repeated"),
+        *[((name, "T", ""), "the name of a topic is empty") for name in ("route", "watch")],
+        *[((name, ""), "the name of a topic is empty") for name in ("explain", "history", "delete-topic")],
+        (("topicRoute", "-t", ""), "the name of a topic is empty"),
+        # a server would delete the topic from all clusters
+        (("delete-topic", "T", "--cluster", "", "--yes"), "the name of a cluster is empty"),
+        (("wipe-write-perm", "", "--yes"), "the name of a broker is empty"),
+        *[((name, "--name", ""), "the name of a broker is empty") for name in ("brokers", "top")],
+        (("events", "--since", str(2**64)), "Input should be less than or equal to 18446744073709551615"),
+        (("topics", "-o", "xml"), "Invalid value for '--output' / '-o': 'xml' is not one of"),
+        (("route", "a\udcff"), r"'a\udcff' is not valid UTF-8"),
+        # a misspelt type would match nothing for ever
+        (
+            ("events", "--type", "evicted"),
+            "unknown value 'evicted' (did you mean evict?): use register, unregister, evict",
+        ),
+        # a mistyped file is no problem of the servers
+        (("--tls", "--tls-ca-file", "absent.pem", "status"), "absent.pem: no such file or directory"),
+        (("top",), "without --once it needs a terminal"),
+        (("diff",), "at least two servers"),
+        (("migrate", "check", "--from", "a", "--to", "a"), "a:9876 is also in --from"),
+        # a longer or larger load
+        (("bench", "--seconds", "61"), "Input should be less than or equal to 60"),
+        (("bench", "--connections", "257"), "Input should be less than or equal to 256"),
+        (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
+        # -s is the namespace in some mqadmin commands, which leaves --server
+        (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),
+    ],
+)
+def test_wrong_usage(command: Sequence[str], message: str) -> None:
+    """Wrong usage exits with 2 before any request is sent."""
+    refused = run(*command, env={"COLUMNS": "200"})
+
+    assert (refused.code, refused.out) == (2, "")
+    assert message in refused.err
 
 
 def test_mqadmin_command_that_is_not_accepted_has_no_similar_command() -> None:
@@ -61,14 +99,6 @@ def test_mqadmin_command_that_is_not_accepted_has_no_similar_command() -> None:
     assert done.returncode == 2
     assert "updateTopic is not among the commands of mqadmin that namesrvctl accepts, use mqadmin itself" in done.stderr
     assert "Did you mean 'brokers'?" in process("broker").stderr
-
-
-def test_invalid_utf8_is_wrong_usage() -> None:
-    """An argument that is not UTF-8 exits with 2 and names its bytes."""
-    refused = run("route", "a\udcff")
-
-    assert (refused.code, refused.out) == (2, "")
-    assert r"'a\udcff' is not valid UTF-8" in refused.err
 
 
 def test_unreachable_server_exits_with_2() -> None:

@@ -9,7 +9,7 @@ import pytest
 from namesrv import version
 from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
-from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, run, two_servers
+from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, two_servers
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
@@ -98,15 +98,6 @@ async def test_tls_of_one_side_only_is_a_state_in_words(tmp_path: Path) -> None:
         shown = await ctl(*at(where), "--tls", "--tls-ca-file", str(authority.ca_file), "status")
 
     assert (shown.code, shown.cells[1]) == (2, [where, "tls failed"])
-
-
-def test_tls_file_that_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
-    """A mistyped file is not called a problem of the servers."""
-    with refusing_address() as absent:
-        refused = run(*at(absent), "--tls", "--tls-ca-file", str(tmp_path / "ca.pem"), "status", env={"COLUMNS": "300"})
-
-    assert (refused.code, refused.out, "critical" in refused.err) == (2, "", False)
-    assert f"{tmp_path}/ca.pem: no such file or directory" in refused.err
 
 
 async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:

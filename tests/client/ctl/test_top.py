@@ -10,7 +10,7 @@ from rich.console import Console
 from namesrv_client.ctl.commands.top import Seen, page
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
-from tests.support.ctl import COMMAND, at, ctl, refusing_address, run, two_servers
+from tests.support.ctl import COMMAND, at, ctl, refusing_address, two_servers
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import MASTER, native_registration
 from tests.support.peer import Broker, Peer
@@ -166,14 +166,6 @@ async def test_once_shows_how_long_a_server_has_not_answered() -> None:
 
     assert shown.cells[1][1].startswith("no answer for 0.")
     assert shown.cells[1][1] != "no answer for 0.0 s"
-
-
-def test_top_without_a_terminal_needs_once() -> None:
-    """Without --once and a terminal no request is sent."""
-    refused = run("top")
-
-    assert (refused.code, refused.out) == (2, "")
-    assert "--once" in refused.err
 
 
 def test_narrow_terminal_shows_whole_values(tmp_path: Path) -> None:
