@@ -94,18 +94,6 @@ def test_bad_field_is_refused_by_name_and_value(
             headers.RegisterBrokerResponseHeader(ha_server_addr="h:1", master_addr="m:2"),
             {"haServerAddr": "h:1", "masterAddr": "m:2"},
         ),
-        (
-            headers.NotifyMinBrokerIdChangeRequestHeader(
-                min_broker_id=0, broker_name="a", min_broker_addr="m:1", offline_broker_addr="o:2", ha_broker_addr="h:3"
-            ),
-            {
-                "minBrokerId": "0",
-                "brokerName": "a",
-                "minBrokerAddr": "m:1",
-                "offlineBrokerAddr": "o:2",
-                "haBrokerAddr": "h:3",
-            },
-        ),
     ],
 )
 def test_typed_values_become_ext_fields(header: headers.ExtHeader, ext_fields: dict[str, str]) -> None:
