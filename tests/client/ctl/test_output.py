@@ -47,16 +47,10 @@ def test_long_rows_become_blocks() -> None:
     assert [*first, "", *second] == rendered(34, *ROWS) == rendered(5, *ROWS)
 
 
-def test_address_of_a_server_stays_as_it_is_in_a_head() -> None:
-    """Only the other words are in capitals."""
-    assert rendered(100, ("b", "yes", "1 s"), heads=("name", "ns1:9876", "expires in, ns2:9876")) == [
-        "NAME  ns1:9876  EXPIRES IN, ns2:9876",
-        "b     yes       1 s",
-    ]
-
-
-def test_wide_characters_take_two_columns() -> None:
-    """A Chinese character takes two columns."""
+def test_heads_and_wide_characters() -> None:
+    """A head is in capitals, but for the address of a server in it; a Chinese character takes two columns."""
+    heads = ("name", "ns1:9876", "expires in, ns2:9876")
+    assert rendered(100, ("b", "yes", "1 s"), heads=heads)[0] == "NAME  ns1:9876  EXPIRES IN, ns2:9876"
     assert rendered(12, ("主题主题", 1), heads=("name", "id")) == ["NAME      ID", "主题主题   1"]
     assert rendered(11, ("主题主题", 1), heads=("name", "id")) == ["NAME  主题主题", "ID    1"]
 
