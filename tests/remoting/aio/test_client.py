@@ -12,7 +12,6 @@ import pytest
 from namesrv_remoting import errors
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.codes import SerializeType
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import namesrv_in_process
 from tests.support.scripted_server import ScriptedServer, ask, ask_and_answer, frame
@@ -34,60 +33,32 @@ JSON_HEADER = (
 )
 
 
-@pytest.mark.parametrize(
-    ("code", "members", "sent", "answer"),
-    [
-        (
-            105,
-            {"ext_fields": {"topic": "T"}, "body": b"body"},
-            b"\x00\x00\x00\x85\x00\x00\x00\x7d" + JSON_HEADER + b"body",
-            frame({"code": 0, "flag": 1, "opaque": 0}, b"route"),
-        ),
-        (
-            20002,
-            {"serialize_type": SerializeType.MSGPACK, "version": 480},
-            b"\x00\x00\x00\x0f\x4d\x00\x00\x0b\x96\xcd\x4e\x22\x00\x00\xcd\x01\xe0\xc0\xc0",
-            b"\x00\x00\x00\x12\x4d\x00\x00\x09\x96\x00\x00\x01\xcd\x01\xdf\xc0\xc0route",
-        ),
-    ],
-    ids=["json", "native"],
-)
-async def test_request_bytes(code: int, members: dict[str, Any], sent: bytes, answer: bytes) -> None:
-    """JSON members are in alphabetical order as in Java, and the native header is an array; a response may be split."""
+async def test_request_bytes() -> None:
+    """The first request has the number 0; its response may arrive in pieces."""
+    sent = b"\x00\x00\x00\x85\x00\x00\x00\x7d" + JSON_HEADER + b"body"
     async with asking() as (server, client, _):
-        call = ask(client, code, **members)
+        call = ask(client, 105, ext_fields={"topic": "T"}, body=b"body")
         peer = await server.accept()
         assert await peer.reader.readexactly(len(sent)) == sent
 
-        for at in range(len(answer)):
-            peer.send(answer[at : at + 1])
+        for byte in frame({"code": 0, "flag": 1, "opaque": 0}, b"route"):
+            peer.send(bytes([byte]))
             await settle()
         assert ((await call).code, call.result().body) == (0, b"route")
 
 
-@pytest.mark.parametrize(
-    ("code", "remark", "error"),
-    [
-        (1, "name server not ready", errors.NotReadyError),
-        (16, "no", errors.NoPermissionError),
-        (17, "No topic route info", errors.TopicNotExistError),
-        (4711, "who knows", errors.OtherResponseError),
-    ],
-)
-async def test_error_response_raises_its_class(code: int, remark: str, error: type[errors.ResponseError]) -> None:
+async def test_error_response_raises_its_class() -> None:
     """The error has remark, code and ext fields; a caller may ask for the response of any code instead."""
     async with asking() as (server, client, _):
         call, raw = ask(client, 105), asyncio.create_task(client.invoke_raw(105, timeout_seconds=3.0))
         peer = await server.accept()
         for _ in range(2):
-            peer.answer((await peer.receive()).opaque, code=code, remark=remark, extFields={"boot_id": "b1"})
+            peer.answer((await peer.receive()).opaque, code=17, remark="No route", extFields={"boot_id": "b1"})
 
-        with pytest.raises(error, match=remark) as caught:
+        with pytest.raises(errors.TopicNotExistError) as caught:
             await call
-        answer = await raw
-    assert error is type(caught.value)
-    for received in (caught.value, answer):
-        assert (received.code, received.remark, received.ext_fields) == (code, remark, {"boot_id": "b1"})
+        for received in (caught.value, await raw):
+            assert (received.code, received.remark, received.ext_fields) == (17, "No route", {"boot_id": "b1"})
 
 
 @pytest.mark.parametrize("gives_up", ["is cancelled", "times out"])
