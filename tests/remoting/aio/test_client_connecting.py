@@ -163,19 +163,6 @@ async def test_other_runtime_errors_are_not_connect_errors(ca: Authority) -> Non
             await client.invoke(106, timeout_seconds=3.0)
 
 
-async def test_host_name_is_looked_up() -> None:
-    """The first connection of a name with several addresses only shows which of them accepts one."""
-    addresses = {entry[4] for entry in socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)}
-    async with (
-        ScriptedServer("127.0.0.1") as server,
-        RemotingClient(f"localhost:{server.port}", clock=FakeClock()) as client,
-    ):
-        call = ask(client)
-        peers = [await server.accept() for _ in range(min(2, len(addresses)))]
-        peers[-1].answer((await peers[-1].receive()).opaque)
-        await call
-
-
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
 async def test_ipv6_address_has_brackets() -> None:
     """The client of `[::1]:9876` connects to `::1`."""

@@ -61,10 +61,8 @@ def half_an_answer(peer: Peer) -> None:
         (lambda peer: peer.writer.write_eof(), "was closed by the peer", None),
         (half_an_answer, "was closed by the peer inside a frame", None),
         (Peer.reset, "was lost: ", ConnectionResetError),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP response received: the peer's port is for HTTP", PROTOCOL),
         # refused by its length, before any byte of it is kept
         (b"\x00\x00\x03\xfd", "frame of 1025 bytes, limit 1024", PROTOCOL),
-        (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77", PROTOCOL),
         (b"\x00\x00\x00\x06\x00\x00\x00\x02[]", "header cannot be read: Expected `object`, got `array`", PROTOCOL),
     ],
 )
