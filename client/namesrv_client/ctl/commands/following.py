@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final, NamedTuple, NoReturn
 
 import typer
 from rich.text import Text
@@ -16,7 +16,7 @@ from namesrv_client.ctl.comparison import Fact, Value, differing_facts, facts_wi
 from namesrv_client.ctl.nameserver import MAX_EVENTS, NameServer
 from namesrv_client.ctl.options import Options, check_known
 from namesrv_client.ctl.output import ABSENT, Output, complain, counted, event_text, moment
-from namesrv_client.ctl.running import Columns, Request, run, show_list
+from namesrv_client.ctl.running import Columns, run, show_list
 from namesrv_client.ctl.servers import Servers, failure_line, reason
 from namesrv_remoting.bodies.extensions import EVENT_TYPES, Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -127,45 +127,46 @@ def events(
     """
     kinds = frozenset(kind or ())
     check_known(kinds, EVENT_TYPES, option="--type")
-
-    # The addresses of servers that number their events anew.
-    restarted: set[str] = set()
-
-    async def ask(server: NameServer) -> Events:
-        # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with
-        # a start all are, since the first event shows how many the server has forgotten.
-        received = await server.events(since, MAX_EVENTS if kinds or since else limit)
-        restarted.discard(server.address)
-        if await _is_renumbered(server, since, received):
-            restarted.add(server.address)
-        return received
-
     if follows:
-        _follow(options, lambda server, servers, output: _Events(server, servers, output, ask, limit, kinds, since).ask)
+        _follow(options, lambda server, servers, output: _Events(server, servers, output, limit, kinds, since).ask)
     show_list(
         options,
-        ask,
+        lambda server: _first_events(server, since, limit, kinds),
         "events",
         _COLUMNS,
-        lambda received: _chosen(received, kinds)[-limit:],
-        document=lambda received: [event.members() for event in _chosen(received, kinds)[-limit:]],
+        lambda first: _chosen(first.received, kinds)[-limit:],
+        document=lambda first: [event.members() for event in _chosen(first.received, kinds)[-limit:]],
         remarks=lambda given: (
-            [line for server, received in given.items() for line in _left_out(server, since, received, kinds, limit)]
-            + [f"{server}: restarted: its last event is before {since}" for server in given if server in restarted]
+            [line for server, first in given.items() for line in _left_out(server, since, first.received, kinds, limit)]
+            + [
+                f"{server}: restarted: its last event is before {since}"
+                for server, it in given.items()
+                if it.counts_anew
+            ]
         ),
     )
 
 
+class _First(NamedTuple):
+    """The first response of a server."""
+
+    received: Events
+    # True if the last event of the server is before the given one: the server has restarted, and counts anew.
+    counts_anew: bool
+
+
+async def _first_events(server: NameServer, since: int, limit: int, kinds: frozenset[str]) -> _First:
+    # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with a
+    # start all are, since the first event shows how many the server has forgotten.
+    received = await server.events(since, MAX_EVENTS if kinds or since else limit)
+    if not since or received.events:
+        return _First(received, counts_anew=False)
+    newest = (await server.events(0, 1)).events
+    return _First(received, counts_anew=not newest or newest[-1].seq < since)
+
+
 def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
     return [event for event in received.events if not kinds or event.event in kinds]
-
-
-async def _is_renumbered(server: NameServer, since: int, received: Events) -> bool:
-    """True if the last event of the server is before the given one: the server has restarted, and counts anew."""
-    if not since or received.events:
-        return False
-    newest = (await server.events(0, 1)).events
-    return not newest or newest[-1].seq < since
 
 
 def _left_out(server: str, since: int, received: Events, kinds: frozenset[str], limit: int) -> list[str]:
@@ -191,7 +192,6 @@ class _Events:
     server: NameServer
     servers: Servers
     output: Output
-    first: Request[Events]
     limit: int
     kinds: frozenset[str]
     # The number of the last known event.
@@ -202,8 +202,8 @@ class _Events:
     async def ask(self) -> Callable[[], None]:
         """Request the events since the last known one."""
         if self.boot_id is None:
-            received = await self.first(self.server)
-            if await _is_renumbered(self.server, self.last, received):
+            received, counts_anew = await _first_events(self.server, self.last, self.limit, self.kinds)
+            if counts_anew:
                 complain([f"{self.server.address}: restarted"])
                 self.last = 0
                 received = await self.server.events(0, MAX_EVENTS)
