@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from namesrv_client.ctl.commands.brokers import key_of
 from namesrv_client.ctl.commands.top import Seen, page
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
@@ -28,8 +29,7 @@ def broker(name: str, age: float) -> LiveBroker:
 def seen(server: str, *brokers: LiveBroker, info: ServerInfo | None = READY, at: float = 100.0) -> Seen:
     """A server's state received at this time."""
     info = info and msgspec.structs.replace(info, boot_id=server)
-    keyed = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in brokers}
-    return Seen(server, at, "ready" if info else "answers", info, keyed)
+    return Seen(server, at, "ready" if info else "answers", info, {key_of(one): one for one in brokers})
 
 
 def lines(*servers: Seen, now: float = 100.0, width: int = 200, height: int = 50) -> list[str]:

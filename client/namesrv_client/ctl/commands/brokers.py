@@ -37,6 +37,13 @@ BrokerName = Annotated[
     typer.Argument(metavar="BROKER", help="Name of a broker group.", show_default=False, autocompletion=broker_names),
 ]
 Role = Literal["broker", "client", "admin"]
+# Cluster, name, id, address.
+BrokerKey = tuple[str, str, int, str]
+
+
+def key_of(broker: LiveBroker) -> BrokerKey:
+    """Key of a broker at an address, the same on every server; lists are sorted by it."""
+    return broker.cluster, broker.broker_name, broker.broker_id, broker.broker_addr
 
 
 def _advertised(broker: LiveBroker) -> str | None:
@@ -83,11 +90,10 @@ async def _listed(server: NameServer, cluster: str | None, name: str | None) -> 
 
 def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:
     """A row for each broker, with its remaining expiry on each server, or why there is none."""
-    by_key: dict[tuple[str, str, int, str], dict[str, LiveBroker]] = {}
+    by_key: dict[BrokerKey, dict[str, LiveBroker]] = {}
     for server, listed in given.items():
         for broker in listed.brokers:
-            key = broker.cluster, broker.broker_name, broker.broker_id, broker.broker_addr
-            by_key.setdefault(key, {})[server] = broker
+            by_key.setdefault(key_of(broker), {})[server] = broker
 
     def remaining(server: str, broker: LiveBroker | None) -> str | None:
         if broker is None:

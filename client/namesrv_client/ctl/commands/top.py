@@ -13,7 +13,15 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_word, wanted_brokers
+from namesrv_client.ctl.commands.brokers import (
+    HEALTHY,
+    BrokerKey,
+    ClusterOption,
+    NameOption,
+    key_of,
+    state_word,
+    wanted_brokers,
+)
 from namesrv_client.ctl.comparison import same_servers
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
@@ -56,8 +64,6 @@ _LEVEL_STYLES: Final = {"critical": "red"}
 _BAR_CELLS: Final = 8
 _EIGHTHS: Final = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
-# Cluster, name, id, address.
-Key = tuple[str, str, int, str]
 Ask = Callable[[NameServer, Clock], Awaitable["Seen"]]
 
 
@@ -72,7 +78,7 @@ class Seen:
     state: str | None = None
     # None: the server has not answered yet, or is Apache's.
     info: ServerInfo | None = None
-    brokers: Mapping[Key, LiveBroker] = field(default_factory=dict)
+    brokers: Mapping[BrokerKey, LiveBroker] = field(default_factory=dict)
     # The reason that the server denies its brokers; empty if it lists them.
     refusal: str = ""
     # The reason that the last request has no response.
@@ -108,7 +114,7 @@ class Seen:
         starting = is_starting(self.info, passed)
         return Server(self.server, state_of(self.info), info=self.info, brokers=brokers, is_starting=starting)
 
-    def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
+    def broker(self, key: BrokerKey, now: float) -> tuple[str, LiveBroker | None]:
         """The verdict on a broker and its live entry on this server, with ages as of now."""
         live = self.brokers.get(key)
         if live is None and (self.state is None or self.refusal or self.is_silent(now)):
@@ -137,12 +143,12 @@ def problems_in(seen: Sequence[Seen], now: float) -> list[Problem]:
 class BrokerRow:
     """One broker, and its liveness on each server."""
 
-    key: Key
+    key: BrokerKey
     # Server -> verdict and live entry of the broker there.
     on: Mapping[str, tuple[str, LiveBroker | None]]
 
     @property
-    def order(self) -> tuple[int, Key]:
+    def order(self) -> tuple[int, BrokerKey]:
         """Sort key: brokers with urgent verdicts first; the others by name, so that rows do not move."""
         verdicts = {verdict for verdict, _ in self.on.values()}
         return next((at for at, verdict in enumerate(_URGENT) if verdict in verdicts), len(_URGENT)), self.key
@@ -180,7 +186,7 @@ def top(
             live_brokers = await server.brokers(cluster, broker)
         except ResponseError as error:
             return Seen(server.address, clock.monotonic(), state_word(info), info, refusal=reason(error))
-        brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in live_brokers}
+        brokers = {key_of(one): one for one in live_brokers}
         return Seen(server.address, clock.monotonic(), state_word(info), info, brokers)
 
     if is_repeated:
@@ -236,7 +242,7 @@ async def _paint(servers: Servers, output: Output, ask: Ask) -> NoReturn:
 
 def broker_rows(seen: Sequence[Seen], now: float) -> list[BrokerRow]:
     """Every broker on any server."""
-    keys = frozenset[Key]().union(*(one.brokers for one in seen))
+    keys = frozenset[BrokerKey]().union(*(one.brokers for one in seen))
     rows = [BrokerRow(key, {one.server: one.broker(key, now) for one in seen}) for key in keys]
     return sorted(rows, key=lambda row: row.order)
 
