@@ -15,7 +15,7 @@ from namesrv_client.ctl.audit_trail import Trail
 from namesrv_client.ctl.commands.audit import open_files
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
-from tests.support.peer import Broker, Peer, until
+from tests.support.peer import Peer, until
 from tests.support.permissions import unprivileged
 from tests.support.printing_process import PatternProcess
 
@@ -227,31 +227,25 @@ def test_wrong_filter_is_named(data_dir: Path, arguments: list[str], code: int, 
     assert message in done.err
 
 
-@pytest.mark.slow
 def test_follow_shows_new_lines_across_restart(tmp_path: Path) -> None:
     """`--follow` shows lines as they are written, across closed files and a new boot of the server."""
-    data_dir = tmp_path / "data"
-    with Daemon(data_dir) as daemon, Peer(daemon.listening().address) as peer:
-        Broker().register(peer)
-        with PatternProcess(
-            [*COMMAND, "audit", str(data_dir), "--follow", "--event=change", "-o", "json"]
-        ) as following:
-            seen: list[dict[str, Any]] = []
+    file = write(tmp_path, "08", "ns-0a-1.jsonl.open", KV, rest=b'{"v":')
+    with PatternProcess([*COMMAND, "audit", str(tmp_path), "--follow", "-o", "json"]) as following:
 
-            def requests(count: int) -> list[Any]:
-                following.wait_until(lambda: len(following.lines) >= count)
-                seen[:] = [json.loads(each) for each in following.lines]
-                return [each["request"] for each in seen]
+        def shown(count: int) -> list[Any]:
+            following.wait_until(lambda: len(following.lines) >= count)
+            return [json.loads(each) for each in following.lines]
 
-            assert requests(1) == ["REGISTER_BROKER"]
-            assert peer.ask(216, {"topic": "bills"}).code == 0
-            assert requests(2) == ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"]
-            daemon.stop()
-            with Daemon(data_dir) as second, Peer(second.listening().address) as again:
-                Broker().register(again)
-                assert requests(3)[-1] == "REGISTER_BROKER"
-            assert seen[0]["boot_id"] != seen[-1]["boot_id"]
-            following.kill()
+        assert shown(1) == [KV]
+        with file.open("ab") as opened:
+            opened.write(json.dumps(REGISTERED).encode().removeprefix(b'{"v":') + b"\n")
+        assert shown(2)[1:] == [REGISTERED]
+        closed = write(tmp_path, "08", ".ns-0a-1.jsonl.gz", KV, REGISTERED, WIPED)
+        closed.rename(file.with_suffix(".gz"))
+        file.unlink()
+        write(tmp_path, "09", "ns-0b-1.jsonl.open", REFUSED)
+        assert shown(4)[2:] == [WIPED, REFUSED]
+        following.kill()
 
 
 def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> None:
