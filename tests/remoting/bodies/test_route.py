@@ -28,13 +28,6 @@ from tests.support.apache_server import apache_route
 from tests.support.commands import INT32, INT64, MAPPINGS, NAMES
 
 BROKER_A = BrokerData("c1", "a", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})
-NATIVE_A = {
-    "cluster": "c1",
-    "broker_name": "a",
-    "broker_addrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"},
-    "zone_name": None,
-    "enable_acting_master": False,
-}
 ROUTES = st.builds(
     TopicRouteData,
     st.lists(st.builds(BrokerData, NAMES, NAMES, st.dictionaries(INT64, NAMES), st.none() | NAMES, st.booleans())),
@@ -53,15 +46,7 @@ ROUTES = st.builds(
             (b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"a",'
             b'"cluster":"c1","enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"a",'
             b'"perm":6,"readQueueNums":8,"topicSysFlag":1,"writeQueueNums":7}]}'),
-            {
-                "broker_datas": [NATIVE_A],
-                "queue_datas": [
-                    {"broker_name": "a", "read_queue_nums": 8, "write_queue_nums": 7, "perm": 6, "topic_sys_flag": 1}
-                ],
-                "filter_server_table": {},
-                "order_topic_conf": None,
-                "topic_queue_mapping_by_broker": None,
-            },
+            None,
         ),
         (
             TopicRouteData(
