@@ -17,14 +17,6 @@ COMMAND = RemotingCommand(code=9999, opaque=9, version=479, language=0, serializ
     ("command", "header"),
     [
         (
-            RemotingCommand(code=103, opaque=12, version=2333, language=0, serialize_type=1),
-            b"\x00\x67\x00\x09\x1d\x00\x00\x00\x0c\x00\x00\x00\x00" + NONE + NONE,
-        ),
-        (
-            RemotingCommand(code=103, opaque=12, version=2333, language=0, remark="Sample Remark", serialize_type=1),
-            b"\x00\x67\x00\x09\x1d\x00\x00\x00\x0c\x00\x00\x00\x00" + b"\x00\x00\x00\x0dSample Remark" + NONE,
-        ),
-        (
             RemotingCommand(
                 code=103, opaque=12, version=2333, language=0, ext_fields={"key": "value"}, serialize_type=1
             ),
@@ -37,7 +29,7 @@ COMMAND = RemotingCommand(code=9999, opaque=9, version=479, language=0, serializ
             b"\xff\xff\x03\x01\xdf\x00\x00\x00\x00\x00\x00\x00\x01" + b"\x00\x00\x00\x02\xc3\xa9" + NONE,
         ),
     ],
-    ids=["21 bytes", "34 bytes", "35 bytes", "signed, utf-8, no opaque"],
+    ids=["ext fields", "signed, utf-8, no opaque"],
 )  # fmt: skip
 def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) -> None:
     """Fixed fields of 13 bytes, then the remark and the ext fields with their lengths."""
