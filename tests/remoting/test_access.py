@@ -179,6 +179,10 @@ def test_accounts_have_keys_certificates_networks_and_expiry() -> None:
     assert brokers.classes == ["route-read", "broker-control"]
 
 
+# the beginning of an account with a network
+MAY = "[accounts.a]\nnetworks = ['::/0']\nmay = "
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -196,30 +200,24 @@ def test_accounts_have_keys_certificates_networks_and_expiry() -> None:
             "account a: secrets: takes at most 2 values",
         ),
         ("[accounts.a]\nmay = []\nnetworks = ['10.0.0.1/8']", "account a: not a network: 10.0.0.1/8 has host bits set"),
-        ("[accounts.a]\nmay = ['root']\nnetworks = ['::/0']", "account a: 'root' is not one of route-read, broker-co"),
-        ("[accounts.a]\nmay = ['any-account']\nnetworks = ['::/0']", "account a: 'any-account' is not one of"),
+        (MAY + "['root']", "account a: 'root' is not one of route-read, broker-co"),
+        (MAY + "['any-account']", "account a: 'any-account' is not one of"),
+        (MAY + "[{access = 'route-read', brokers = ['x']}]", "account a: route-read cannot be narrowed by brokers: "),
+        (MAY + "[{access = 'route-read', topics = []}]", "account a: may[0].topics: needs at least 1 value"),
         (
-            "[accounts.a]\nmay = [{access = 'route-read', brokers = ['x']}]\nnetworks = ['::/0']",
-            "account a: route-read cannot be narrowed by brokers: no such request names any",
-        ),
-        (
-            "[accounts.a]\nmay = [{access = 'route-read', topics = []}]\nnetworks = ['::/0']",
-            "account a: may[0].topics: needs at least 1 value",
-        ),
-        (
-            "[accounts.a]\nnetworks=['::/0']\nmay=[{access='broker-control', broker_addresses=['b:1', '10.0.0.1/8']}]",
+            MAY + "[{access='broker-control', broker_addresses=['b:1', '10.0.0.1/8']}]",
             "account a: may[0].broker_addresses[1]: not a network or address: 10.0.0.1/8 has host bits set",
         ),
         (
-            "[accounts.a]\nmay = [{access = 'broker-control', broker_addresses = ['broker-1']}]\nnetworks = ['::/0']",
+            MAY + "[{access = 'broker-control', broker_addresses = ['broker-1']}]",
             "account a: may[0].broker_addresses[0]: not a network or address: 'broker-1' does not appear to be an IPv4",
         ),
         (
-            "[accounts.a]\nmay = [{access = 'route-read', broker_addresses = ['::/0']}]\nnetworks = ['::/0']",
+            MAY + "[{access = 'route-read', broker_addresses = ['::/0']}]",
             "account a: route-read cannot be narrowed by broker_addresses: no such request names any",
         ),
         (
-            "[accounts.a]\nmay = ['route-read', {access = 'admin-write', create_clusters = true}]\nnetworks = ['::/0']",
+            MAY + "['route-read', {access = 'admin-write', create_clusters = true}]",
             "account a: may[1].create_clusters: only registrations create clusters",
         ),
         (
