@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from namesrv_client.ctl.options import Options, options_of
-from tests.support.ctl import Result, at, ctl, one_server, refusing_address, run
+from tests.support.ctl import Result, run
 
 SECRET = "this is the secret itself"
 
@@ -120,18 +120,3 @@ def test_context_is_used_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytes
     assert meant(options_of(context="prod")) == (("ns1:9876",), True, "ops")
     with pytest.raises(typer.BadParameter, match="unknown context 'nope'"):
         options_of(context="nope")
-
-
-async def test_context_in_use_names_the_servers(tmp_path: Path) -> None:
-    """--context overrides the context in use."""
-    env = {"XDG_CONFIG_HOME": str(tmp_path)}
-    with refusing_address() as absent:
-        async with one_server(tmp_path) as (_, where):
-            await ctl("context", "add", "here", *at(where), env=env)
-            await ctl("context", "add", "gone", *at(absent), env=env)
-            await ctl("context", "use", "here", env=env)
-
-            assert (await ctl("status", env=env)).code == 0
-            assert (await ctl("--context", "gone", "status", env=env)).code == 2
-            await ctl("context", "use", "gone", env=env)
-            assert f"no connection to {absent}" in (await ctl("status", env=env)).err
