@@ -63,10 +63,10 @@ class Result(NamedTuple):
         return yaml.safe_load(self.out)
 
 
-def run(*args: str, env: dict[str, str] | None = None, typed: str | None = None) -> Result:
+def run(*args: str, env: dict[str, str] | None = None) -> Result:
     """Run namesrvctl in this thread."""
     runner = CliRunner(env={**_ENVIRONMENT, **_NO_CONTEXTS, **(env or {})})
-    done = runner.invoke(app, list(args), input=typed, prog_name="namesrvctl", catch_exceptions=False)
+    done = runner.invoke(app, list(args), prog_name="namesrvctl", catch_exceptions=False)
     return Result(done.exit_code, done.stdout, done.stderr)
 
 
