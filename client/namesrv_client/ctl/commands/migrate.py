@@ -38,6 +38,7 @@ from namesrv_remoting.errors import (
     RemoteProtocolError,
     RemotingError,
     ResponseError,
+    TopicNotExistError,
     response_error,
 )
 
@@ -236,8 +237,10 @@ async def _boot_id(server: NameServer, unrouted: RemotingCommand) -> str | None:
     return None
 
 
-async def _response_of(server: NameServer, code: int, fields: ExtFields | None = None) -> RemotingCommand:
-    response = await server.response_as_rocketmq(code, fields)
+async def _response_of(
+    server: NameServer, code: int, fields: ExtFields | None = None, *, version: int = CURRENT_VERSION
+) -> RemotingCommand:
+    response = await server.response_as_rocketmq(code, fields, version=version)
     if response.code != ResponseCode.SUCCESS:
         raise response_error(response.code, response.remark, response.ext_fields)
     return response
@@ -322,11 +325,10 @@ async def _topic_differences(
 
 async def _route(server: NameServer, topic: str, version: int = CURRENT_VERSION) -> bytes | None:
     """The body of 105 for a client of a version; None without a route."""
-    response = await server.response_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
-    if response.code == ResponseCode.TOPIC_NOT_EXIST:
+    try:
+        response = await _response_of(server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
+    except TopicNotExistError:
         return None
-    if response.code != ResponseCode.SUCCESS:
-        raise response_error(response.code, response.remark, response.ext_fields)
     return response.body
 
 
