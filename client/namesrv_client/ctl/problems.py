@@ -109,6 +109,12 @@ def code_of(listed: Iterable[Problem]) -> ExitCode:
     return ExitCode.NO if any(one.level in {"critical", "unknown"} for one in listed) else ExitCode.OK
 
 
+def listing(server: str, info: ServerInfo | None, brokers: Iterable[LiveBroker], seconds_ago: float = 0.0) -> Server:
+    """The report of a server that listed its brokers so many seconds ago."""
+    known = [broker_of(one, None if one.age_seconds is None else one.age_seconds + seconds_ago) for one in brokers]
+    return Server(server, state_of(info), info=info, brokers=known, is_starting=is_starting(info, seconds_ago))
+
+
 async def report_of(
     server: NameServer,
     info: ServerInfo | None,
@@ -117,8 +123,7 @@ async def report_of(
 ) -> Server:
     """The report of a server on all its broker groups, or on some of them."""
     wanted = (one for one in brokers if groups is None or (one.cluster, one.broker_name) in groups)
-    known = [broker_of(one, one.age_seconds) for one in wanted]
-    report = Server(server.address, state_of(info), info=info, brokers=known, is_starting=is_starting(info))
+    report = listing(server.address, info, wanted)
     if info is None or all(one.kind != "without_master" for one in problems([report])):
         return report
     # The events say since when a master is missing.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
@@ -16,10 +16,10 @@ from namesrv_client.ctl.completing import broker_names, cluster_names
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, cell, lasting, table
-from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of, reports_in, with_queues
+from namesrv_client.ctl.problems import code_of, document_of, line_of, listing, report_of, reports_in, with_queues
 from namesrv_client.ctl.running import UNCHANGED, Columns, absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers, reason
-from namesrv_client.health import Server, broker_of, failure_state, is_starting, missing_brokers, problems, state_of
+from namesrv_client.health import Server, failure_state, missing_brokers, problems, state_of
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
@@ -84,8 +84,8 @@ async def _listed(server: NameServer, cluster: str | None, name: str | None) -> 
     # The server may have just started; an account that may not know is shown what the server lacks.
     with suppress(ResponseError):
         info = await server.info()
-    known = [broker_of(one, one.age_seconds) for one in brokers]
-    return _Listed(brokers, Server(server.address, state_of(info), brokers=known, is_starting=is_starting(info)))
+    # Without what the server reports of itself, which `status` shows.
+    return _Listed(brokers, replace(listing(server.address, info, brokers), info=None))
 
 
 def _side_by_side(given: Mapping[str, _Listed]) -> list[RenderableType]:

@@ -26,7 +26,7 @@ from namesrv_client.ctl.comparison import same_servers
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, cell, counted, lasting, speaks_unicode, table
-from namesrv_client.ctl.problems import code_of, document_of, line_of
+from namesrv_client.ctl.problems import code_of, document_of, line_of, listing
 from namesrv_client.ctl.running import run, show
 from namesrv_client.ctl.servers import Servers, reason
 from namesrv_client.health import (
@@ -34,9 +34,7 @@ from namesrv_client.health import (
     YELLOW_SHARE,
     Problem,
     Server,
-    broker_of,
     failure_state,
-    is_starting,
     liveness,
     missing_brokers,
     problems,
@@ -107,12 +105,7 @@ class Seen:
             return Server(self.server, "asking")
         if self.refusal:
             return Server(self.server, state_of(self.info), info=self.info, refusal=self.refusal)
-        brokers = [
-            broker_of(one, None if one.age_seconds is None else one.age_seconds + passed)
-            for one in self.brokers.values()
-        ]
-        starting = is_starting(self.info, passed)
-        return Server(self.server, state_of(self.info), info=self.info, brokers=brokers, is_starting=starting)
+        return listing(self.server, self.info, self.brokers.values(), passed)
 
     def broker(self, key: BrokerKey, now: float) -> tuple[str, LiveBroker | None]:
         """The verdict on a broker and its live entry on this server, with ages as of now."""
