@@ -116,6 +116,11 @@ class NameServer:
         body = await self._client.server_info(self.timeout_seconds)
         return None if body is None else NATIVE.read_response(ServerInfo, body)
 
+    async def boot_id(self) -> str | None:
+        """The boot id of the server; None from Apache's server."""
+        info = await self.info()
+        return None if info is None else info.boot_id
+
     async def is_native(self) -> bool:
         """True if the server speaks our protocol."""
         known = self._client.speaks_native()

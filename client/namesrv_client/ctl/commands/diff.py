@@ -47,7 +47,7 @@ async def _diff(servers: Servers) -> Report:
     """Request brokers and topics of each server, then the routes of all topics."""
 
     async def overview(server: NameServer) -> _Overview:
-        return _Overview(await _boot_id(server), await server.cluster_info(), await server.topics())
+        return _Overview(await server.boot_id(), await server.cluster_info(), await server.topics())
 
     known = await servers.ask(overview)
     topics = sorted(frozenset().union(*(one.topics for one in known.given.values())))
@@ -58,7 +58,7 @@ async def _diff(servers: Servers) -> Report:
             # A server that did not answer the first request gets no second one.
             raise outcome
         routes = await server.routes(topics)
-        if await _boot_id(server) != outcome.boot_id:
+        if await server.boot_id() != outcome.boot_id:
             # Brokers of one boot and routes of the next would look like differences.
             raise RemotingError("restarted during the comparison")
         return view_of(outcome.clusters, routes)
@@ -83,12 +83,6 @@ async def _diff(servers: Servers) -> Report:
         max(responses.code(needs_all=True), ExitCode.NO if differing or same_server else ExitCode.OK),
         [*responses.failures(), *same_server],
     )
-
-
-async def _boot_id(server: NameServer) -> str | None:
-    """The boot id of a server; None from Apache's."""
-    info = await server.info()
-    return None if info is None else info.boot_id
 
 
 def _counts(view: View) -> dict[str, int]:

@@ -232,8 +232,7 @@ async def _boot_id(server: NameServer, unrouted: RemotingCommand) -> str | None:
     if len((unrouted.remark or "").splitlines()) <= APACHE_REMARK_LINES:
         return None
     with suppress(ResponseError):
-        info = await server.info()
-        return None if info is None else info.boot_id
+        return await server.boot_id()
     return None
 
 
