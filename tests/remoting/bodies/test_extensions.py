@@ -177,13 +177,18 @@ def test_unknown_members_of_a_response_are_ignored() -> None:
     assert found == ServerInfo("b00t", uptime_seconds=12.5)
 
 
-WRONG_TYPES = (
+WRONG_TYPES: tuple[object, ...] = (
     *(None, [], {}),
     {"boot_id": "b", "uptime_seconds": "long", "brokers": 1, "connections": 1, "events": 1},
     {"boot_id": 1, "brokers": [{}], "connections": [{}], "events": [{}]},
 )
 # events are numbered and flat; deep nesting must not end in a traceback
-NO_EVENTS = ({}, {"seq": 1}, {"seq": "1", "event": "e"}, {"seq": 1, "event": "e", "x": {"y": 1}})
+NO_EVENTS: tuple[dict[str, object], ...] = (
+    {},
+    {"seq": 1},
+    {"seq": "1", "event": "e"},
+    {"seq": 1, "event": "e", "x": {"y": 1}},
+)
 
 
 @pytest.mark.parametrize(
