@@ -138,34 +138,20 @@ def test_irregular_logs_say_the_same(tmp_path: Path) -> None:
     assert summary(logs, tmp_path / "after") == before
 
 
-def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manual's example names a directory relative to the current one."""
+def test_second_run_does_what_is_left(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files are converted once; a Parquet file has the time of its source, for retention.
+
+    The directory may be relative, as in the manual's example.
+    """
     monkeypatch.chdir(logs.parent)
-
-    assert main(["compact", logs.name, "--quiet"]) == 0
-
-    assert {path.stem for path in logs.rglob("*.parquet")} == {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"}
-
-
-def test_links_to_directories_are_followed(logs: Path, tmp_path: Path) -> None:
-    """Linked files are compacted, too, each once, as reports read them."""
-    gathered = tmp_path / "gathered"
-    gathered.mkdir()
-    for name in ("ns-1", "ns-1-again"):
-        (gathered / name).symlink_to(logs)
-
-    assert main(["compact", str(gathered), "--quiet"]) == 0
-
-    assert {path.stem for path in logs.rglob("*.parquet")} == {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"}
-
-
-def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files are converted once; a Parquet file has the time of its source, for retention."""
-    main(["compact", str(logs)])
+    assert main(["compact", logs.name]) == 0
     first = {path: path.stat().st_mtime_ns for path in logs.rglob("*.parquet")}
     lines = [path for path in logs.rglob("*.gz") if path.name != TORN]
     ages = {path.name.split(".")[0]: path.stat().st_mtime_ns for path in lines}
     assert ages == {path.stem: modified for path, modified in first.items()}
+    assert ages.keys() == {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"}
     # As after an interrupted run.
     next(iter(first)).unlink()
     (logs / "dt=2026-03-01" / "hour=00" / ".ns-1-00aa-1.parquet.1.tmp").touch()
@@ -181,35 +167,25 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
     assert f"{TORN}: truncated or damaged" in printed
 
 
-def test_missing_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code is 2, and the error names the directory."""
-    assert main(["compact", str(tmp_path / "nowhere")]) == 2
-    assert f"{tmp_path}/nowhere: no such file or directory" in capsys.readouterr().err
+def test_audit_trail_stays(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only heartbeat logs are converted, since the Parquet schema lacks the fields of an audit trail.
 
-
-def test_audit_trail_beside_the_log_stays(logs: Path, tmp_path: Path) -> None:
-    """Only the heartbeat log of a data directory is converted: the Parquet schema lacks the fields of audit lines."""
+    A daemon's trail stands beside its heartbeat log; any other file without a line of a heartbeat log stays, too.
+    """
     logs.rename(tmp_path / "heartbeats")
-    trail = write_closed(tmp_path / "audit", "ns-1-00aa-1.jsonl.gz", ['{"v":1,"event":"change","account":"olga"}'])
-
+    lines = ['{"v":1,"seq":1,"event":"change","account":"olga"}']
+    beside, elsewhere = (
+        write_closed(tmp_path / folder, "ns-1-00aa-1.jsonl.gz", lines) for folder in ("audit", "heartbeats/trail")
+    )
     # Opening a named pipe would block for ever.
     os.mkfifo(tmp_path / "heartbeats" / "pipe.jsonl.gz")
     for named in (tmp_path, tmp_path / "audit"):
         assert main(["compact", str(named), "--drop-lines", "--quiet"]) == 0
 
-    assert [path.name for path in trail.parent.iterdir()] == [trail.name]
+    assert [path.name for trail in (beside, elsewhere) for path in trail.parent.iterdir()] == [beside.name] * 2
     left = {path.name for path in tmp_path.rglob("*.jsonl.gz")}
-    assert left == {TORN, trail.name, "pipe.jsonl.gz"}
-
-
-def test_audit_trail_elsewhere_stays(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An audit trail in its own directory has no line of a heartbeat log, and is not converted."""
-    trail = write_closed(logs / "trail", "ns-1-00aa-1.jsonl.gz", ['{"v":1,"seq":1,"event":"change","account":"olga"}'])
-
-    assert main(["compact", str(logs), "--drop-lines"]) == 0
-
-    assert [path.name for path in trail.parent.iterdir()] == [trail.name]
-    assert f"skipped {trail}: no line of a heartbeat log\n" in capsys.readouterr().err
+    assert left == {TORN, beside.name, "pipe.jsonl.gz"}
+    assert f"skipped {elsewhere}: no line of a heartbeat log\n" in capsys.readouterr().err
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
@@ -242,17 +218,20 @@ def test_missing_permission_is_named(closed: str, mode: int, capsys: pytest.Capt
     assert capsys.readouterr().err == f"namesrv-staleness: {file}: permission denied\n"
 
 
-def test_name_that_is_not_utf8_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """DuckDB cannot open a file whose name is not UTF-8."""
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("{tmp}/nowhere", "{tmp}/nowhere: no such file or directory"),
+        # DuckDB cannot open a file whose name is not UTF-8.
+        ("{tmp}", "the name is not UTF-8; rename it"),
+        # A compacted file is written beside its source.
+        ("s3a://bucket/logs", "s3a://bucket/logs: only local files are compacted"),
+    ],
+)
+def test_unusable_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, message: str) -> None:
+    """The exit code is 2, and the error names the input."""
     write_closed(tmp_path, os.fsdecode(b"ns-\xff.jsonl.gz"), first_server().lines)
 
-    assert main(["compact", str(tmp_path)]) == 2
+    assert main(["compact", given.format(tmp=tmp_path)]) == 2
 
-    assert "the name is not UTF-8; rename it" in capsys.readouterr().err
-
-
-def test_url_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """The input must be a local directory, since a compacted file is written beside its source."""
-    assert main(["compact", "s3a://bucket/logs"]) == 2
-
-    assert capsys.readouterr().err == "namesrv-staleness: s3a://bucket/logs: only local files are compacted\n"
+    assert message.format(tmp=tmp_path) in capsys.readouterr().err

@@ -103,33 +103,6 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
     assert hours.from_ms < MIDNIGHT_MS + 3 * HOUR_MS
 
 
-def test_data_directory_is_read_without_its_audit_trail(tmp_path: Path) -> None:
-    """Only the heartbeat log is read; the files of the audit trail beside it have the same suffixes."""
-    log_of_hours(tmp_path / "heartbeats", "dt=2026-03-01/hour=02")
-    log_of_hours(tmp_path / "audit", "dt=2026-03-01/hour=02", "dt=2026-03-01/hour=03")
-    hour = Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS)
-
-    found = [str(Path(file).relative_to(tmp_path.resolve())) for file in files_of([str(tmp_path)], hour)]
-
-    assert found == ["heartbeats/dt=2026-03-01/hour=02/ns-1-b-1.jsonl.gz"]
-    assert all_hours([str(tmp_path)]) == hour
-
-
-def test_compacted_hour_and_report_are_not_read_as_further_logs(tmp_path: Path) -> None:
-    """A compacted file repeats the lines of its source, and the Parquet files of a report are no logs."""
-    log_of_hours(tmp_path, "dt=2026-03-01/hour=02")
-    compacted = tmp_path / "dt=2026-03-01" / "hour=02" / "ns-1-b-1.parquet"
-    compacted.touch()
-    report = tmp_path / "report"
-    (report / "intervals").mkdir(parents=True)
-    (report / "intervals" / "part-0.parquet").touch()
-    (report / "run.json").write_text('{"program":"namesrv-staleness"}')
-
-    found = files_of([str(tmp_path)], Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 3 * HOUR_MS))
-
-    assert found == [str(compacted.resolve())]
-
-
 def test_hours_of_gathered_logs_and_of_a_part_of_a_log_are_found(tmp_path: Path) -> None:
     """An input may have a log or a data directory for each server, or be the directory of a single day."""
     log_of_hours(tmp_path / "all" / "ns-1", "dt=2026-03-01/hour=02")
@@ -137,8 +110,9 @@ def test_hours_of_gathered_logs_and_of_a_part_of_a_log_are_found(tmp_path: Path)
     (tmp_path / "all" / "ns-2").symlink_to(tmp_path / "data")
 
     assert all_hours([str(tmp_path / "all")]) == Span(MIDNIGHT_MS + 2 * HOUR_MS, MIDNIGHT_MS + 5 * HOUR_MS)
-    day = tmp_path / "data" / "heartbeats" / "dt=2026-03-01"
-    assert all_hours([str(day)]) == Span(MIDNIGHT_MS + 4 * HOUR_MS, MIDNIGHT_MS + 5 * HOUR_MS)
+    data = tmp_path / "data"
+    for part in (data, data / "heartbeats" / "dt=2026-03-01"):
+        assert all_hours([str(part)]) == Span(MIDNIGHT_MS + 4 * HOUR_MS, MIDNIGHT_MS + 5 * HOUR_MS)
 
 
 @pytest.mark.parametrize("closed", ["heartbeats", "heartbeats/dt=2026-03-01/hour=02", "file"])
