@@ -10,7 +10,7 @@ from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.report.comparison import comparison
 from namesrv_spark_jobs.report.shown import as_json
 from tests.support.heartbeat_lines import HeartbeatLines
-from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
+from tests.support.spark_logs import SMALL_GRID, write_plain
 from tests.support.staleness_sample import empty_summary, sample_summary, stats
 
 
@@ -161,29 +161,6 @@ def test_command_compares_two_summaries(
     assert json.loads((out / "comparison.json").read_text())["verdict"] == "better"
 
 
-@pytest.mark.slow
-def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page links to a report of each time; a report and a log can be compared, too."""
-    logs, out = write_log(tmp_path / "logs"), tmp_path / "out"
-    times = ["--before", "2026-03-01T00:00/2026-03-01T00:03", "--after", "2026-03-01T00:00/2026-03-01T00:05"]
-    options = ["--engine", "embedded", "--what-if", SMALL_GRID]
-
-    assert main(["compare", str(logs), *times, "--out", str(out), *options]) == 0
-
-    printed = capsys.readouterr()
-    assert "Too few brokers were removed" in printed.out
-    page = (out / "comparison.html").read_text()
-    assert 'href="a/report.html"' in page
-    assert [
-        json.loads((out / side / "summary.json").read_text())["registry"]["all"]["count"] for side in ("a", "b")
-    ] == [1, 2]
-    other = tmp_path / "other"
-    assert main(["compare", str(out / "b"), str(logs), "--out", str(other), "--quiet", *options]) == 0
-    assert {"b", "comparison.html"} < {path.name for path in other.iterdir()} | {"b"}
-    measures = json.loads((other / "comparison.json").read_text())["measures"]
-    assert all(row["a"] == row["b"] for row in measures)
-
-
 def _eight_hours() -> list[HeartbeatLines]:
     """A log of two servers, from 00:00 to 03:00 and from 00:00 to 08:00; the second one opens a file each hour."""
     hour, settings = 3_600_000, {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
@@ -197,13 +174,18 @@ def _eight_hours() -> list[HeartbeatLines]:
 
 
 def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each side shows extent, servers and lines of its own time; silences afterwards are not replayed."""
+    """Each side shows extent, servers and lines of its own time; silences afterwards are not replayed.
+
+    The page links to the reports of both times, each of which can be compared with a log.
+    """
     logs, out = tmp_path / "logs", tmp_path / "out"
     for lines in _eight_hours():
         write_plain(logs, f"{lines.nameserver}-{lines.boot}-1.jsonl", lines.lines)
     times = ["--before", "2026-03-01/2026-03-01T04:00", "--after", "2026-03-01T04:00/2026-03-01T08:00"]
 
-    assert main(["compare", str(logs), *times, "--out", str(out), "--engine", "embedded", "--what-if", SMALL_GRID]) == 0
+    options = ["--engine", "embedded", "--what-if", SMALL_GRID]
+
+    assert main(["compare", str(logs), *times, "--out", str(out), *options]) == 0
 
     shown = capsys.readouterr().out
     assert "A: 2026-03-01/2026-03-01T04:00, 2026-03-01 00:00:00 to 2026-03-01 03:59:00 UTC\n" in shown
@@ -218,6 +200,12 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
     assert {"setting": "broker_expiry_ms", "a": [60_000, 120_000], "b": [120_000]} in made["settings"]
     before = json.loads((out / "a" / "summary.json").read_text())
     assert [row["evictions"] for row in before["what_if"]] == [0, 0]
+    assert 'href="a/report.html"' in page
+    other = tmp_path / "other"
+    assert main(["compare", str(out / "b"), str(logs), "--out", str(other), "--quiet", *options]) == 0
+    assert {"measure": "lines", "unit": "", "a": 249, "b": 669, "judged": "neutral"} in json.loads(
+        (other / "comparison.json").read_text()
+    )["measures"]
 
 
 @pytest.mark.parametrize(
