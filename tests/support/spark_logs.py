@@ -5,10 +5,14 @@ import json
 from pathlib import Path
 from typing import Final
 
+from namesrv_spark_jobs.analysis import Analysis, analyse
+from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 
 # a small grid, because replaying the whole one only takes time
 SMALL_GRID: Final = "expiry=60 scan=10 poll=30"
+EVERYTHING: Final = Options()
 BAD_LINE: Final = '{"v": 1, "seq": 4, "ts_ms": 1772323'
 # microseconds of this time do not fit into 64 bits
 HUGE_TIME: Final = HeartbeatLines("boot-9", "ns-9").add("scan", 1, ts_ms=9_223_372_036_854_775_807, scan=1).lines[0]
@@ -84,6 +88,16 @@ def write_closed(folder: Path, name: str, lines: list[str], *, torn_by: int = 0)
     whole = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
     file.write_bytes(whole[: len(whole) - torn_by])
     return file
+
+
+def write_boots(folder: Path, *boots: HeartbeatLines) -> list[str]:
+    """Write a plain file for each boot."""
+    return [str(write_plain(folder, f"{boot.nameserver}-{boot.boot}-1.jsonl", boot.lines)) for boot in boots]
+
+
+def analysed(engine: Engine, folder: Path, *boots: HeartbeatLines, options: Options = EVERYTHING) -> Analysis:
+    """The analysis of the logs of these boots, which are written below a folder."""
+    return analyse(engine, write_boots(folder / "logs", *boots), options, lambda _step: None)
 
 
 def write_log(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +31,7 @@ from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span
 from namesrv_spark_jobs.history.topic import topic_past
 from namesrv_spark_jobs.options import Options, WhatIf
 from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, member
-from tests.support.spark_logs import write_log, write_plain
+from tests.support.spark_logs import write_boots, write_log, write_plain
 
 A = TypeVar("A")
 
@@ -47,6 +48,14 @@ def asked(tmp_path: Path) -> Iterator[Readings]:
     """Readings of a log of two servers."""
     (tmp_path / "tables").mkdir()
     with Readings(str(tmp_path / "tables"), [str(write_log(tmp_path / "logs"))]) as opened:
+        yield opened
+
+
+@contextmanager
+def readings_of(folder: Path, *boots: HeartbeatLines) -> Iterator[Readings]:
+    """Readings of a log of these boots, which is written below a folder."""
+    write_boots(folder / "logs", *boots)
+    with Readings(str(folder), [str(folder / "logs")]) as opened:
         yield opened
 
 
@@ -130,7 +139,6 @@ def test_route_is_built_from_differences(tmp_path: Path) -> None:
         lines.add("route", at, v=2, revision=revision, changes=[change])
     lines.add("served", 3_500, v=2, client="k#1", topics=["t", "u"], revisions=[3, 2])
     lines.gone(4_500)
-    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
     def text(members: list[Member], sign: str = "") -> list[str]:
         return [f"{sign}{one.broker_name}{one.ids}" for one in members]
@@ -140,7 +148,7 @@ def test_route_is_built_from_differences(tmp_path: Path) -> None:
         difference = (*text(change.came, "+"), *text(change.left, "-"), *text(change.now, "="))
         return change.revision, route, " ".join(difference)
 
-    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+    with readings_of(tmp_path, lines) as asked:
         past = ask(asked, RouteRequest(span=after(10_000), topic="t"), TopicPast)
         before = ask(asked, RouteRequest(span=after(4_200), topic="t"), TopicPast)
 
@@ -162,13 +170,10 @@ def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
     lines.route(1_000, 1, member("a")).served(2_000, 1).scan(10_000, 1)
     lines.lost(5).add("dropped", 50_000, count=5).scan(60_000, 2)
     lines.route(100_000, 7, member("a"), member("b")).route(110_000, 8, member("b")).scan(120_000, 3)
-    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
     settings = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0, "version": "0.1.0"}
-    later = HeartbeatLines().lost(30).add("opened", 200_000, **settings)
-    later.route(250_000, 20, member("b")).scan(260_000, 20)
-    write_plain(tmp_path / "logs", "ns-1-boot-1-3.jsonl", later.lines)
+    lines.lost(16).add("opened", 200_000, **settings).route(250_000, 20, member("b")).scan(260_000, 20)
 
-    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+    with readings_of(tmp_path, lines) as asked:
         moments = (9_000, 30_000, 70_000, 115_000, 150_000, 210_000, 255_000)
         pasts = {at_ms: ask(asked, RouteRequest(span=after(at_ms), topic="t"), TopicPast) for at_ms in moments}
 
@@ -198,9 +203,8 @@ def test_route_is_unknown_after_a_gap_shorter_than_a_millisecond(tmp_path: Path)
     """The last change of the route and the `dropped` line after it are in the same millisecond."""
     lines = HeartbeatLines().start().route(5_000.1, 1, member("a"))
     lines.lost(5).add("dropped", 5_000.4, count=5).scan(20_000, 1)
-    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+    with readings_of(tmp_path, lines) as asked:
         past = ask(asked, RouteRequest(span=after(10_000), topic="t"), TopicPast)
 
     assert [(one.is_logged, one.change) for one in past.servers] == [(True, None)]
@@ -317,42 +321,54 @@ def test_strip_counts_heartbeats_by_bin(asked: Readings, tmp_path: Path) -> None
     ]
 
 
-def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
-    """Heartbeats every 30 s before a restart of the server are in time, although the next boot has short intervals."""
-    first, second = HeartbeatLines("boot-1").start(), HeartbeatLines("boot-2").start(400_000)
-    first.heartbeats(*range(1_000, 200_000, 30_000), 280_000)
-    second.heartbeats(401_000, 402_000, 432_000)
-    for number, lines in enumerate((first, second), 1):
-        write_plain(tmp_path / "logs", f"ns-1-boot-{number}-1.jsonl", lines.lines)
+SLAVE, MASTER = (broker("broker-a", number, broker_addr="10.0.0.1:1") for number in (1, 0))
 
+
+@pytest.mark.parametrize(
+    ("boots", "expected"),
+    [
+        # Heartbeats every 30 s before a restart are in time, although the next boot has short intervals.
+        (
+            [
+                HeartbeatLines("boot-1").start().heartbeats(*range(1_000, 200_000, 30_000), 280_000),
+                HeartbeatLines("boot-2").start(400_000).heartbeats(401_000, 402_000, 432_000),
+            ],
+            {
+                "c1/broker-a/0": [
+                    (0, 0, "regular"),
+                    *((number, 30_000, "regular") for number in (3, 6, 9, 12, 15, 18)),
+                    (28, 99_000, "overdue"),
+                    (40, 1_000, "regular"),
+                    (43, 30_000, "regular"),
+                ]
+            },
+        ),
+        # A stop of the server for 90 s lengthens no silence: the broker's heartbeat arrived during the stop.
+        (
+            [HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)],
+            {"c1/broker-a/0": [(0, 0, "regular"), *((number, 30_000, "regular") for number in (3, 15, 18))]},
+        ),
+        # A slave that is elected master registers id 0 with the same address; each id has its own row.
+        (
+            [HeartbeatLines().start().heartbeats(1_000, 31_000, of=SLAVE).heartbeats(61_000, 91_000, of=MASTER)],
+            {
+                "c1/broker-a/0": [(6, 30_000, "regular"), (9, 30_000, "regular")],
+                "c1/broker-a/1": [(0, 0, "regular"), (3, 30_000, "regular")],
+            },
+        ),
+    ],
+    ids=["restart", "stop", "election"],
+)
+def test_strip_has_the_longest_silence_of_each_bin(
+    tmp_path: Path, boots: list[HeartbeatLines], expected: dict[str, list[tuple[int, int, str]]]
+) -> None:
+    """(number, longest silence, kind) of each bin of 10 s, by broker."""
     span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
-    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+    with readings_of(tmp_path, *boots) as asked:
         found = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip)
 
-    # a bin is 10 s long
-    assert [(one.number, one.kind) for row in found.rows for one in row.bins] == [
-        *((number, "regular") for number in (0, 3, 6, 9, 12, 15, 18)),
-        (28, "overdue"),
-        (40, "regular"),
-        (43, "regular"),
-    ]
-
-
-def test_strip_excludes_stops_of_the_server(tmp_path: Path) -> None:
-    """A stop of the server for 90 s does not lengthen a silence: the broker's heartbeat arrived during the stop."""
-    lines = HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)
-    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
-
-    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
-    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
-        (row,) = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip).rows
-
-    assert [(one.number, one.longest_ms, one.kind) for one in row.bins] == [
-        (0, 0, "regular"),
-        (3, 30_000, "regular"),
-        (15, 30_000, "regular"),
-        (18, 30_000, "regular"),
-    ]
+    bins = {str(row.broker): [(one.number, one.longest_ms, one.kind) for one in row.bins] for row in found.rows}
+    assert bins == expected
 
 
 def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None:
@@ -362,19 +378,3 @@ def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None
     write_plain(tmp_path / "bad", "ns-1-boot-1-1.jsonl", [json.dumps({"v": 1})])
     with Readings(str(tmp_path), [str(tmp_path / "bad")]) as bad, pytest.raises(LogsError, match="no line of a log"):
         bad.result(TimelineRequest(span=FIVE_MINUTES))
-
-
-def test_strip_of_a_slave_that_became_master(tmp_path: Path) -> None:
-    """A slave that is elected master registers id 0 with the same address; each id has its own row."""
-    lines = HeartbeatLines().start().heartbeats(1_000, 31_000, of=broker("broker-a", 1, broker_addr="10.0.0.1:1"))
-    lines.heartbeats(61_000, 91_000, of=broker("broker-a", 0, broker_addr="10.0.0.1:1"))
-    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
-
-    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
-    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
-        found = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip)
-
-    assert [(str(row.broker), [(one.number, one.kind) for one in row.bins]) for row in found.rows] == [
-        ("c1/broker-a/0", [(6, "regular"), (9, "regular")]),
-        ("c1/broker-a/1", [(0, "regular"), (3, "regular")]),
-    ]
