@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.command import run
 from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.cli import main
-from namesrv_spark_jobs.command.run import Sources, analysed
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import MissingFileError
 from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines, broker, member
-from tests.support.spark_logs import SMALL_GRID, TORN_LINE, damaged_files, write_plain
+from tests.support.spark_logs import SMALL_GRID, TORN_LINE, analysed, damaged_files, write_plain
 
 
 def test_bad_lines_have_a_reason(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_file_that_is_closed_during_the_run_is_read(tmp_path: Path) -> None:
 
     settings = read_settings([str(tmp_path / "logs"), *options])
     with EmbeddedEngine(tmp_path / "staging") as engine:
-        sources, found = analysed(engine, Sources([str(file)]), settings, closed)
+        sources, found = run.analysed(engine, run.Sources([str(file)]), settings, closed)
         tables = [table.collect() for table in (found.intervals, found.bad)]
 
     assert sources.files == [str(file.with_suffix(".gz"))]
@@ -144,9 +144,8 @@ def test_control_character_in_a_name_moves_no_field(engine: Engine, tmp_path: Pa
     """A name, which a peer chooses, must neither end the report nor change other fields of its lines."""
     odd = broker(name, broker_addr="10.0.0.1:10911")
     lines = HeartbeatLines().start().heartbeats(0, 30_000, of=odd).evict(160_000, odd)
-    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    found = analyse(engine, [str(file)], Options(), lambda _step: None)
+    found = analysed(engine, tmp_path, lines)
 
     (row,) = found.intervals.collect()
     assert (row["cluster"], row["broker_id"], row["broker_addr"]) == ("c1", 0, "10.0.0.1:10911")

@@ -5,23 +5,18 @@ from typing import Any
 
 import pytest
 
-from namesrv_spark_jobs.analysis import Analysis, analyse
+from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, member
-from tests.support.spark_logs import write_plain
-
-
-def _analysed(engine: Engine, folder: Path, lines: HeartbeatLines) -> Analysis:
-    file = write_plain(folder / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
-    return analyse(engine, [str(file)], Options(), lambda _step: None)
+from tests.support.spark_logs import analysed, write_plain
 
 
 def test_histogram_of_intervals_excludes_stops_of_the_server(engine: Engine, tmp_path: Path) -> None:
     """A stop of the server for 90 s lengthens no interval, so no bar is beyond two thirds of the expiry."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000).late(149_000, 90_000).heartbeats(150_000, 180_000)
 
-    found = _analysed(engine, tmp_path, lines)
+    found = analysed(engine, tmp_path, lines)
 
     intervals: list[dict[str, Any]] = found.charts["heartbeat_intervals"]
     assert [(one["from_pct"], one["count"]) for one in intervals] == [(25.0, 3)]
@@ -32,21 +27,9 @@ def test_expiry_of_zero_is_no_division_by_zero(engine: Engine, tmp_path: Path) -
     """A broker with an expiry of 0 has near misses, but no shares of its expiry."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000, of=broker(expiry_ms=0))
 
-    worst = _analysed(engine, tmp_path, lines).summary["near_misses"]["worst"]
+    worst = analysed(engine, tmp_path, lines).summary["near_misses"]["worst"]
 
     assert (worst["silent_ms"], worst["expiry_ms"]) == (30_000, 0)
-
-
-def test_staleness_begins_with_a_heartbeat_that_was_not_logged(engine: Engine, tmp_path: Path) -> None:
-    """An eviction has the last heartbeat even if its line was dropped: 125 s are within the bound."""
-    lines = HeartbeatLines().start().heartbeats(0, 30_000).lost(2).add("dropped", 100_000, count=2)
-    lines.scan(210_000, 42).scan(215_000, 43).evict(215_000, scan=43, silent_ms=125_000)
-
-    found = _analysed(engine, tmp_path, lines).summary
-
-    assert (found["registry"]["all"]["max"], found["registry"]["over_bound"]) == (125_000, 0)
-    # The boot's settings are valid after the gap, too.
-    assert [(one["broker_expiry_ms"], one["scan_interval_ms"]) for one in found["settings"]] == [(120_000, 5_000)] * 2
 
 
 @pytest.mark.parametrize(
@@ -60,9 +43,8 @@ def test_staleness_of_unseen_heartbeat_has_the_stops_of_the_server(
     """Without the last heartbeat in the log, a stop of 60 s is added to `silent_ms`: the route was stale meanwhile."""
     lines = HeartbeatLines().start().late(resumed_at, 60_000).heartbeats(190_000, 211_000, of=broker("broker-b"))
     lines.scan(215_000, 42).evict(215_000, scan=42, silent_ms=125_000)
-    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    found = analyse(engine, [str(file)], Options(since_ms=MIDNIGHT_MS + since_at), lambda _step: None)
+    found = analysed(engine, tmp_path, lines, options=Options(since_ms=MIDNIGHT_MS + since_at))
 
     assert found.summary["registry"]["all"]["max"] == staleness_ms
     assert found.summary["registry"]["over_bound"] == 0
@@ -81,7 +63,7 @@ def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> N
     lines.lost(70).add("dropped", 425_000, count=70).heartbeats(430_000, 460_000).scan(465_000, 93)
     lines.route(900_000, 3, one).served(900_100, 3)
 
-    found = _analysed(engine, tmp_path, lines).summary
+    found = analysed(engine, tmp_path, lines).summary
 
     assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
     assert {row["false"] for row in found["what_if"]} == {0}
@@ -100,9 +82,8 @@ def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: 
     for at in range(0, 7_200_000, 30_000):
         lines.wall_ms = MIDNIGHT_MS - (3_600_000 if at >= 3_600_000 else 0)
         lines.scan(at, at // 30_000 + 1).heartbeat(at)
-    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    found = analyse(engine, [str(file)], Options(since_ms=MIDNIGHT_MS + 1_800_000), lambda _step: None).summary
+    found = analysed(engine, tmp_path, lines, options=Options(since_ms=MIDNIGHT_MS + 1_800_000)).summary
 
     assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
     assert {row["evictions"] for row in found["what_if"]} == {0}
@@ -121,9 +102,8 @@ def test_clock_that_is_set_forward_into_the_selected_time_divides_no_selected_li
     lines = HeartbeatLines().start().heartbeat(0).scan(5_000, 1)
     lines.wall_ms += 3_600_000
     lines.heartbeats(6_000, 9_000).scan(10_000, 2).heartbeats(36_000, 66_000)
-    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    found = analyse(engine, [str(file)], Options(since_ms=MIDNIGHT_MS + 1_800_000), lambda _step: None)
+    found = analysed(engine, tmp_path, lines, options=Options(since_ms=MIDNIGHT_MS + 1_800_000))
 
     (boot,) = found.summary["settings"]
     assert (boot["from_ms"] - MIDNIGHT_MS, boot["until_ms"] - MIDNIGHT_MS) == (3_606_000, 3_666_000)
