@@ -52,23 +52,6 @@ def test_following_gives_the_numbers_of_one_batch(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["at-once", "logs", "report"]
 
 
-def test_compacted_files_are_followed(tmp_path: Path) -> None:
-    """An hour counts once, whether it was compacted before or after it was read."""
-    logs, out = tmp_path / "data", tmp_path / "report"
-    heartbeats, audit = logs / "heartbeats", logs / "audit"
-    write_closed(heartbeats, "ns-1-boot-1-1.jsonl.gz", first_server().lines)
-    write_closed(audit, "vm-1.jsonl.gz", first_server().lines)
-    _report(logs, out, "--follow")
-    write_closed(heartbeats, "ns-2-boot-2-1.jsonl.gz", second_server().lines)
-    at_once = _report(logs, tmp_path / "at-once")
-    assert main(["compact", str(heartbeats), "--drop-lines", "--quiet"]) == 0
-
-    assert at_once == _report(logs, out, "--follow").replace(b".parquet", b".jsonl.gz")
-
-    read = json.loads((out / "summary.json").read_text())["input"]
-    assert (read["nameservers"], read["files"]) == (["ns-1", "ns-2"], 2)
-
-
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_file_that_is_still_copied_is_read_again(tmp_path: Path, *, is_compacted: bool) -> None:
     """A truncated file is read again after a change, and counts once; a deleted file keeps its lines."""
