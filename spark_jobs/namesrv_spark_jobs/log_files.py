@@ -1,4 +1,4 @@
-"""Log files: the files that an INPUT names, their short names and sizes, and a check for truncated files."""
+"""Log files: the files that an INPUT names, and a check for truncated files."""
 
 import glob
 import os
@@ -7,18 +7,15 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_folders import PARQUET_SUFFIX, SUFFIXES, logs_below
 
-# characters that Spark would take as parts of a pattern
-_SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # at least two letters before the colon: one letter would be a drive
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 # schemes with file systems of Hadoop that cannot list files
 _UNLISTED: Final = ("http", "https")
-_SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 # characters of a path that Java's URI leaves as they are, besides letters and digits
 _UNESCAPED: Final = "/;:@&=+$,-_.!~*'()"
 # the first and the last bytes of a Parquet file
@@ -27,8 +24,6 @@ _PARQUET: Final = b"PAR1"
 _GZIP: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 20
 _SAMPLE: Final = 1 << 18
-# bytes of JSON for each byte of a compressed log, about
-_INFLATED: Final = 15
 # the ratios of recorded to expected size between which the recorded size is trusted, see `_is_whole`
 _LEAST, _MOST = 0.75, 1.33
 
@@ -116,11 +111,6 @@ def divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
     return tables, [file for file in files if file not in tables]
 
 
-def literal(path: str) -> str:
-    """The path for Spark, with the characters of patterns escaped."""
-    return path if is_url(path) else _SPECIAL.sub(r"\\\1", path)
-
-
 def is_url(text: str) -> bool:
     """True for a URL that only Spark can open: one with a scheme other than `file`."""
     match = _URL.match(text)
@@ -133,29 +123,6 @@ def require_utf8(path: str) -> None:
         path.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"{path}: the name is not UTF-8; rename it") from error
-
-
-def file_bytes(file: str) -> int:
-    """Size of a file, or of a folder of tables; 0 if the file was renamed or removed."""
-    path = Path(file.removeprefix("file://"))
-    files = list(path.rglob("*")) if path.is_dir() else [path]
-    try:
-        return sum(each.stat().st_size for each in files)
-    except OSError:
-        return 0
-
-
-def json_bytes(file: str) -> int:
-    """Approximate size of the JSON lines in a file, or in a folder of tables."""
-    size = file_bytes(file)
-    return size if file.endswith((".jsonl", ".open")) else size * _INFLATED
-
-
-def short_name(path: str) -> str:
-    """The base name of a file, with the folders of its day and hour."""
-    plain = unquote(path)
-    match = _SHORT.search(plain.rstrip("/"))
-    return match[0] if match else plain
 
 
 def file_url(path: Path) -> str:

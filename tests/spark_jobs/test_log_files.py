@@ -1,4 +1,4 @@
-"""Log files: the files of an INPUT, their short names, and truncated gzip files."""
+"""Log files: the files of an INPUT, and truncated gzip files."""
 
 import gzip
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.log_files import file_url, literal, log_files, short_name, truncated
+from namesrv_spark_jobs.log_files import log_files, truncated
 from tests.support.spark_logs import write_plain
 
 ALL = ["a-1-1.jsonl.gz", "a-1-2.jsonl.open", "b-1-1.jsonl"]
@@ -76,10 +76,6 @@ def test_odd_names(tmp_path: Path) -> None:
 
     assert log_files([f"{tmp_path}/x[1].jsonl"]) == [f"{tmp_path}/x[1].jsonl"]
     assert log_files([str(tmp_path)]) == [f"{tmp_path}/day.parquet", f"{tmp_path}/x[1].jsonl"]
-    assert [literal(path) for path in ("/logs[1]/a*b.jsonl", "s3a://bucket/dt=*/")] == [
-        r"/logs\[1\]/a\*b.jsonl",
-        "s3a://bucket/dt=*/",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -125,24 +121,6 @@ def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:
         file.touch()
 
     assert [str(log), str(other)] == log_files([str(tmp_path)])
-
-
-@pytest.mark.parametrize(
-    ("path", "short"),
-    [
-        ("/x/dt=2026-03-01/hour=07/ns-1-b-1.jsonl.gz", "dt=2026-03-01/hour=07/ns-1-b-1.jsonl.gz"),
-        ("/x/y/a.jsonl", "a.jsonl"),
-        ("file:///x/with%20space.jsonl", "with space.jsonl"),
-    ],
-)
-def test_short_names(path: str, short: str) -> None:
-    """A short name is the base name with the folders of day and hour."""
-    assert short_name(path) == short
-
-
-def test_url_of_a_file_is_escaped_as_spark_does_it() -> None:
-    """The folders of day and hour stay readable; brackets and blanks are escaped."""
-    assert file_url(Path("/x/dt=2026-03-01/hour=00 [x]/a.jsonl")) == "file:///x/dt=2026-03-01/hour=00%20%5Bx%5D/a.jsonl"
 
 
 def test_truncated_file_is_found(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_remote, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import divided, file_bytes, is_url, json_bytes, require_utf8
+from namesrv_spark_jobs.log_files import divided, is_url, require_utf8
 
 if TYPE_CHECKING:
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
@@ -32,6 +32,8 @@ _SOON_DONE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "4",
 }
+# bytes of JSON for each byte of a compressed log, about
+_INFLATED: Final = 15
 # the shares of the JSON's size that the engines may need on the disk of DIR; Spark's tables there are compressed
 _SPILLED: Final = 0.4
 _SPILLED_BY_SPARK: Final = 0.06
@@ -78,7 +80,7 @@ def _refuse_colons(files: Sequence[str]) -> None:
 
 
 def _choice(settings: Settings, files: Sequence[str], out: Path) -> Choice:
-    size = sum(json_bytes(file) for file in files)
+    size = sum(_json_bytes(file) for file in files)
     if settings.engine != AUTO:
         return Choice(settings.engine, f"--engine {settings.engine}", size)
     for is_so, why in (
@@ -96,9 +98,25 @@ def _choice(settings: Settings, files: Sequence[str], out: Path) -> Choice:
         compared = f"{_shown_bytes(needed)} needed, {_shown_bytes(room)} free"
         spark = ", or --engine spark, which needs less" if size * _SPILLED_BY_SPARK < room else ""
         raise UsageError(f"--out {out}: no space left in {out.parent}: {compared}; take another disk{spark}")
-    stored = sum(map(file_bytes, files))
+    stored = sum(map(_file_bytes, files))
     why = f"{size / 1e6:,.0f} MB of log lines, {stored / 1e6:,.0f} MB as they are stored, fit on this machine"
     return Choice(EMBEDDED, why, size)
+
+
+def _file_bytes(file: str) -> int:
+    """Size of a file, or of a folder of tables; 0 if the file was renamed or removed."""
+    path = Path(file.removeprefix("file://"))
+    files = list(path.rglob("*")) if path.is_dir() else [path]
+    try:
+        return sum(each.stat().st_size for each in files)
+    except OSError:
+        return 0
+
+
+def _json_bytes(file: str) -> int:
+    """Approximate size of the JSON lines in a file, or in a folder of tables."""
+    size = _file_bytes(file)
+    return size if file.endswith((".jsonl", ".open")) else size * _INFLATED
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The Spark engine, on this machine or on a cluster, for logs of any size."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.engines.engine import Rows, Shape
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
-from namesrv_spark_jobs.log_files import divided, literal
+from namesrv_spark_jobs.log_files import divided, is_url
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
 _T = TypeVar("_T")
@@ -34,6 +35,8 @@ _MISSING: Final = frozenset({"PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST"
 _NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
 # Spark's error condition for files whose columns have different types; the exception from Java does not have it apart
 _OTHER_TYPES: Final = "CANNOT_MERGE_SCHEMAS"
+# characters that Spark would take as parts of a pattern
+_PATTERN: Final = re.compile(r"([*?\[\]{}\\])")
 _SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**LINE, CORRUPT: "string"}.items())
 
 
@@ -168,7 +171,12 @@ class SparkEngine:
 def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
     """The Parquet tables and the JSON files, as paths for Spark."""
     tables, texts = divided(files)
-    return [literal(file) for file in tables], [literal(file) for file in texts]
+    return [_literal(file) for file in tables], [_literal(file) for file in texts]
+
+
+def _literal(path: str) -> str:
+    """The path with the characters of patterns escaped."""
+    return path if is_url(path) else _PATTERN.sub(r"\\\1", path)
 
 
 def _packed(table: DataFrame, sparse: Sequence[str]) -> DataFrame:

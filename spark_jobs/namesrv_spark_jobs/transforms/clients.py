@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
-from namesrv_spark_jobs.transforms.overlaps import overlapping
 from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES, MOST_COUNT
 
 # How an exposure ends: the client received a route without the broker, a later route with the broker, its connection
@@ -15,6 +14,10 @@ _MEMBER = ["boot", "broker_name", "broker_id"]
 # a time in microseconds, later than every moment in a log
 _NEVER: Final = 1 << 62
 _EXPOSURE = ["key", "evict_seq", "client", "topic"]
+# the order of marks at one moment: begins of spans, then `low` and `high` of rows, then ends; see `_overlapping`
+_BEGINS: Final = 0
+_RANGES: Final = 1
+_ENDS: Final = 2
 
 
 def routes(rest: DataFrame, topics: Sequence[str]) -> DataFrame:
@@ -117,7 +120,7 @@ def exposures(intervals: DataFrame, members: DataFrame, served: DataFrame, rest:
     # times while many clients watch, so the removals are matched by overlap and not by a join of all pairs.
     last = given.withColumns({"low": F.col("mono") + 1, "high": F.coalesce("next_mono", F.lit(_NEVER))})
     deaths = dead.withColumns({"begin": F.col("removed"), "end": F.col("removed")})
-    exposed = overlapping(last, deaths, _MEMBER).drop("low", "high", "begin", "end")
+    exposed = _overlapping(last, deaths, _MEMBER).drop("low", "high", "begin", "end")
     gone = rest.filter(F.col("event") == "client_gone").groupBy("boot", "client").agg(F.min("mono").alias("gone"))
     staying = exposed.join(gone, on=["boot", "client"], how="left")
     return _with_outcome(staying.filter(F.col("gone").isNull() | (F.col("gone") >= F.col("removed"))), served, of_dead)
@@ -181,5 +184,42 @@ def exposed_pulls(intervals: DataFrame, members: DataFrame, pulls: DataFrame) ->
     dead = unannounced.select("evict_seq", "key", *_MEMBER, (F.col("last_ok") + 1).alias("begin"), until.alias("end"))
     pull_counts = pulls.groupBy(*_ROUTE, "mono").agg(F.sum("count").alias("count"))
     had = pull_counts.join(members, on=_ROUTE, how="inner").withColumns({"low": F.col("mono"), "high": F.col("mono")})
-    during = overlapping(had, dead, _MEMBER)
+    during = _overlapping(had, dead, _MEMBER)
     return during.groupBy("key", "evict_seq", "topic").agg(F.sum("count").alias("pulls"))
+
+
+def _overlapping(ranges: DataFrame, spans: DataFrame, by: list[str]) -> DataFrame:
+    """Pairs of `ranges` (distinct rows with `low`, `high`) and `spans` (`begin`, `end`) that have a moment in common.
+
+    Both ends count. Only rows with the same `by` are paired; the tables have no other column in common.
+
+    The spans are numbered by their ends. The spans that end before `low` have the lowest numbers. Each `begin` is
+    lowered to the earliest `begin` of the spans from this number on, so that the spans begun by `high` are the first
+    ones, too.
+    Counting both along time gives each row a range of numbers; the spans in it that do not overlap are filtered out.
+    """
+    place = W.partitionBy(*by).orderBy("end", *(name for name in spans.columns if name not in {*by, "end"}))
+    numbered = spans.withColumn("number", F.row_number().over(place))
+    since = F.min("begin").over(W.partitionBy(*by).orderBy("number").rowsBetween(W.currentRow, W.unboundedFollowing))
+    marks = numbered.withColumn("begin", since).select(*by, _moments(begin=_BEGINS, end=_ENDS))
+    both = ranges.select("*", _moments(low=_RANGES, high=_RANGES)).unionByName(marks, allowMissingColumns=True)
+    order = W.partitionBy(*by).orderBy("mark.at", "mark.kind")
+    so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
+    counts = {
+        name: F.count(F.when(F.col("mark.kind") == kind, 1)).over(so_far)
+        for name, kind in (("begun", _BEGINS), ("ended", _ENDS))
+    }
+    bounds = both.withColumns(counts).filter(F.col("mark.kind") == _RANGES).groupBy(*ranges.columns)
+    # The spans that ended before `low`, and those that began by `high`. Both counts only grow along time, so that the
+    # minimum is the one at `low`, and the maximum the one at `high`.
+    matches = bounds.agg(F.min("ended").alias("ended"), F.max("begun").alias("begun"))
+    between = F.explode(F.sequence(F.col("ended") + 1, F.col("begun")))
+    each = matches.filter(F.col("ended") < F.col("begun")).withColumn("number", between)
+    pairs = each.join(F.broadcast(numbered), on=[*by, "number"], how="inner")
+    meet = (F.col("begin") <= F.col("high")) & (F.col("end") >= F.col("low"))
+    return pairs.filter(meet).drop("ended", "begun", "number")
+
+
+def _moments(**kinds: int) -> Column:
+    moments = (F.struct(F.col(at).alias("at"), F.lit(kind).alias("kind")) for at, kind in kinds.items())
+    return F.explode(F.array(*moments)).alias("mark")

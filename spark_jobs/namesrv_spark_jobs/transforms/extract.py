@@ -1,12 +1,13 @@
 """From lines to events and counts: each line counts once, as a heartbeat, another event, left out or bad."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
-from namesrv_spark_jobs.log_files import is_url, short_name
+from namesrv_spark_jobs.log_files import is_url
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms.schema import (
     CHANGES,
@@ -58,6 +59,8 @@ _SUBSTITUTE: Final = "\N{SYMBOL FOR UNIT SEPARATOR}"
 _NOTHING: Final = "\x00"
 # two to the power of this is the number of `seq` values in a bucket: the 64 bits of a long
 _BITS: Final = 6
+# the base name of a path, with the folders of its day and hour
+_SHORT_NAME: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 # the counts of each file
 _NUMBERS: Final = (
     *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),
@@ -266,8 +269,15 @@ def per_file(files: Sequence[str], rows: Iterable[Row], truncated: Collection[st
         counts[_input_of(row["file"], files)].update({name: row[name] for name in _NUMBERS if name in row})
     return [
         {"file": name, "truncated": file in truncated, **{number: counts[file][number] for number in _NUMBERS}}
-        for name, file in sorted((short_name(file), file) for file in files)
+        for name, file in sorted((_short_name(file), file) for file in files)
     ]
+
+
+def _short_name(path: str) -> str:
+    """The base name of a file, with the folders of its day and hour."""
+    plain = unquote(path)
+    match = _SHORT_NAME.search(plain.rstrip("/"))
+    return match[0] if match else plain
 
 
 def _input_of(path: str, files: Sequence[str]) -> str:
