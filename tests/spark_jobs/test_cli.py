@@ -65,7 +65,6 @@ def code_of(argv: list[str]) -> int:
         (["--since", "2026-03-02", "--until", "2026-03-01"], "--until is not after --since"),
         (["--deploy-mode", "cluster"], "--deploy-mode cluster needs spark-submit; --print-submit"),
         (["--master", "spark://127.0.0.1:1"], "--master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n"),
-        (["--master", "spark://nowhere"], "--master spark://nowhere: not of the form spark://HOST:PORT"),
         (["--follow"], "--follow takes a directory of closed logs"),
         (["--follow", "--redact"], "--redact cannot be combined with --follow, which keeps unredacted lines in --out"),
         (["--fail-if", "false>nan"], "argument --fail-if: 'false>nan': 'nan' is not a number"),
