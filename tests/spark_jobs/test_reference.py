@@ -11,7 +11,7 @@ from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.registration_periods import RegistrationPeriod
-from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, replay
+from tests.spark_jobs.reference.replay import even_scans, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
 
 # A second in the reference's unit.
@@ -187,7 +187,7 @@ def test_no_silence_lasts_across_missing_lines(*, is_dropped: bool) -> None:
     found = of(lines.heartbeats(1_080_000, 1_110_000))
 
     assert found.near_misses == []
-    assert [one for boot in found.boots for one in replay(boot, fixed(120 * S), even_scans(boot, 5 * S))] == []
+    assert [one for boot in found.boots for one in replay(boot, 120 * S, even_scans(boot, 5 * S))] == []
     # Both parts have the settings.
     assert [(boot.expiry, boot.scan_interval) for boot in found.boots] == [(120 * S, 5 * S)] * 2
 
@@ -288,10 +288,11 @@ def test_divergence(servers: list[HeartbeatLines], expected: list[tuple[int, int
     assert [(began // S - MIDNIGHT_MS // 1000, ended // S - MIDNIGHT_MS // 1000) for began, ended in spans] == expected
 
 
-def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[tuple[float, float, bool]]:
+def replayed(lines: HeartbeatLines, expiry_s: float, scan_s: float) -> list[tuple[float, float, bool]]:
     """(evicted, staleness, false) in seconds."""
     boot = boot_of(lines)
-    return [(x.at / S, x.staleness / S, x.is_false) for x in replay(boot, policy, even_scans(boot, round(scan_s * S)))]
+    scans = even_scans(boot, round(scan_s * S))
+    return [(x.at / S, x.staleness / S, x.is_false) for x in replay(boot, round(expiry_s * S), scans)]
 
 
 def dead() -> HeartbeatLines:
@@ -334,7 +335,7 @@ OWN = broker(expiry_ms=30_000)
 )
 def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
     """The first scan strictly after the deadline evicts, if the silence has not ended before."""
-    assert replayed(lines, fixed(round(expiry * S)), scan) == expected
+    assert replayed(lines, expiry, scan) == expected
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from typing import Any
 
 from namesrv_spark_jobs.options import WhatIf
@@ -17,22 +17,8 @@ PHASES = 10
 
 # (cluster, address)
 Key = tuple[str, str]
-# (heartbeat, intervals before it) -> deadline in liveness time; None: the expiry is unknown.
-Policy = Callable[[Boot, Line, Sequence[int]], float | None]
 # (deadline, broker) -> the first scan strictly afterwards in liveness time, and its number in the log.
 Scans = Callable[[float, Key], tuple[int, int | None] | None]
-
-
-def fixed(expiry: int | None = None) -> Policy:
-    """A policy with this expiry, or None: with that of each heartbeat. Brokers that requested an expiry keep theirs."""
-
-    def deadline(boot: Boot, heartbeat: Line, _intervals: Sequence[int]) -> float | None:
-        own = heartbeat.time("expiry_ms")
-        if own is None:
-            return None
-        return boot.live[heartbeat.seq] + (expiry if expiry is not None and own == boot.expiry else own)
-
-    return deadline
 
 
 def even_scans(boot: Boot, interval: int) -> Scans:
@@ -84,30 +70,35 @@ class Eviction:
         return self.at - self.boot.live[self.heartbeat.seq]
 
 
-def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
-    """The evictions of one boot under a policy."""
+def replay(boot: Boot, expiry: int | None, scans: Scans) -> list[Eviction]:
+    """The evictions of one boot under this expiry, or None: under that of each heartbeat."""
     brokers = lines_of_brokers(boot).items()
-    return [eviction for key, lines in brokers for eviction in _evictions(boot, key, lines, policy, scans)]
+    return [eviction for key, lines in brokers for eviction in _evictions(boot, key, lines, expiry, scans)]
 
 
-def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scans: Scans) -> Iterator[Eviction]:
+def _evictions(boot: Boot, key: Key, lines: Sequence[Line], expiry: int | None, scans: Scans) -> Iterator[Eviction]:
     live = boot.live
     heartbeats = [number for number, line in enumerate(lines) if line.event in HEARTBEATS]
-    # Number of earlier registration periods, and the intervals of the current one so far.
-    period, intervals = heartbeats[0] if heartbeats else 0, list[int]()
+    # Number of earlier registration periods.
+    period = heartbeats[0] if heartbeats else 0
     for here, there in pairwise([*heartbeats, len(lines)]):
         heartbeat, between = lines[here], lines[here + 1 : there]
         ends = _ends_of_silence(boot, lines, here, there)
-        deadline = policy(boot, heartbeat, intervals)
+        deadline = _deadline(boot, heartbeat, expiry)
         scan = None if deadline is None else scans(deadline, key)
         if scan is not None and all(scan[0] < end for end in ends):
             back = next_of_same(lines, here)
             is_false = back is not None and is_same_process(heartbeat, back, live[back.seq] - scan[0])
             yield Eviction(boot, key, period, heartbeat, *scan, is_false)
-        if between:
-            period, intervals = period + len(between), []
-        elif there < len(lines):
-            intervals.append(live[lines[there].seq] - live[heartbeat.seq])
+        period += len(between)
+
+
+def _deadline(boot: Boot, heartbeat: Line, expiry: int | None) -> int | None:
+    """The end of the expiry, in liveness time; None: unknown. A broker that requested an expiry of its own keeps it."""
+    own = heartbeat.time("expiry_ms")
+    if own is None:
+        return None
+    return boot.live[heartbeat.seq] + (expiry if expiry is not None and own == boot.expiry else own)
 
 
 def _ends_of_silence(boot: Boot, lines: Sequence[Line], here: int, there: int) -> list[int]:
@@ -123,23 +114,20 @@ def client_staleness(eviction: Eviction, poll: int) -> list[float]:
 
 def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
     """The evictions under the logged settings."""
-    return [eviction for boot in boots for eviction in replay(boot, fixed(), logged_scans(boot))]
+    return [eviction for boot in boots for eviction in replay(boot, None, logged_scans(boot))]
 
 
 def evictions_by_setting(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
-    """The evictions under the logged settings, then under every policy with every scan interval."""
+    """The evictions under the logged settings, then under every expiry with every scan interval."""
     nothing = {"expiry_ms": None, "scan_ms": None}
     yield {"policy": "logged", **nothing}, replay_as_logged(boots)
-    policies: list[tuple[Policy, dict[str, Any]]] = [
-        (fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms}) for ms in grid.expiry_ms
-    ]
-    for policy, cell in policies:
-        for scan_ms in grid.scan_ms:
-            evictions = []
-            # Without the boot's settings, the expiries of its brokers are unknown.
-            for boot in (boot for boot in boots if boot.expiry is not None):
-                evictions += replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))
-            yield {**cell, "scan_ms": scan_ms}, evictions
+    # Without the boot's settings, the expiries of its brokers are unknown.
+    known = [boot for boot in boots if boot.expiry is not None]
+    for expiry_ms, scan_ms in product(grid.expiry_ms, grid.scan_ms):
+        evictions = []
+        for boot in known:
+            evictions += replay(boot, expiry_ms * MICROSECONDS, even_scans(boot, scan_ms * MICROSECONDS))
+        yield {"policy": "fixed", "expiry_ms": expiry_ms, "scan_ms": scan_ms}, evictions
 
 
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
