@@ -66,30 +66,6 @@ def test_files_have_the_paths_of_the_contract(tmp_path: Path) -> None:
     assert len(events(tmp_path)) == lines
 
 
-def test_lines_have_the_fields_of_the_contract(tmp_path: Path) -> None:
-    """The log has every kind of event that a server without faults can write."""
-    generate(QUIET, tmp_path)
-
-    head = "v seq ts_ms mono_ms nameserver boot_id event"
-    broker = "cluster broker_name broker_id broker_addr agent_id data_version expiry_ms topics"
-    settings = "scan_interval_ms broker_expiry_ms evict_on_disconnect version"
-    expected = {
-        "start": settings,
-        "opened": f"{settings} late_ms",
-        "stop": "version dropped",
-        **dict.fromkeys(("register", "heartbeat"), f"{broker} kind silent_ms"),
-        "unregister": f"{broker} kind",
-        "evict": f"{broker} reason silent_ms last_seq scan",
-        "scan": "scan brokers",
-        "route": "revision changes",
-        "served": "client topics revisions",
-        "pulls": "topics revisions counts",
-    }
-    assert {event: {*head.split(), *names.split()} for event, names in expected.items()} == {
-        line["event"]: set(line) for line in events(tmp_path)
-    }
-
-
 @pytest.mark.slow
 def test_the_reference_finds_the_truth_in_it(tmp_path: Path) -> None:
     """Every removal, and the staleness at every client, is exact to the microsecond, as is the replay."""
