@@ -50,28 +50,28 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
 
     began = time.monotonic()
     out, is_watched = out_directory(settings.out), sys.stderr.isatty()
-    if not settings.follow:
+    followed = follow.followed_directory(settings.inputs) if settings.follow else None
+    if followed is None:
         follow.refuse_followed(out)
     # on a terminal, Spark's progress bar and each stage are shown
     progress = {"spark.ui.showConsoleProgress": str(is_watched and not settings.quiet).lower()}
     with written_aside(out) as aside:
-        if settings.follow:
-            followed = follow.followed_directory(settings.inputs)
-            follow.inherit(out, aside, followed)
-            inputs = follow.to_read(followed, aside)
-        else:
+        if followed is None:
             # raises for a mistyped path before an engine starts
             inputs = log_files(settings.inputs, say)
+        else:
+            follow.inherit(out, aside, followed)
+            inputs = follow.to_read(followed, aside)
         choice = choose(settings, inputs, out)
         say(f"{choice.name} engine: {choice.why}")
         conf = {**progress, **settings.conf}
         # the engine is closed before the directory is renamed or removed, since Spark's tasks write into it
         with opened(choice, settings, aside / _STAGING, conf) as engine:
-            if settings.follow:
-                sources = Sources(*follow.take_in(engine, follow.followed_directory(settings.inputs), aside))
-            else:
+            if followed is None:
                 # listed again: while Java was starting, servers may have closed files
                 sources = Sources(log_files(settings.inputs))
+            else:
+                sources = Sources(*follow.take_in(engine, followed, aside))
             sources, analysis = analysed(engine, sources, settings, steps)
             verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio, options=settings.options)
             files = list(sources.taken_in or sources.files)

@@ -50,8 +50,13 @@ def periods(points: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame
     with_usual_intervals = known.join(_usual_intervals(points), on=["key", "period"], how="left").withColumn(
         "expiry", expiry
     )
-    with_delays = with_usual_intervals.join(_unseen_delays(known, moments), on=["key", "period"], how="left")
-    unseen = F.col("end.mono") - F.coalesce("silent", F.lit(0)) - F.coalesce("unseen_late", F.lit(0))
+    seen = F.col("end.live") - F.coalesce("silent", F.lit(0))
+    without_heartbeats = known.filter(F.col("last_heartbeat").isNull()).select(
+        "key", "period", "boot", F.col("end.mono").alias("removed"), seen.alias("seen")
+    )
+    delays = _delays(without_heartbeats, moments, F.col("late_live") > F.col("seen"))
+    with_delays = with_usual_intervals.join(delays, on=["key", "period"], how="left")
+    unseen = F.col("end.mono") - F.coalesce("silent", F.lit(0)) - F.coalesce("delays", F.lit(0))
     return with_delays.select(
         *(*_PERIOD, "heartbeats", "first_ok", "first_live", "was_registered"),
         F.coalesce("last_heartbeat.mono", unseen).alias("last_ok"),
@@ -78,16 +83,16 @@ def _usual_intervals(points: DataFrame) -> DataFrame:
     return of_period.select("key", "period", middle.alias("usual_interval"))
 
 
-def _unseen_delays(known: DataFrame, moments: DataFrame) -> DataFrame:
-    """`unseen_late` of each period without heartbeats: the sum of the server's delays while the broker was silent."""
-    seen = F.col("end.live") - F.coalesce("silent", F.lit(0))
-    ends = known.filter(F.col("last_heartbeat").isNull()).select(
-        "key", "period", "boot", F.col("end.mono").alias("removed"), seen.alias("seen")
-    )
-    delays = moments.filter(F.col("event") == "late").select("boot", "mono", "live", "late")
-    during = (F.col("mono") <= F.col("removed")) & (F.col("live") > F.col("seen"))
-    pairs = ends.join(F.broadcast(delays), on="boot", how="inner").filter(during)
-    return pairs.groupBy("key", "period").agg(F.sum("late").alias("unseen_late"))
+def _delays(ends: DataFrame, moments: DataFrame, is_after: Column) -> DataFrame:
+    """The sum `delays` of the server's own delays before each end (`key`, `period`, `boot`, `removed`).
+
+    `is_after` compares the time of a delay, `late_mono` or `late_live`, with the time from which delays count.
+    """
+    late = moments.filter(F.col("event") == "late")
+    delays = late.select("boot", F.col("mono").alias("late_mono"), F.col("live").alias("late_live"), "late")
+    pairs = ends.join(F.broadcast(delays), on="boot", how="inner")
+    during = pairs.filter((F.col("late_mono") <= F.col("removed")) & is_after)
+    return during.groupBy("key", "period").agg(F.sum("late").alias("delays"))
 
 
 def beginnings(points: DataFrame) -> DataFrame:
@@ -143,24 +148,16 @@ def intervals(periods: DataFrame, boots: DataFrame, moments: DataFrame, begun: D
             "is_false": is_unannounced & is_same_process(F.col("agent"), F.col("expiry"), F.col("back"), away),
         }
     )
-    late = moments.filter(F.col("event") == "late")
-    known = measured.join(_late_times(measured, late), on=["key", "evict_seq"], how="left")
-    allowed = F.col("expiry") + F.col("scan_interval") + F.coalesce("late", F.lit(0)) + _TOLERANCE
+    ends = measured.select("key", "period", "boot", "last_ok", "removed")
+    delays = _delays(ends, moments, F.col("late_mono") > F.col("last_ok"))
+    known = measured.join(delays, on=["key", "period"], how="left")
+    allowed = F.col("expiry") + F.col("scan_interval") + F.coalesce("delays", F.lit(0)) + _TOLERANCE
     return known.withColumn("is_over_bound", F.coalesce(F.col("upper") > allowed, F.expr("false")))
 
 
 def upper() -> Column:
     """The upper bound of the staleness; 0 when the broker unregistered or another one took its place."""
     return F.when(F.col("reason").isin(*UNANNOUNCED), F.col("removed") - F.col("last_ok")).otherwise(0)
-
-
-def _late_times(measured: DataFrame, late: DataFrame) -> DataFrame:
-    """`late`: the sum of the server's own delays between `last_ok` and `removed` of each interval."""
-    lines = F.broadcast(late.select(F.col("boot").alias("late_boot"), F.col("mono").alias("late_mono"), "late"))
-    during = (F.col("boot") == F.col("late_boot")) & (F.col("late_mono") > F.col("last_ok"))
-    during &= F.col("late_mono") <= F.col("removed")
-    pairs = measured.select("key", "evict_seq", "boot", "last_ok", "removed").join(lines, on=during, how="inner")
-    return pairs.groupBy("key", "evict_seq").agg(F.sum("late").alias("late"))
 
 
 def near_misses(points: DataFrame) -> DataFrame:
