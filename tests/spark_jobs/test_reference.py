@@ -1,6 +1,7 @@
 """The reference has the numbers written by hand, at the edges of the definitions in docs/staleness.md.
 
-Everything else is proven by the comparison with the report, and by generated logs with known truth.
+test_silences.py has those of missing lines and of clocks that are set. Everything else is proven by the comparison with
+the report, and by generated logs with known truth.
 """
 
 from typing import Any
@@ -62,32 +63,6 @@ def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
     assert of(lines.scan(5_000, 1)).summary["input"]["clock_steps"] == steps
 
 
-@pytest.mark.parametrize(
-    ("since_s", "until_s", "parts"),
-    [
-        # The clock shows the hour twice: its second half, and again.
-        (1_800, None, [(1_800, 3_590), (5_400, 7_190)]),
-        # Its first half, and again.
-        (None, 1_800, [(0, 1_790), (3_600, 5_390)]),
-        (None, None, [(0, 7_190)]),
-    ],
-)
-def test_selected_time_that_a_clock_step_divides(
-    since_s: int | None, until_s: int | None, parts: list[tuple[int, int]]
-) -> None:
-    """The wall clock is set back by an hour: lines that are not selected make no silence between selected lines."""
-    lines = HeartbeatLines().start()
-    for at in range(0, 7_200_000, 10_000):
-        lines.wall_ms = MIDNIGHT_MS - (3_600_000 if at >= 3_600_000 else 0)
-        lines.scan(at, at // 10_000 + 1).heartbeat(at)
-    since_ms, until_ms = (None if at is None else MIDNIGHT_MS + at * 1000 for at in (since_s, until_s))
-
-    found = Analysis(files_of(lines), Options(since_ms=since_ms, until_ms=until_ms))
-
-    assert [(boot.first.at / S, boot.last.at / S) for boot in found.boots] == parts
-    assert (found.near_misses, found.summary["input"]["clock_steps"]) == ([], 1)
-
-
 def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
     """Without a `start` line, and only then, the `opened` line has the sum of earlier delays."""
     opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 60_000, "late_ms": 700}
@@ -131,16 +106,6 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
     assert period_of(lines.evict(removed)).is_over_bound == is_over
 
 
-@pytest.mark.parametrize(("resumed", "last_ok_s"), [(100_000, 30), (62_000, 90)])
-def test_silence_without_logged_heartbeat_has_the_stops_of_the_server(resumed: int, last_ok_s: int) -> None:
-    """`silent_ms` (125 s) excludes a stop of 60 s after the last heartbeat, and is not affected by a stop before."""
-    lines = HeartbeatLines().start().late(resumed, 60_000).evict(215_000, silent_ms=125_000)
-
-    for since_ms in (None, MIDNIGHT_MS + 110_000):
-        (period,) = Analysis(files_of(lines), Options(since_ms=since_ms)).periods
-        assert period.last_ok == last_ok_s * S
-
-
 @pytest.mark.parametrize(
     ("reason", "gone", "back", "after_ms", "is_false"),
     [
@@ -173,23 +138,6 @@ def test_near_misses() -> None:
     lines.late(430_000, 30_000).heartbeat(490_000)
 
     assert [(heartbeat.at, silence) for heartbeat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
-
-
-@pytest.mark.parametrize("is_dropped", [False, True])
-def test_no_silence_lasts_across_missing_lines(*, is_dropped: bool) -> None:
-    """Across 33 missing lines, from a lost file or dropped by the server, there is no near miss and no eviction."""
-    opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
-    lines = HeartbeatLines().start().heartbeats(0, 30_000, 60_000).lost(33)
-    if is_dropped:
-        lines.add("dropped", 1_060_000, count=33)
-    else:
-        lines.add("opened", 1_060_000, **opened)
-    found = of(lines.heartbeats(1_080_000, 1_110_000))
-
-    assert found.near_misses == []
-    assert [one for boot in found.boots for one in replay(boot, 120 * S, even_scans(boot, 5 * S))] == []
-    # Both parts have the settings.
-    assert [(boot.expiry, boot.scan_interval) for boot in found.boots] == [(120 * S, 5 * S)] * 2
 
 
 def test_exposed_pulls() -> None:

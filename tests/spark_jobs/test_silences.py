@@ -54,44 +54,59 @@ def test_staleness_of_unseen_heartbeat_has_the_stops_of_the_server(
     assert row["last_ok_ms"] == MIDNIGHT_MS + 215_000 - staleness_ms
 
 
-def test_nothing_lasts_across_dropped_lines(engine: Engine, tmp_path: Path) -> None:
-    """Across 300 s of dropped lines, with heartbeats and a client's new route, nothing is silent or stale."""
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [("dropped", {"count": 70}), ("opened", {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0})],
+)
+def test_nothing_lasts_across_missing_lines(engine: Engine, tmp_path: Path, event: str, fields: dict[str, int]) -> None:
+    """Nothing is silent or stale across 300 s of lines that the server dropped, or that are lost with a file.
+
+    The missing lines had heartbeats, and a client's new route. The settings of the boot hold afterwards, too.
+    """
     both, one = (member("broker-a"), member("broker-b")), member("broker-a")
     lines = HeartbeatLines().start().route(0, 1, *both).served(1_000, 1)
     lines.heartbeats(0, of=broker("broker-b")).heartbeats(0, 30_000, 60_000)
     lines.scan(125_000, 25).evict(125_000, broker("broker-b"), scan=25, silent_ms=125_000).route(125_000, 2, one)
-    lines.lost(70).add("dropped", 425_000, count=70).heartbeats(430_000, 460_000).scan(465_000, 93)
+    lines.lost(70).add(event, 425_000, **fields).heartbeats(430_000, 460_000).scan(465_000, 93)
     lines.route(900_000, 3, one).served(900_100, 3)
 
     found = analysed(engine, tmp_path, lines).summary
 
     assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
     assert {row["false"] for row in found["what_if"]} == {0}
+    assert [(one["broker_expiry_ms"], one["scan_interval_ms"]) for one in found["settings"]] == [(120_000, 5_000)] * 2
     # The log lacks the time when the client received the route without the dead broker.
     assert (found["client"]["seen"], found["client"]["censored"]["log_end"]) == (0, 1)
     (text,) = (finding["text"] for finding in found["findings"] if finding["code"] == "missing_lines")
     assert text.startswith("Lines of ns-1 are missing from 2026-03-01 00:02:05 to 2026-03-01 00:07:05 UTC: ")
 
 
-def test_clock_that_is_set_back_into_the_selected_time_makes_no_silence(engine: Engine, tmp_path: Path) -> None:
-    """The clock shows the same hour twice; its first half, not selected by --since, makes no silence.
-
-    Both engines find the parts of the boot, and the clock step.
-    """
+@pytest.mark.parametrize(
+    ("options", "first_ms", "last_ms", "ended"),
+    [
+        (Options(since_ms=MIDNIGHT_MS + 1_800_000), 1_800_000, 3_570_000, "00:59:30"),
+        (Options(until_ms=MIDNIGHT_MS + 1_800_000), 0, 1_770_000, "00:29:30"),
+    ],
+    ids=["since", "until"],
+)
+def test_clock_that_is_set_back_divides_the_selected_time(
+    engine: Engine, tmp_path: Path, options: Options, first_ms: int, last_ms: int, ended: str
+) -> None:
+    """The clock shows the same hour twice: the lines between its selected halves make no silence."""
     lines = HeartbeatLines().start()
     for at in range(0, 7_200_000, 30_000):
         lines.wall_ms = MIDNIGHT_MS - (3_600_000 if at >= 3_600_000 else 0)
         lines.scan(at, at // 30_000 + 1).heartbeat(at)
 
-    found = analysed(engine, tmp_path, lines, options=Options(since_ms=MIDNIGHT_MS + 1_800_000)).summary
+    found = analysed(engine, tmp_path, lines, options=options).summary
 
+    parts = [(boot["from_ms"] - MIDNIGHT_MS, boot["until_ms"] - MIDNIGHT_MS) for boot in found["settings"]]
+    assert parts == [(first_ms, last_ms)] * 2
     assert (found["near_misses"]["count"], found["as_logged"]["exact"]) == (0, True)
     assert {row["evictions"] for row in found["what_if"]} == {0}
     texts = {finding["code"]: finding["text"] for finding in found["findings"]}
-    assert (
-        "Lines of ns-1 are missing after 2026-03-01 00:59:30 UTC, where its wall clock was set back: "
-        in (texts["missing_lines"])
-    )
+    missing = f"Lines of ns-1 are missing after 2026-03-01 {ended} UTC, where its wall clock was set back: "
+    assert texts["missing_lines"].startswith(missing)
     assert texts["clock_steps"].endswith(", but --since and --until select lines by that clock.")
 
 
