@@ -165,10 +165,13 @@ def test_route_is_built_from_differences(tmp_path: Path) -> None:
 
 
 def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
-    """Across a lost file or dropped lines, routes are unknown until their next change."""
+    """Across a lost file or dropped lines, routes are unknown until their next change.
+
+    The first gap is shorter than a millisecond.
+    """
     lines = HeartbeatLines().start()
     lines.route(1_000, 1, member("a")).served(2_000, 1).scan(10_000, 1)
-    lines.lost(5).add("dropped", 50_000, count=5).scan(60_000, 2)
+    lines.route(50_000.1, 2, member("a"), member("b")).lost(5).add("dropped", 50_000.4, count=5).scan(60_000, 2)
     lines.route(100_000, 7, member("a"), member("b")).route(110_000, 8, member("b")).scan(120_000, 3)
     settings = {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0, "version": "0.1.0"}
     lines.lost(16).add("opened", 200_000, **settings).route(250_000, 20, member("b")).scan(260_000, 20)
@@ -181,8 +184,8 @@ def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
     shown = {at_ms: (one.is_logged, one.change and one.change.revision) for at_ms, one in servers.items()}
     assert shown == {
         9_000: (True, 1),
+        30_000: (True, 1),
         # the server dropped lines
-        30_000: (False, None),
         70_000: (True, None),
         115_000: (True, 8),
         # a file is lost
@@ -195,19 +198,9 @@ def test_routes_across_missing_lines_are_unknown(tmp_path: Path) -> None:
         (20, [], [], [b]),
         (8, [], [a], []),
         (7, [], [], [a, b]),
+        (2, [b], [], []),
         (1, [a], [], []),
     ]
-
-
-def test_route_is_unknown_after_a_gap_shorter_than_a_millisecond(tmp_path: Path) -> None:
-    """The last change of the route and the `dropped` line after it are in the same millisecond."""
-    lines = HeartbeatLines().start().route(5_000.1, 1, member("a"))
-    lines.lost(5).add("dropped", 5_000.4, count=5).scan(20_000, 1)
-
-    with readings_of(tmp_path, lines) as asked:
-        past = ask(asked, RouteRequest(span=after(10_000), topic="t"), TopicPast)
-
-    assert [(one.is_logged, one.change) for one in past.servers] == [(True, None)]
 
 
 def test_end_of_the_logs_of_a_running_server_is_now(tmp_path: Path) -> None:
