@@ -107,11 +107,3 @@ def write_log(folder: Path) -> Path:
     write_plain(folder, "ns-1-boot-1-2.jsonl", [*first[6:], BAD_LINE])
     write_plain(folder, "ns-2-boot-2-1.jsonl.open", second_server().lines)
     return folder
-
-
-def contents(folder: Path) -> dict[str, list[bytes]]:
-    """Lines of every file below a folder, by the file name in a report."""
-    files = sorted(path for path in folder.rglob("*.jsonl*") if path.exists())
-    data = {path: path.read_bytes() for path in files}
-    plain = {path: gzip.decompress(of) if path.suffix == ".gz" else of for path, of in data.items()}
-    return {f"dt=2026-03-01/hour=00/{path.name}": of.splitlines() for path, of in plain.items()}
