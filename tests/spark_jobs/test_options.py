@@ -1,9 +1,9 @@
-"""The grid of --what-if, and the notation of times and names."""
+"""The grid of --what-if, and the notation of durations and names."""
 
 import pytest
 
 from namesrv_spark_jobs.options import DEFAULT_GRID, WhatIf, parse_grid
-from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
+from namesrv_spark_jobs.report.shown import printable, shown_duration
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,6 @@ def test_invalid_grid_is_refused(text: str, message: str) -> None:
         parse_grid(text)
 
     assert message in str(raised.value)
-
-
-def test_moment_is_shown_in_utc() -> None:
-    """A moment is shown to the second; an unknown one is a dash."""
-    assert [shown_moment(ms) for ms in (1_772_350_201_999, None)] == ["2026-03-01 07:30:01", "\N{EN DASH}"]
 
 
 @pytest.mark.parametrize(
