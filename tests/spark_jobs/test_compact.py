@@ -143,10 +143,12 @@ def test_second_run_does_what_is_left(
 ) -> None:
     """Files are converted once; a Parquet file has the time of its source, for retention.
 
-    The directory may be relative, as in the manual's example.
+    The directory may be relative, as in the manual's example, and links in it are followed.
     """
     monkeypatch.chdir(logs.parent)
-    assert main(["compact", logs.name]) == 0
+    Path("gathered").mkdir()
+    Path("gathered", "ns").symlink_to(logs)
+    assert main(["compact", "gathered"]) == 0
     first = {path: path.stat().st_mtime_ns for path in logs.rglob("*.parquet")}
     lines = [path for path in logs.rglob("*.gz") if path.name != TORN]
     ages = {path.name.split(".")[0]: path.stat().st_mtime_ns for path in lines}
