@@ -18,7 +18,7 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$dGFnZ2dnZ2dnZ2dnZ2c"
 
 
 def test_file_is_read(tmp_path: Path) -> None:
-    """A line for each user; what follows the second colon is the hash. Editors on Windows begin with a mark."""
+    """A line for each user; the hash follows the second colon. Editors on Windows begin with a mark."""
     path, text = tmp_path / "users", f"olga:operator:{HASH}\n# who may only look\n\nvera w.:viewer:{HASH}\n"
     path.write_text(text, encoding="utf-8-sig")
 
