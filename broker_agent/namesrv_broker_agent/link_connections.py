@@ -23,6 +23,7 @@ class LinkConnections:
 
     Earlier connections are kept until the server has accepted a registration over the current one: if the agent closed
     them earlier, a server that was only slow, or that the network had cut off, would evict the broker for a moment.
+    A slow server may also have the registration of the former connection, whose response came after the timeout.
     """
 
     def __init__(  # noqa: PLR0913 - keyword arguments
@@ -91,14 +92,17 @@ class LinkConnections:
         return [client for client in clients if client is not None]
 
     async def replace(self, timeout_factor: float) -> RemotingClient:
-        """Begin a new connection; the current one becomes the former one.
+        """Begin a new connection; the current one becomes the former one if it is open.
 
-        The connection that was the former one until now is closed, unless it has the broker's registration.
+        If the current one was lost or never opened, the former one stays. The connection that has no further use is
+        closed, unless it has the broker's registration.
         """
-        if self._former is not None and self._former is not self._registered_client:
-            await _shut_down(self._former)
+        is_open = self._client is not None and self._client.connected
+        superseded, former = (self._former, self._client) if is_open else (self._client, self._former)
+        if superseded is not None and superseded is not self._registered_client:
+            await _shut_down(superseded)
         client = self._new_client(timeout_factor)
-        self._former, self._client = self._client, client
+        self._former, self._client = former, client
         self._useless = None
         return client
 

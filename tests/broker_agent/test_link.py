@@ -282,6 +282,32 @@ async def test_failed_attempts_keep_the_connection_that_has_the_registration() -
         assert len(agents.sockets(it.agent)) == 1
 
 
+async def test_attempts_without_a_connection_keep_the_one_that_may_have_the_registration() -> None:
+    """A slow server accepts a registration too late for the agent, and would evict the broker with its connection."""
+
+    def has_accepted(count: int) -> bool:
+        return it.server.connections == count
+
+    async with agents.played() as it:
+        registered = await it.registers()
+        await it.clock.advance(14.25)
+        assert (await registered.receive()).code == HEARTBEAT
+        await passing(it.clock, lambda: it.server.connections == 2)
+        slow = await it.server.accept()
+        assert (await slow.receive()).code == REGISTER
+        for number in range(3, 6):
+            await passing(it.clock, partial(has_accepted, number))
+            (await it.server.accept()).close()
+        await passing(it.clock, lambda: it.server.connections == 6)
+        assert not slow.reader.at_eof()
+        assert not registered.reader.at_eof()
+
+        await it.registered_over(await it.server.accept())
+        await slow.gone()
+        await registered.gone()
+        assert len(agents.sockets(it.agent)) == 1
+
+
 async def test_refused_registration_keeps_the_former_connection() -> None:
     """A busy server would evict the broker with the connection over which it has the broker's registration."""
     async with agents.played() as it:
