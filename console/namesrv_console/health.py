@@ -216,11 +216,11 @@ class Health:
         shares: dict[str, Affected] = {}
         for view in views:
             routes, known = self._counted.get(view.address, (None, {}))
-            if routes is not view.routes:
+            if routes is not view.topic_report.routes:
                 known = {}
             if wanted := set(names) - known.keys():
-                known |= write_shares(view.routes.items(), wanted)
-            self._counted[view.address] = view.routes, known
+                known |= write_shares(view.topic_report.routes.items(), wanted)
+            self._counted[view.address] = view.topic_report.routes, known
             shares = known | shares
         return shares
 
@@ -261,7 +261,7 @@ class Health:
     def _removed(self, key: BrokerKey, before: ServerView, now: float) -> _Left:
         """A broker that a server has removed since this view of it; another server's removal may show the reason."""
         known = self._left.get(key)
-        affected = write_shares(before.routes.items(), [key.broker_name]).get(key.broker_name)
+        affected = write_shares(before.topic_report.routes.items(), [key.broker_name]).get(key.broker_name)
         live = before.brokers[key].live
         topics = live.topics or 0
         if known is None:

@@ -15,7 +15,7 @@ from typing import Final, NoReturn, TypeVar
 from namesrv_client.ctl.nameserver import MAX_EVENTS, ROUTES_PER_PULL, NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_client.health import failure_state
-from namesrv_console.state import Cluster, ServerView, seen_brokers
+from namesrv_console.state import Cluster, ConnectionReport, ServerView, TopicReport, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemBusyError
@@ -193,7 +193,7 @@ class _Requests:
             view = await self._brokers(view, _BROKERS_SECONDS)
         put(view)
         # A server that is not ready refuses route requests, and closes the connection.
-        if info.ready and info.revision != view.routes_revision and self.times.is_due("routes"):
+        if info.ready and info.revision != view.topic_report.revision and self.times.is_due("routes"):
             view = await self._routes(view, info, put)
             put(view)
         if self.times.is_due("connections"):
@@ -215,23 +215,23 @@ class _Requests:
         return replace(view, brokers=seen_brokers(view.brokers, found, asked_at), brokers_seq=view.last_seq)
 
     async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:
-        changed = changed_topics(view.events, view.routes_revision, info.revision)
+        before, boot_id = view.topic_report, view.boot_id
+        changed = changed_topics(view.events, before.revision, info.revision)
         if changed is None or len(changed) > _FEW_TOPICS:
             view, topics = await self._response(view, "routes", self.server.topics)
             if topics is None:
                 return view
-            known = {topic: view.routes[topic] for topic in topics if topic in view.routes}
+            known = {topic: before.routes[topic] for topic in topics if topic in before.routes}
         else:
-            topics, known = sorted(changed), dict(view.routes)
+            topics, known = sorted(changed), dict(before.routes)
         # Of known topics only changed routes are pulled; of new topics the route in any case.
         old = deque(topic for topic in topics if topic in known)
         new = deque(topic for topic in topics if topic not in known)
-        since, boot_id = view.routes_revision, view.boot_id
         while old or new:
             left = old or new
             part = [left.popleft() for _ in range(min(self.portion.topics, len(left)))]
             if left is old:
-                ask = functools.partial(self.server.changed_routes, part, boot_id=boot_id, since=since)
+                ask = functools.partial(self.server.changed_routes, part, boot_id=boot_id, since=before.revision)
             else:
                 ask = functools.partial(self.server.changed_routes, part)
             view, found = await self._pull(view, ask, len(part))
@@ -247,7 +247,7 @@ class _Requests:
                 # silent meanwhile.
                 view = await self._brokers(view, _BROKERS_SECONDS)
                 put(view)
-        return replace(view, topics=frozenset(known), routes=known, routes_revision=info.revision)
+        return replace(view, topic_report=TopicReport(frozenset(known), known, info.revision))
 
     async def _pull(
         self, view: ServerView, ask: Callable[[], Awaitable[_Routes]], count: int
@@ -267,7 +267,7 @@ class _Requests:
         began = self.clock.monotonic()
         ask = functools.partial(self.server.connections, None)
         view, found = await self._response(view, "connections", ask, _CONNECTIONS_SECONDS)
-        return view if found is None else replace(view, connections=tuple(found), connections_at=began)
+        return view if found is None else replace(view, connection_report=ConnectionReport(began, tuple(found)))
 
     async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
         if self.times.is_due("brokers"):
@@ -276,13 +276,13 @@ class _Requests:
         if self.times.is_due("routes"):
             view, found = await self._response(view, "routes", self._apache_routes, _APACHE_ROUTES_SECONDS)
             if found is not None:
-                view = replace(view, topics=frozenset(found[0]), routes=found[1])
+                view = replace(view, topic_report=found)
             put(view)
 
-    async def _apache_routes(self) -> tuple[list[str], dict[str, TopicRouteData]]:
+    async def _apache_routes(self) -> TopicReport:
         topics = await self.server.topics()
         found = await self.server.routes(topics) if len(topics) <= _APACHE_TOPICS else {}
-        return topics, {topic: route for topic, route in found.items() if route is not None}
+        return TopicReport(frozenset(topics), {topic: route for topic, route in found.items() if route is not None})
 
     async def _response(
         self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]], seconds: float = 0.0

@@ -6,7 +6,8 @@ The module has no clock and no I/O: times are monotonic seconds of the console's
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self
+from types import MappingProxyType
+from typing import Final, NamedTuple, Self
 
 from namesrv_client.health import ServerState, is_starting, state_of
 from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
@@ -21,15 +22,6 @@ _WALL_JITTER_SECONDS: Final = 2.0
 _FARTHEST_SECONDS: Final = 1e10
 # Number of events of RECENT_EVENTS that are kept, as many as pages show.
 KEPT_EVENTS: Final = 200
-
-
-# Request -> the fields of a view that its response fills, and their values without a response. Events stay.
-_UNKNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
-    "brokers": {"brokers": {}},
-    "routes": {"topics": frozenset(), "routes": {}, "routes_revision": 0},
-    "connections": {"connections": None},
-    "events": {},
-}
 
 
 class BrokerKey(NamedTuple):
@@ -52,6 +44,38 @@ class BrokerSeen:
     steady: tuple[object, ...] = field(repr=False, default=())
 
 
+class TopicReport(NamedTuple):
+    """The topics and routes that a server reports."""
+
+    # Names of all topics of the server.
+    topics: frozenset[str] = frozenset()
+    # Topic -> route; Apache's server is asked for all routes only if there are few.
+    routes: Mapping[str, TopicRouteData] = MappingProxyType({})
+    # Revision of the routes; without meaning for Apache's server.
+    revision: int = 0
+
+    def of(self, topic: str) -> TopicRouteData | bool:
+        """The route of a topic, or whether the server has the topic."""
+        return self.routes.get(topic) or topic in self.topics
+
+
+class ConnectionReport(NamedTuple):
+    """The connections that a server reports."""
+
+    # Time of the request: two reports are compared by it first, which takes no time.
+    requested_at: float
+    connections: tuple[Connection, ...]
+
+
+class Failure(NamedTuple):
+    """The reason that a server is unreachable, and the time of the first failed request."""
+
+    since: float
+    error: str
+    # State of the server as far as the last error shows it.
+    state: ServerState = "unreachable"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerView:
     """The last reported state of one server."""
@@ -59,17 +83,11 @@ class ServerView:
     address: str
     # True: another server has the same name, so that pages show the address instead.
     shares_name: bool = False
-    # None: no request has finished yet.
-    is_reachable: bool | None = None
-    # Start of the current reachable (or unreachable) time.
-    since: float = 0.0
-    # The reason that the server is unreachable.
-    error: str | None = None
-    # State of a server that is not reachable.
-    failure: ServerState = "unreachable"
+    # None: the last request was answered, or none has finished yet.
+    failure: Failure | None = None
     # Seconds by which the server's wall clock is ahead of the console's monotonic clock; None if it is unknown.
     wall_minus_monotonic: float | None = None
-    # Time of the last response.
+    # Time of the last response; None before the first.
     answered_at: float | None = field(default=None, compare=False)
     # None: Apache's server, which does not report it, or one without a response yet.
     info: ServerInfo | None = field(default=None, compare=False)
@@ -77,15 +95,9 @@ class ServerView:
     brokers: Mapping[BrokerKey, BrokerSeen] = field(default_factory=dict)
     # Number of the last event that was known before the brokers were requested; later events may have removed some.
     brokers_seq: int = field(default=0, compare=False)
-    # Names of all topics of the server.
-    topics: frozenset[str] = frozenset()
-    # Topic -> route; Apache's server is asked for all routes only if there are few.
-    routes: Mapping[str, TopicRouteData] = field(default_factory=dict)
-    # Revision of the routes; without meaning for Apache's server.
-    routes_revision: int = 0
-    # None: the server does not report them.
-    connections: tuple[Connection, ...] | None = field(default=None, compare=False)
-    connections_at: float = 0.0
+    topic_report: TopicReport = field(default_factory=TopicReport)
+    # None: the server does not report its connections.
+    connection_report: ConnectionReport | None = None
     # The last events, oldest first.
     events: tuple[Event, ...] = ()
     # Refused request (brokers, routes, events, connections) -> reason.
@@ -100,9 +112,21 @@ class ServerView:
     @property
     def state(self) -> ServerState:
         """The state in one word."""
-        if self.is_reachable is None:
-            return "asking"
-        return state_of(self.info) if self.is_reachable else self.failure
+        if self.failure is not None:
+            return self.failure.state
+        return "asking" if self.answered_at is None else state_of(self.info)
+
+    @property
+    def is_reachable(self) -> bool | None:
+        """True if the last request was answered; None if none has finished yet."""
+        if self.failure is not None:
+            return False
+        return None if self.answered_at is None else True
+
+    @property
+    def error(self) -> str | None:
+        """The reason that the server is unreachable."""
+        return None if self.failure is None else self.failure.error
 
     @property
     def reports_brokers(self) -> bool:
@@ -119,8 +143,8 @@ class ServerView:
         """True once the topics were read: after a start they are read later than the brokers."""
         if self.info is None:
             # Apache's server has a topic for each of its brokers, so without any topic its list was not received yet.
-            return bool(self.topics)
-        return bool(self.routes_revision) or not self.info.revision
+            return bool(self.topic_report.topics)
+        return bool(self.topic_report.revision) or not self.info.revision
 
     @property
     def reports_topics(self) -> bool:
@@ -137,39 +161,51 @@ class ServerView:
         """True if the events are the last ones of the server."""
         return bool(self.is_reachable) and self.info is not None and "events" not in self.refused
 
+    @property
+    def connections(self) -> tuple[Connection, ...] | None:
+        """The open connections; None if they are unknown: an unreachable server may have closed those it reported."""
+        return self.connection_report.connections if self.is_reachable and self.connection_report else None
+
+    def last_request_at(self, connection: Connection) -> float | None:
+        """The time of the last request on a reported connection; None if the server does not report it."""
+        report, seconds_ago = self.connection_report, connection.last_request_seconds
+        return None if report is None or seconds_ago is None else report.requested_at - seconds_ago
+
     def is_starting(self, now: float) -> bool:
         """True if brokers may not have registered with the server since its start."""
         return is_starting(self.info, 0.0 if self.answered_at is None else now - self.answered_at)
 
     def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
         """The view after a failed request; the last reported state of the server stays."""
-        since = self.since if self.is_reachable is False else now
-        return replace(self, is_reachable=False, since=since, error=why, failure=failure)
+        since = now if self.failure is None else self.failure.since
+        return replace(self, failure=Failure(since, why, failure))
 
     def without(self, request: str) -> Self:
-        """The view without the last response to a request that the server now refuses: it may have changed."""
-        return replace(self, **_UNKNOWN[request])
+        """The view without the last response to a request that the server now refuses; past events stay."""
+        match request:
+            case "brokers":
+                return replace(self, brokers={})
+            case "routes":
+                return replace(self, topic_report=TopicReport())
+            case "connections":
+                return replace(self, connection_report=None)
+        return self
 
     def answered(self, now: float, *, info: ServerInfo | None) -> Self:
         """The view after a response; with another boot id only the new response counts."""
-        view = self
-        if self.boot_id != (None if info is None else info.boot_id):
-            nothing = {name: value for values in _UNKNOWN.values() for name, value in values.items()}
-            view = replace(self, **nothing, events=(), brokers_seq=0, refused={})
-        since = view.since if view.is_reachable else now
+        is_same_boot = self.boot_id == (None if info is None else info.boot_id)
+        known = self if is_same_boot else type(self)(self.address, self.shares_name)
         before = self.wall_minus_monotonic
         ahead = _kept(before, _wall_minus_monotonic(info, now), _WALL_JITTER_SECONDS)
         step_seconds = 0.0 if before is None or ahead is None else ahead - before
         return replace(
-            view,
-            is_reachable=True,
-            since=since,
-            error=None,
+            known,
+            failure=None,
+            wall_minus_monotonic=ahead,
             answered_at=now,
             info=info,
-            wall_minus_monotonic=ahead,
             # After its clock was set, a server reports its earlier events at other times.
-            events=_moved(view.events, round(step_seconds * 1000)),
+            events=_moved(known.events, round(step_seconds * 1000)),
         )
 
     def with_events(self, events: Iterable[Event]) -> Self:
@@ -204,7 +240,8 @@ class ServerView:
 
     def shows_the_same_as(self, other: "ServerView") -> bool:
         """True if no page would look different."""
-        return self == other and _steady_info(self.info) == _steady_info(other.info)
+        is_same_state = self.is_reachable == other.is_reachable and _steady_info(self.info) == _steady_info(other.info)
+        return is_same_state and self == other
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv_console.app import PAGES
-from namesrv_console.state import ServerView, seen_brokers
+from namesrv_console.state import ConnectionReport, ServerView, TopicReport, seen_brokers
 from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo, Traffic
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import console
@@ -37,10 +37,14 @@ def absurd(view: ServerView, number: float, whole: int, clock: FakeClock) -> Ser
     return replace(
         answered.with_events(events),
         brokers=seen_brokers({}, brokers, clock.monotonic()),
-        routes={"T": TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", whole, whole, 6)])},
-        topics=frozenset({"T"}),
-        routes_revision=1,
-        connections=(Connection(1, "h:2", since_ms=whole, last_request_seconds=number, unsent_bytes=whole),),
+        topic_report=TopicReport(
+            frozenset({"T"}),
+            {"T": TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", whole, whole, 6)])},
+            1,
+        ),
+        connection_report=ConnectionReport(
+            0.0, (Connection(1, "h:2", since_ms=whole, last_request_seconds=number, unsent_bytes=whole),)
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
 from namesrv_console.health import Health, Report
 from namesrv_console.poller import Observed
-from namesrv_console.state import BrokerKey, Cluster, seen_brokers
+from namesrv_console.state import BrokerKey, Cluster, TopicReport, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo, ServerProblem
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.console import Shown, console_behind_proxy, console_of_two
@@ -314,7 +314,7 @@ async def test_acknowledgement_covers_only_the_acknowledged_differences() -> Non
         for server, queues in (("s1", 8), ("s2", 4)):
             route = TopicRouteData([BrokerData("c1", "a", {0: "h:1"})], [QueueData("a", queues, queues, 6)])
             routes = dict.fromkeys(topics, route)
-            judge.put(server, info=info, topics=frozenset(topics), routes=routes, routes_revision=1)
+            judge.put(server, info=info, topic_report=TopicReport(frozenset(topics), routes, 1))
 
     states = (partial(differ, topics) for topics in ("TU", "T", "TUV", "TV", "U"))
     assert await levels_after(judge, *states) == ["acknowledged", "acknowledged", "warning", "warning", "acknowledged"]

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from namesrv_console.app import PAGES
 from namesrv_console.pages.search import Hit, search
+from namesrv_console.state import TopicReport
 from tests.support.console import Shown, console, console_of_two
 from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, until
@@ -46,7 +47,9 @@ async def scene(tmp_path: Path, *others: str, **of_other: Any) -> AsyncIterator[
         await (await one.connect()).register(OTHER, registration("T", HOSTILE))
         await (await other.connect()).register(MASTER, registration("T", "TBW102"))
         shown = await stack.enter_async_context(console(clock, one.where, other.where, *others))
-        await passing(clock, lambda: all(view.topics for view in shown.console.observed.cluster.servers[:2]))
+        await passing(
+            clock, lambda: all(view.topic_report.topics for view in shown.console.observed.cluster.servers[:2])
+        )
         yield Scene(one, other, shown)
 
 
@@ -160,7 +163,7 @@ async def test_differences_and_reasons_are_in_the_language_of_the_page(tmp_path:
         await peer.register(SLAVE, registration("T", "U"))
         observed = it.shown.console.observed
         await passing(it.one.clock, lambda: len(observed.cluster.servers[0].brokers) == 3)
-        await passing(it.one.clock, lambda: len(observed.cluster.servers[1].routes["T"].queue_datas) == 2)
+        await passing(it.one.clock, lambda: len(observed.cluster.servers[1].topic_report.routes["T"].queue_datas) == 2)
         await it.one.hang_up(peer)
         await passing(it.one.clock, lambda: len(observed.cluster.servers[0].brokers) == 2)
         english = await it.page("/diff") + await it.page("/")
@@ -217,7 +220,7 @@ async def test_server_whose_topics_are_not_read_yet_is_not_compared(tmp_path: Pa
         for server in (one, other):
             await (await server.connect()).register(MASTER, registration("T", "U"))
         observed = shown.console.observed
-        await passing(one.clock, lambda: all(view.topics for view in observed.cluster.servers))
+        await passing(one.clock, lambda: all(view.topic_report.topics for view in observed.cluster.servers))
         it = Scene(one, other, shown)
         assert "The 2 servers agree." in await it.page("/diff")
         assert "1 broker, 2 topics, 2 servers agree" in await shown.text("/")
@@ -225,7 +228,7 @@ async def test_server_whose_topics_are_not_read_yet_is_not_compared(tmp_path: Pa
 
         # The view before the first response with topics.
         view = observed.cluster.server(other.where)
-        observed.put(replace(view, topics=frozenset(), routes={}, routes_revision=0))
+        observed.put(replace(view, topic_report=TopicReport()))
         words, overview, found = await it.page("/diff"), await shown.text("/"), await shown.http.get("/diff.json")
 
     assert f"{other.where} is not compared: its topics are not read yet" in words
@@ -371,7 +374,8 @@ async def test_servers_that_respond_do_not_speak_for_the_others(tmp_path: Path) 
             for server in (one, other):
                 await (await server.connect()).register(MASTER)
             await passing(
-                clock, lambda: sum("T" in view.topics for view in shown.console.observed.cluster.servers) == 2
+                clock,
+                lambda: sum("T" in view.topic_report.topics for view in shown.console.observed.cluster.servers) == 2,
             )
             topic, search = await shown.text("/topic?name=T"), await it.page("/search?q=none")
             nowhere = await it.page("/topic?name=elsewhere")

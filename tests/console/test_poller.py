@@ -121,7 +121,7 @@ async def test_server_that_waits_for_brokers_is_not_unreachable(tmp_path: Path) 
             assert states - {"asking"} == {"not_ready"}
 
             await register_masters(server, 2, ["T", "U"])
-            await passing(server.clock, lambda: "T" in view(shown).routes)
+            await passing(server.clock, lambda: "T" in view(shown).topic_report.routes)
 
 
 async def test_slow_link_looks_healthy_until_all_routes_have_arrived(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_slow_link_looks_healthy_until_all_routes_have_arrived(tmp_path: P
 
             def has_all_routes() -> bool:
                 states.add(view(shown).state)
-                return len(view(shown).routes) == len(topics)
+                return len(view(shown).topic_report.routes) == len(topics)
 
             await passing(server.clock, has_all_routes)
             assert states == {"asking", "ready"}
@@ -154,8 +154,8 @@ async def test_routes_arrive_one_by_one_over_a_link_that_is_too_slow_for_more(tm
         ):
             await passing(server.clock, lambda: view(shown).state == "frozen")
             # The requests before the one for routes were in time.
-            assert (len(view(shown).brokers), view(shown).routes) == (2, {})
-            await passing(server.clock, lambda: len(view(shown).routes) == len(topics))
+            assert (len(view(shown).brokers), view(shown).topic_report.routes) == (2, {})
+            await passing(server.clock, lambda: len(view(shown).topic_report.routes) == len(topics))
 
 
 async def test_hanging_server_is_marked_within_three_seconds(tmp_path: Path) -> None:
@@ -187,14 +187,14 @@ async def test_routes_follow_every_change(tmp_path: Path) -> None:
         peer = await server.connect()
         for number, topics in enumerate((("A", "B"), ("A", "B", "C"), tuple(f"T{n}" for n in range(30)), ("A",))):
             await peer.register(MASTER, registration(*topics, counter=number + 1))
-            await passing(server.clock, lambda: set(view(shown).topics) >= set(topics))  # noqa: B023 - called at once
+            await passing(server.clock, lambda: set(view(shown).topic_report.topics) >= set(topics))  # noqa: B023 - called at once
         await peer.call(216, {"topic": "A"})
-        await passing(server.clock, lambda: "A" not in view(shown).topics)
+        await passing(server.clock, lambda: "A" not in view(shown).topic_report.topics)
         await peer.register(ELSEWHERE, native_registration("Z"), spelling="native")
-        await passing(server.clock, lambda: "Z" in view(shown).topics)
+        await passing(server.clock, lambda: "Z" in view(shown).topic_report.topics)
 
-        known = {row.broker_name for route in view(shown).routes.values() for row in route.queue_datas}
-        assert set(server.namesrv.manager.tables.topic_queue_table) == set(view(shown).routes)
+        known = {row.broker_name for route in view(shown).topic_report.routes.values() for row in route.queue_datas}
+        assert set(server.namesrv.manager.tables.topic_queue_table) == set(view(shown).topic_report.routes)
         assert known >= {"broker-c"}
 
 
@@ -211,7 +211,7 @@ async def test_restarted_server_gets_a_new_view(tmp_path: Path) -> None:
         proxy.switch(two.address)
         await passing(one.clock, lambda: view(shown).boot_id == two.namesrv.boot.id)
 
-        assert ({}, frozenset(), ()) == (view(shown).brokers, view(shown).topics, view(shown).events)
+        assert ({}, frozenset(), ()) == (view(shown).brokers, view(shown).topic_report.topics, view(shown).events)
 
 
 async def test_page_of_apaches_server_names_what_is_missing(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_page_of_apaches_server_names_what_is_missing(tmp_path: Path) -> N
     ):
         await (await server.connect()).register(MASTER)
         # Requests have timeouts by this clock, and real sockets need real time.
-        await completed(server.clock, until(lambda: view(shown).brokers and view(shown).routes))
+        await completed(server.clock, until(lambda: view(shown).brokers and view(shown).topic_report.routes))
 
         assert (view(shown).state, view(shown).info, view(shown).connections) == ("answers", None, None)
         overview, brokers = await shown.text("/"), await shown.text("/brokers")
@@ -266,13 +266,17 @@ async def test_denied_brokers_and_routes_are_not_shown_as_the_servers(tmp_path: 
         console(server.clock, server.where) as shown,
     ):
         await (await server.connect()).register(MASTER)
-        await passing(server.clock, lambda: view(shown).brokers and view(shown).routes)
+        await passing(server.clock, lambda: view(shown).brokers and view(shown).topic_report.routes)
         access.write_text(text.format(""))
         await server.reloader(f"--access={access}").reload()
         await (await server.connect()).register(MASTER, registration("T", "new", counter=2))
         await passing(server.clock, lambda: {"brokers", "routes"} <= view(shown).refused.keys())
 
-        assert (view(shown).brokers, view(shown).topics, view(shown).routes) == ({}, frozenset(), {})
+        assert (view(shown).brokers, view(shown).topic_report.topics, view(shown).topic_report.routes) == (
+            {},
+            frozenset(),
+            {},
+        )
         assert "Unknown: no server reports its brokers." in await shown.text("/brokers")
         row = re.search(r'id="server-1".*?</tr>', await shown.text("/"), re.DOTALL)
         assert row is not None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_console.state import BrokerKey, Cluster, ServerView, seen_brokers
+from namesrv_console.state import BrokerKey, Cluster, ConnectionReport, Failure, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
 
 KEY = BrokerKey("c1", "broker-a", 0)
@@ -38,7 +38,7 @@ def test_time_of_a_heartbeat_stays_until_the_next(asked_at: float, age: float, l
 
 
 def test_only_what_can_be_seen_makes_a_new_revision() -> None:
-    """A new response, uptime or request count makes no revision; another state or address does."""
+    """A new response, uptime or request count makes no revision; another state, address or report does."""
     info = ServerInfo("b1", ready=True)
     view = ServerView("ns1:9876").answered(1.0, info=info)
     cluster = Cluster.of(["ns1:9876"]).with_view(view)
@@ -48,13 +48,16 @@ def test_only_what_can_be_seen_makes_a_new_revision() -> None:
     assert cluster.with_view(view.answered(2.0, info=older)).revision == 1
     assert cluster.with_view(view.lost("no answer", 3.0)).revision == 2
     assert cluster.with_view(view.answered(3.0, info=ServerInfo("b1", ready=False))).revision == 2
+    assert cluster.with_view(replace(view, connection_report=ConnectionReport(2.0, ()))).revision == 2
+    apache = Cluster.of(["ns2:9876"])
+    assert apache.with_view(apache.servers[0].answered(1.0, info=None)).revision == 1
 
 
 def test_since_when_a_server_is_lost_stays() -> None:
     """Further failed requests keep the time of the loss; the next loss has a new time."""
     view = ServerView("ns1:9876").lost("refused", 1.0).lost("no answer", 2.0)
-    assert (view.since, view.error, view.state) == (1.0, "no answer", "unreachable")
-    assert view.answered(5.0, info=None).lost("refused", 9.0).since == 9.0
+    assert (view.failure, view.state) == (Failure(1.0, "no answer"), "unreachable")
+    assert view.answered(5.0, info=None).lost("refused", 9.0).failure == Failure(9.0, "refused")
 
 
 def test_server_has_its_own_name_unless_another_has_it_too() -> None:

@@ -59,7 +59,7 @@ async def show_one(visit: Visit) -> Content:
         "topics_count": len(topics),
         "knows_topics": knows_topics,
         "connections": connections_of(rows),
-        "knows_connections": all(view.is_reachable and view.connections is not None for view in visit.cluster.servers),
+        "knows_connections": all(view.connections is not None for view in visit.cluster.servers),
         "moment_ms": moment_ms,
         "events": happenings(events)[:_SHOWN_EVENTS],
     }

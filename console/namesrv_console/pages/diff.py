@@ -61,7 +61,7 @@ async def export(visit: Visit) -> Content:
                     "state": view.state,
                     "error": view.error,
                     "brokers": len(view.brokers),
-                    "topics": len(view.topics),
+                    "topics": len(view.topic_report.topics),
                 }
                 for view in views
             ],

@@ -10,7 +10,7 @@ from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past.asking import Logged
 from namesrv_console.views.events import topic_history
 from namesrv_console.views.matrix import matrix
-from namesrv_console.views.topics import TopicReport, topic_reports
+from namesrv_console.views.topics import topic_reports
 from namesrv_spark_jobs.history.model import RouteRequest
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Content:
         found = await visit.console.responses.of(("route", name), unrequested, lambda server: server.routes([name]))
         for server, routes in found.given.items():
             route = routes[name]
-            reports[server] = TopicReport(reports[server].topics, {} if route is None else {name: route})
+            reports[server] = reports[server]._replace(routes={} if route is None else {name: route})
     disagreements = visit.console.compared.disagreements(cluster)
     rows = matrix(cluster, reports, name, disagreements)
     awaited_on = next((one.expected_on for one in disagreements if one.key == ("topic", name, PRESENT)), ())

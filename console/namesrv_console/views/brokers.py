@@ -108,7 +108,7 @@ def broker_rows(cluster: Cluster, heat: HeatMap, cluster_name: str, broker_name:
 def writable_brokers(view: ServerView) -> frozenset[str]:
     """The groups with a writable topic."""
     # Equal routes are one object, so each is looked at once.
-    distinct = {id(route): route for route in view.routes.values()}
+    distinct = {id(route): route for route in view.topic_report.routes.values()}
     return frozenset(
         queues.broker_name for route in distinct.values() for queues in route.queue_datas if queues.perm & PERM_WRITE
     )
@@ -128,7 +128,7 @@ def _rows(
 def _is_drained(cell: HeatCell) -> bool:
     """True if a server knows the topics of a read-only broker, and no operator removed its write permission."""
     view, seen = cell.view, cell.seen
-    knows_routes = view.info is not None and view.routes_revision == view.info.revision
+    knows_routes = view.info is not None and view.topic_report.revision == view.info.revision
     return seen is not None and bool(knows_routes and seen.live.topics) and not seen.live.write_removed
 
 
@@ -174,7 +174,7 @@ def connections_of(rows: Iterable[BrokerRow]) -> list[tuple[BrokerKey, ServerVie
         (row.key, cell.view, connection)
         for row in rows
         for cell in row.cells
-        if cell.seen is not None and cell.view.is_reachable
+        if cell.seen is not None
         for connection in cell.view.connections or ()
         if connection.id == cell.seen.live.connection
     ]

@@ -79,9 +79,7 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
         KeyError: the sort is unknown.
     """
     key, wanted = _SORTS[query.sort], query.text.strip().casefold()
-    # A server that no longer responds may have closed its connections.
-    knowing = [view for view in cluster.servers if view.is_reachable and view.connections is not None]
-    every = [(view, one) for view in knowing for one in view.connections or ()]
+    every = [(view, one) for view in cluster.servers for one in view.connections or ()]
     found = [
         (view, one)
         for view, one in every
@@ -99,7 +97,7 @@ def client_page(cluster: Cluster, query: ClientQuery, own: Mapping[str, str] = M
         shown.pages,
         dict(sorted(Counter(one.role or SILENT for _, one in every).items())),
         dict(sorted(Counter(one.protocol or "" for _, one in every).items())),
-        [view.name for view in cluster.servers if view not in knowing],
+        [view.name for view in cluster.servers if view.connections is None],
     )
 
 
@@ -110,7 +108,7 @@ def _row(view: ServerView, one: Connection, own_peer: str | None) -> ClientRow:
         one.role or SILENT,
         one.protocol or "",
         one.open_seconds(None if view.info is None else view.info.wall_ms),
-        None if one.last_request_seconds is None else view.connections_at - one.last_request_seconds,
+        view.last_request_at(one),
         [key for key, seen in view.brokers.items() if seen.live.connection == one.id],
         one.peer == own_peer,
     )

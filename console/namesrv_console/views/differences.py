@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, addresses_of_one_server
 from namesrv_client.health import REGISTERING_SECONDS, subject_of
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
-from namesrv_console.views.topics import TopicReport, TopicTable
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView, TopicReport
+from namesrv_console.views.topics import TopicTable
 
 # starting: a server has just started, and brokers have yet to register; registering: a broker registers with one server
 # after the other; leaving: the next scan of the server that still has the broker evicts it.

@@ -6,9 +6,8 @@ from typing import Literal
 
 from namesrv_client.ctl.comparison import PRESENT, Fact, perm_text
 from namesrv_client.health import subject_of
-from namesrv_console.state import BrokerSeen, Cluster, ServerView
+from namesrv_console.state import BrokerSeen, Cluster, ServerView, TopicReport
 from namesrv_console.views.differences import Disagreement, awaited_brokers
-from namesrv_console.views.topics import TopicReport
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
 

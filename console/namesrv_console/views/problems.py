@@ -74,7 +74,7 @@ def report_of(view: ServerView, now: float) -> Server:
         view.address,
         view.state,
         why=view.error or "",
-        state_seconds=now - view.since if view.is_reachable is False else None,
+        state_seconds=None if view.failure is None else now - view.failure.since,
         info=info if view.is_reachable else None,
         brokers=[_broker(seen, now) for seen in view.brokers.values()] if view.reports_brokers else None,
         refusal=next(iter(view.refused.values()), "") if view.is_reachable else "",

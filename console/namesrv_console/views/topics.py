@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import structs
 
 from namesrv_client.ctl.comparison import Difference, differing_facts, perm_text, route_facts
-from namesrv_console.state import Cluster
+from namesrv_console.state import Cluster, TopicReport
 from namesrv_console.views.paging import Paged, on_page
 from namesrv_remoting.access import is_system_topic
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -16,19 +16,6 @@ from namesrv_remoting.codes import MASTER_ID
 TopicKind = Literal["ordinary", "retry", "dead_letter", "system"]
 
 _KINDS: Final[Mapping[str, TopicKind]] = {"%RETRY%": "retry", "%DLQ%": "dead_letter", "%SYS%": "system"}
-
-
-class TopicReport(NamedTuple):
-    """The topics and routes that one server reports."""
-
-    # All topics of the server.
-    topics: frozenset[str]
-    # Routes that were requested; from Apache's server, which gets one request per topic, not of all topics.
-    routes: Mapping[str, TopicRouteData]
-
-    def of(self, topic: str) -> TopicRouteData | bool:
-        """The route of a topic, or whether the server has the topic."""
-        return self.routes.get(topic) or topic in self.topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +67,7 @@ class TopicTable:
 
 def topic_reports(cluster: Cluster) -> dict[str, TopicReport]:
     """The topics of the reachable servers that have reported them."""
-    return {view.address: TopicReport(view.topics, view.routes) for view in cluster.servers if view.reports_topics}
+    return {view.address: view.topic_report for view in cluster.servers if view.reports_topics}
 
 
 def topic_table(reports: Mapping[str, TopicReport], own_names: Collection[str], before: TopicTable) -> TopicTable:

@@ -123,9 +123,7 @@ def _y(at: int, count: int, rows: int) -> float:
 
 
 def _clients(view: ServerView) -> int | None:
-    if not view.is_reachable or view.connections is None:
-        return None
-    return sum(one.role == "client" for one in view.connections)
+    return None if view.connections is None else sum(one.role == "client" for one in view.connections)
 
 
 def _worst(problems: Iterable[Problem]) -> dict[tuple[str, str], Level]:

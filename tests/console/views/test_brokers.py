@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv_client.health import Problem
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView, TopicReport
 from namesrv_console.views.brokers import BrokerQuery, ListedBroker, broker_page, broker_rows, topics_of
 from namesrv_console.views.heat import heat_map
 from namesrv_console.views.paging import PAGE_ROWS, Paged
@@ -25,7 +25,7 @@ ADDRESSES = {A: "10.0.0.3:10911", A_SLAVE: "10.0.0.4:10911", B: "10.0.0.2:10911"
 VERSIONS = {A: 7, A_SLAVE: 5, B: 9, C: 8}
 VIEW = ServerView(
     "s1",
-    is_reachable=True,
+    answered_at=0.0,
     info=ServerInfo("b1", ready=True),
     brokers={
         key: BrokerSeen(LiveBroker(*key, address, data_version=DataVersion(counter=VERSIONS[key])), 0.0, 120.0)
@@ -97,7 +97,7 @@ def test_brokers_are_paged() -> None:
     assert ([one.row.key for one in found.rows], found.count, found.page, found.pages) == (keys[-2:], 102, 2, 2)
 
 
-@pytest.mark.parametrize("others", [(), (ServerView("s2", is_reachable=True, info=ServerInfo("b2", ready=True)),)])
+@pytest.mark.parametrize("others", [(), (ServerView("s2", answered_at=0.0, info=ServerInfo("b2", ready=True)),)])
 def test_broker_that_only_an_unreachable_server_had_is_not_good(others: tuple[ServerView, ...]) -> None:
     """The last report of a lost server says nothing now: its broker may be dead, whatever another server reports."""
     [found] = page_of((VIEW.lost("timeout", 1.0), *others), query=BrokerQuery(cluster="c0")).rows
@@ -116,8 +116,8 @@ def test_broker_is_unknown_on_a_server_that_refuses_its_brokers() -> None:
 def test_denied_topics_are_unknown() -> None:
     """The last routes of a server that now denies them are not those of the broker; nor are there none."""
     route = TopicRouteData([], [QueueData("broker-a", 8, 8, 6)])
-    view = replace(VIEW, topics=frozenset("T"), routes={"T": route}, routes_revision=1)
+    view = replace(VIEW, topic_report=TopicReport(frozenset("T"), {"T": route}, 1))
 
     assert topics_of(Cluster(1, (view,)), "broker-a") == (["T"], True)
     assert topics_of(Cluster(1, (replace(view, refused={"routes": "access denied"}),)), "broker-a") == ([], False)
-    assert topics_of(Cluster(1, (replace(view, routes={}),)), "broker-a") == ([], False)
+    assert topics_of(Cluster(1, (replace(view, topic_report=TopicReport(frozenset("T"))),)), "broker-a") == ([], False)

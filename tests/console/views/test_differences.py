@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Queues
-from namesrv_console.state import Cluster, ServerView, seen_brokers
+from namesrv_console.state import Cluster, ServerView, TopicReport, seen_brokers
 from namesrv_console.views.differences import Disagreement, Group, among, disagreements
 from namesrv_console.views.problems import missing_among
 from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
@@ -39,13 +39,10 @@ def server(
     """A reachable server with these brokers and topics."""
     return ServerView(
         address,
-        is_reachable=True,
         answered_at=NOW,
         info=ServerInfo("boot", ready=ready, revision=1, uptime_seconds=uptime),
         brokers=seen_brokers({}, brokers, NOW),
-        topics=frozenset(routes),
-        routes=routes,
-        routes_revision=1,
+        topic_report=TopicReport(frozenset(routes), routes, 1),
     )
 
 
@@ -60,7 +57,7 @@ def found(
 
 def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:
     """A server that is unreachable or reports no routes is left out of the comparison."""
-    away = replace(server("s3"), is_reachable=False)
+    away = server("s3").lost("timeout", NOW)
     refusing = replace(server("s4", live("a"), live("b", write_removed=None)), refused={"routes": "not ready"})
 
     differing = found(

@@ -21,7 +21,7 @@ def view(address: str, brokers: Mapping[BrokerKey, tuple[float, float] | None]) 
     seen = {
         key: BrokerSeen(LiveBroker(*key, "10.0.0.1:10911"), *(times or (None, None))) for key, times in brokers.items()
     }
-    return ServerView(address, is_reachable=True, answered_at=0.0, info=info, brokers=seen)
+    return ServerView(address, answered_at=0.0, info=info, brokers=seen)
 
 
 def heats(*views: ServerView, now: float | None = 0.0, key: BrokerKey = KEY) -> list[Heat]:

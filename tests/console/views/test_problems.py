@@ -16,7 +16,7 @@ def view(*, topics: int = 3) -> ServerView:
     """A reachable server with one broker, last seen at 995 s."""
     live = LiveBroker(*KEY, "10.0.0.1:10911", expiry_seconds=120.0, topics=topics)
     brokers = {KEY: BrokerSeen(live, 995.0, 1115.0)}
-    return ServerView("s1", is_reachable=True, info=ServerInfo("b1", ready=True), brokers=brokers)
+    return ServerView("s1", answered_at=995.0, info=ServerInfo("b1", ready=True), brokers=brokers)
 
 
 def test_ages_continue_without_a_response() -> None:

@@ -28,7 +28,7 @@ def server(*events: Event, brokers: Mapping[BrokerKey, float] | None = None, add
     """A server with these events; each broker has the time of its last heartbeat, in seconds of the console's clock."""
     seen = {key: BrokerSeen(LiveBroker(*key, "h:1"), at, at + 120.0) for key, at in (brokers or {}).items()}
     info = ServerInfo("boot", ready=True, started_ms=STARTED_MS)
-    return ServerView(address, is_reachable=True, answered_at=880.0, info=info, brokers=seen, events=events)
+    return ServerView(address, answered_at=880.0, info=info, brokers=seen, events=events)
 
 
 def moment_ms(moment: float) -> int:

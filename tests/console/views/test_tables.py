@@ -6,7 +6,7 @@ import pytest
 
 from namesrv.settings.apache_properties import JAVA_NAMES
 from namesrv.settings.model import PATHS
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ConnectionReport, ServerView
 from namesrv_console.views.clients import ClientQuery, client_page
 from namesrv_console.views.tables import OWN_SETTINGS, value_rows, with_unit
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
@@ -64,15 +64,19 @@ def connected() -> Cluster:
     info = ServerInfo("boot", started_ms=1_000_000, uptime_seconds=100.0)
     view = ServerView(
         "s1",
-        is_reachable=True,
+        answered_at=50.0,
         info=info,
-        connections_at=50.0,
-        connections=(
-            Connection(1, "10.0.0.1:5", role="broker", protocol="json", since_ms=1_040_000, last_request_seconds=3.0),
-            Connection(2, "10.0.0.2:6", since_ms=1_099_000, unsent_bytes=7, account="Ann"),
+        connection_report=ConnectionReport(
+            50.0,
+            (
+                Connection(
+                    1, "10.0.0.1:5", role="broker", protocol="json", since_ms=1_040_000, last_request_seconds=3.0
+                ),
+                Connection(2, "10.0.0.2:6", since_ms=1_099_000, unsent_bytes=7, account="Ann"),
+            ),
         ),
     )
-    return Cluster(1, (view, ServerView("s2", is_reachable=True)))
+    return Cluster(1, (view, ServerView("s2", answered_at=50.0)))
 
 
 def test_connection_ages_use_the_servers_clock(connected: Cluster) -> None:

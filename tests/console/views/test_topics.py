@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Queues
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView, TopicReport
 from namesrv_console.views.differences import Disagreement
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.paging import PAGE_ROWS
@@ -33,11 +33,9 @@ def cluster(**servers: Mapping[str, TopicRouteData] | None) -> Cluster:
     views = [
         ServerView(
             name,
-            is_reachable=routes is not None,
+            answered_at=None if routes is None else 0.0,
             info=ServerInfo("boot", ready=True, revision=1),
-            topics=frozenset(routes or ()),
-            routes=routes or {},
-            routes_revision=1,
+            topic_report=TopicReport(frozenset(routes or ()), routes or {}, 1),
         )
         for name, routes in servers.items()
     ]
@@ -46,7 +44,8 @@ def cluster(**servers: Mapping[str, TopicRouteData] | None) -> Cluster:
 
 def test_topic_without_a_requested_route_is_listed() -> None:
     """Apache's server gets a request per topic; an unrequested route makes no disagreement."""
-    ours, apache = cluster(s1={"t": route(a=8)}).servers[0], ServerView("s2", is_reachable=True, topics=frozenset("tu"))
+    ours = cluster(s1={"t": route(a=8)}).servers[0]
+    apache = ServerView("s2", answered_at=0.0, topic_report=TopicReport(frozenset("tu")))
     seen = Cluster(1, (ours, apache))
 
     found = topic_table(topic_reports(seen), (), TopicTable())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from namesrv_client.health import Problem
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ConnectionReport, ServerView
 from namesrv_console.views.heat import heat_map
 from namesrv_console.views.topology import MOST_GROUPS, Topology, topology
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
@@ -17,7 +17,7 @@ MASTER, SLAVE = BrokerKey("c1", "broker-a", 0), BrokerKey("c1", "broker-a", 1)
 def view(address: str, *keys: BrokerKey) -> ServerView:
     """A ready server with these brokers."""
     brokers = {key: BrokerSeen(LiveBroker(*key, "10.0.0.1:10911"), 0.0, 120.0) for key in keys}
-    return ServerView(address, is_reachable=True, answered_at=0.0, info=ServerInfo("b1", ready=True), brokers=brokers)
+    return ServerView(address, answered_at=0.0, info=ServerInfo("b1", ready=True), brokers=brokers)
 
 
 def shown(*views: ServerView, gone: Iterable[BrokerKey] = (), problems: Iterable[Problem] = ()) -> Topology:
@@ -90,7 +90,7 @@ def test_nodes_are_spread_over_the_height_and_clients_counted() -> None:
     """Two servers beside four groups are at a quarter and three quarters; connections of other roles are no clients."""
     keys = [BrokerKey("c1", f"broker-{number}", 0) for number in range(4)]
     connections = tuple(Connection(at, "p", role=role) for at, role in enumerate(["client", "client", "broker", None]))
-    one = replace(view("s1", *keys), connections=connections)
+    one = replace(view("s1", *keys), connection_report=ConnectionReport(0.0, connections))
 
     found = shown(one, view("s2", *keys))
 
