@@ -62,13 +62,14 @@ class Identity(AuthenticationBackend):
         session = self.sessions.find(str(conn.session.get(SESSION_KEY, "")))
         if session is None:
             return None
-        if session.source != "password":
-            return User(session.name, session.role, session.source)
-        entry = None if self.users is None else self.users.find(session.name)
+        user = session.user
+        if user.source != "password":
+            return user
+        entry = None if self.users is None else self.users.find(user.name)
         if entry is None or entry.password_hash != session.password_hash:
             # The user was removed, or the password has changed since the user signed in.
             return None
-        return User(session.name, entry.role, "password")
+        return User(user.name, entry.role, "password")
 
     def _by_proxy(self, conn: HTTPConnection) -> User | None:
         if not _is_from(conn, self.settings.trusted_proxies):

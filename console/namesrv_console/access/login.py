@@ -17,7 +17,7 @@ from namesrv_console.access.identity import SESSION_KEY, Identity
 from namesrv_console.access.limit import LoginLimit
 from namesrv_console.access.oidc import CALLBACK, Oidc, SignInError
 from namesrv_console.access.trail import Trail, cut
-from namesrv_console.access.users import MAX_NAME, Role, Source
+from namesrv_console.access.users import MAX_NAME, User
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 from namesrv_runtime.threads import in_thread
@@ -113,7 +113,7 @@ class Login:
             self._record_refusal(name, address, "password", "unknown user or wrong password")
             return self._page(request, target, 401, error="wrong", name=name)
         self._limit.succeeded(address, name)
-        return self._welcome(request, name, "password", entry.role, target, password_hash=entry.password_hash)
+        return self._welcome(request, User(name, entry.role, "password"), target, password_hash=entry.password_hash)
 
     async def go_to_provider(self, request: Request) -> Response:
         """Redirect the user to the provider."""
@@ -136,7 +136,7 @@ class Login:
                 claimed.name, self._identity.address_of(request), "role", "neither viewer nor operator"
             )
             return self._page(request, target, 403, error="no_role", name=claimed.name)
-        return self._welcome(request, claimed.name, "oidc", role, target)
+        return self._welcome(request, User(claimed.name, role, "oidc"), target)
 
     async def sign_out(self, request: Request) -> Response:
         """End the session, in every tab."""
@@ -149,17 +149,15 @@ class Login:
         assert self._oidc is not None  # noqa: S101 - the route exists only with a provider
         return self._oidc
 
-    def _welcome(  # noqa: PLR0913 - the fields of a session
-        self, request: Request, name: str, source: Source, role: Role, target: object, *, password_hash: str = ""
-    ) -> Response:
+    def _welcome(self, request: Request, user: User, target: object, *, password_hash: str = "") -> Response:
         # The old session ends here, and its CSRF token with it, even if the token was for another user's forms.
         self._identity.sessions.end(str(request.session.get(SESSION_KEY, "")))
         request.session.clear()
-        request.session[SESSION_KEY] = self._identity.sessions.begin(name, source, role, password_hash)
+        request.session[SESSION_KEY] = self._identity.sessions.begin(user, password_hash)
         address = self._identity.address_of(request)
-        event(logger, logging.INFO, "signed_in", user=name, role=role, source=source, address=address)
+        event(logger, logging.INFO, "signed_in", user=user.name, role=user.role, source=user.source, address=address)
         if self._trail is not None:
-            self._trail.signed_in(name, source, address)
+            self._trail.signed_in(user, address)
         return RedirectResponse(safe_next(target), 303)
 
     def _not_by_provider(self, request: Request, error: SignInError) -> Response:

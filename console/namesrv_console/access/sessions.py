@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_console.access.users import Role, Source
+from namesrv_console.access.users import User
 from namesrv_runtime.clock import Clock
 
 # More sessions than any console has; beyond this number the oldest session ends.
@@ -15,10 +15,8 @@ _MAX_SESSIONS: Final = 10_000
 class Session:
     """The session of a user who signed in."""
 
-    name: str
-    source: Source
-    # The role at sign-in; for a user with a password, the role in the users file counts.
-    role: Role
+    # The user at sign-in; for a user with a password, the role in the users file counts.
+    user: User
     ends_at: float
     # The hash that the password matched; a changed hash in the users file ends the session.
     password_hash: str = ""
@@ -36,13 +34,13 @@ class Sessions:
     def __repr__(self) -> str:
         return f"<Sessions [{len(self._sessions)}]>"
 
-    def begin(self, name: str, source: Source, role: Role, password_hash: str = "") -> str:
+    def begin(self, user: User, password_hash: str = "") -> str:
         """Begin a session; returns its id, which is always new."""
         if len(self._sessions) >= _MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session_id = secrets.token_urlsafe(32)
         ends_at = self._clock.monotonic() + self._lifetime_seconds
-        self._sessions[session_id] = Session(name, source, role, ends_at, password_hash)
+        self._sessions[session_id] = Session(user, ends_at, password_hash)
         return session_id
 
     def find(self, session_id: str) -> Session | None:

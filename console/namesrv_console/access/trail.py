@@ -70,9 +70,9 @@ class Trail(LineLog):
         if not await self.close(_CLOSE_SECONDS):
             event(logger, logging.WARNING, "console_audit_incomplete", lost=self.queued, seconds=_CLOSE_SECONDS)
 
-    def signed_in(self, name: str, source: str, peer: str) -> None:
+    def signed_in(self, user: User, peer: str) -> None:
         """Record that a user signed in."""
-        self._record({"event": "sign_in", "account": name, "source": source, "peer": peer})
+        self._record({"event": "sign_in", "account": user.name, "source": user.source, "peer": peer})
 
     def refused(self, name: str, peer: str, request: str, reason: str, remark: str) -> None:
         """Record that a request or a sign-in was refused."""
