@@ -8,15 +8,13 @@ from typing import Final, NoReturn
 
 from namesrv_console.hidden import Hidden
 from namesrv_console.poller import Observed
-from namesrv_console.state import BrokerKey, Cluster
+from namesrv_console.state import BrokerKey, Cluster, TopicReport
 from namesrv_console.views.differences import Disagreement, Key, disagreements
 from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_runtime.clock import Clock
 
 # The interval of comparisons, since expected disagreements also depend on the time.
 COMPARISON_SECONDS: Final = 1.0
-# The wall clock was set, or the machine was suspended, if the two clocks differ by more than this from before.
-_WALL_STEP_SECONDS: Final = 1.0
 
 
 class Compared:
@@ -25,15 +23,13 @@ class Compared:
     def __init__(self, observed: Observed, clock: Clock) -> None:
         self._observed = observed
         self._clock = clock
-        # The values that the table was made of: all topics and routes of each server.
-        self._made_of: list[object] = []
+        # The table, and the reports of the servers that it was made of.
         self._table = TopicTable()
+        self._reports: dict[str, TopicReport] = {}
         self._found: Sequence[Disagreement] = ()
         self._looked_at = -COMPARISON_SECONDS
         # The brokers of each server at the last comparison: a disagreement about a broker that has left since is over.
         self._brokers: list[KeysView[BrokerKey]] = []
-        # Offset of the wall clock to the monotonic clock, kept while it changes little: times on a screen do not move.
-        self._wall_seconds = clock.wall() - clock.monotonic()
         # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
         # start.
         self._since: dict[Key, float | None] | None = None
@@ -60,14 +56,14 @@ class Compared:
     def topics(self, cluster: Cluster) -> TopicTable:
         """The table of all topics on the servers now."""
         reports = topic_reports(cluster)
-        made_of: list[object] = [
-            item for server, each in reports.items() for item in (server, each.topics, each.routes)
-        ]
-        if len(made_of) != len(self._made_of) or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
+        # An unchanged report is the same object; comparing the routes of two reports would take long.
+        if reports.keys() != self._reports.keys() or any(
+            report is not self._reports[server] for server, report in reports.items()
+        ):
             keys = cluster.broker_keys
             own_names = {key.cluster for key in keys} | {key.broker_name for key in keys}
             self._table = topic_table(reports, own_names, self._table)
-            self._made_of = made_of
+            self._reports = reports
         return self._table
 
     def disagreements(self, cluster: Cluster) -> Sequence[Disagreement]:
@@ -77,13 +73,6 @@ class Compared:
         if is_old or self._clock.monotonic() - self._looked_at >= COMPARISON_SECONDS:
             self._look(cluster)
         return self._found
-
-    def moment_ms(self, moment: float) -> int:
-        """A moment of the console's clock in milliseconds since 1970."""
-        wall_seconds = self._clock.wall() - self._clock.monotonic()
-        if abs(wall_seconds - self._wall_seconds) > _WALL_STEP_SECONDS:
-            self._wall_seconds = wall_seconds
-        return round((moment + self._wall_seconds) * 1000)
 
     def _look(self, cluster: Cluster) -> None:
         now = self._looked_at = self._clock.monotonic()

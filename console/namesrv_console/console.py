@@ -24,6 +24,8 @@ from namesrv_runtime.clock import Clock, SystemClock
 # A NameServer accepts no longer name or value.
 MAX_CHARACTERS: Final = 32 * 1024
 _MOST_DIGITS: Final = 6
+# The wall clock was set, or the machine was suspended, if the two clocks differ by more than this from before.
+_WALL_STEP_SECONDS: Final = 1.0
 
 
 class Console:
@@ -49,9 +51,18 @@ class Console:
             for address in settings.servers
         }
         self.responses = SharedResponses(self.servers, self.observed, self.clock)
+        # Offset of the wall clock to the monotonic clock, kept while it changes little: times on a screen do not move.
+        self._wall_minus_monotonic = self.clock.wall() - self.clock.monotonic()
 
     def __repr__(self) -> str:
         return f"<Console [{self.observed}]>"
+
+    def moment_ms(self, moment: float) -> int:
+        """A moment of the console's monotonic clock in milliseconds since 1970."""
+        ahead = self.clock.wall() - self.clock.monotonic()
+        if abs(ahead - self._wall_minus_monotonic) > _WALL_STEP_SECONDS:
+            self._wall_minus_monotonic = ahead
+        return round((moment + self._wall_minus_monotonic) * 1000)
 
     def acted(self) -> None:
         """Have open pages show the values after an action."""

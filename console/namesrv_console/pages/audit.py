@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Content:
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]
     if not directories:
-        return {"directories": [], "events": last_events(visit.cluster, visit.console.compared.moment_ms, most=_SHOWN)}
+        return {"directories": [], "events": last_events(visit.cluster, visit.console.moment_ms, most=_SHOWN)}
     if visit.now is None:
         # The list of acts is not live, since a trail may have hundreds of megabytes.
         return {"directories": directories}

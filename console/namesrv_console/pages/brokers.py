@@ -46,7 +46,7 @@ async def show_one(visit: Visit) -> Content:
     cluster_name, name = visit.query.get("cluster", ""), visit.query.get("name", "")
     rows = broker_rows(visit.cluster, _heat(visit), cluster_name, name)
     topics, knows_topics = topics_of(visit.cluster, name)
-    moment_ms = visit.console.compared.moment_ms
+    moment_ms = visit.console.moment_ms
     events = events_of(visit.cluster, cluster_name, name, moment_ms)
     return {
         "cluster_name": cluster_name,
@@ -60,7 +60,6 @@ async def show_one(visit: Visit) -> Content:
         "knows_topics": knows_topics,
         "connections": connections_of(rows),
         "knows_connections": all(view.connections is not None for view in visit.cluster.servers),
-        "moment_ms": moment_ms,
         "events": happenings(events)[:_SHOWN_EVENTS],
     }
 

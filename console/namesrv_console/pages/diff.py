@@ -30,7 +30,6 @@ async def show(visit: Visit) -> Content:
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "silent": _silent(visit, servers),
-        "since_ms": visit.console.compared.moment_ms,
         "kept": {f"with:{server}": 1 for server in servers} if len(servers) < len(visit.cluster.servers) else {},
     }
 

@@ -28,7 +28,6 @@ async def show(visit: Visit) -> Content:
         "signs_in": visit.console.settings.access.requires_sign_in,
         "problems": problems,
         "more_problems": len(health.problems) - len(problems),
-        "since_ms": visit.console.compared.moment_ms,
         "unexpected": sum(one.reason is None for one in found),
         "count": len(found),
         "same_servers": same_servers(cluster.servers),
@@ -36,9 +35,9 @@ async def show(visit: Visit) -> Content:
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "heat": heat,
         "more_heat": more_heat,
-        "recent": recent_picture(cluster, visit.wall, visit.console.compared.moment_ms),
+        "recent": recent_picture(cluster, visit.wall, visit.console.moment_ms),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
-        "events": last_events(cluster, visit.console.compared.moment_ms),
+        "events": last_events(cluster, visit.console.moment_ms),
     }
 
 

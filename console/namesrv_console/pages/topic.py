@@ -52,7 +52,7 @@ async def show(visit: Visit) -> Content:
         },
         **await _from_logs(visit, name),
         "has_logs": bool(visit.console.past.logs),
-        "history": topic_history(cluster, name, {row.broker_name for row in rows}, visit.console.compared.moment_ms),
+        "history": topic_history(cluster, name, {row.broker_name for row in rows}, visit.console.moment_ms),
     }
 
 
