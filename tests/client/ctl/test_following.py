@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.commands.following import _Events, _keep_asking, _Routes
+from namesrv_client.ctl.commands.following import _Events, _keep_asking, _Routes, _Wanted
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output
 from namesrv_client.ctl.servers import Servers
@@ -113,7 +113,7 @@ async def test_start_after_the_last_event_is_one_of_an_earlier_boot(
         last = await ctl(*at(where), "events", "--since", "2")
         later = await ctl(*at(where), "events", "--since", "3")
         output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
-        following = _Events(servers.all[0], servers, output, 50, frozenset(), 3)
+        following = _Events(servers.all[0], servers, output, _Wanted(3, 50, frozenset()))
         (await following.ask())()
 
     assert (last.code, last.problems) == (0, ["no events"])
@@ -130,7 +130,7 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
         await peer.register(MASTER, native_registration("T"), spelling="native")
         output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
         servers.clock = server.clock
-        following = _Events(servers.all[0], servers, output, 50, frozenset(), 2)
+        following = _Events(servers.all[0], servers, output, _Wanted(2, 50, frozenset()))
         for number in range(3):
             if number == 2:
                 await peer.call(104, MASTER.ext)
@@ -141,7 +141,7 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
         printed = capsys.readouterr()
         assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
 
-        short = _Events(servers.all[0], servers, output, 1, frozenset(), 2)
+        short = _Events(servers.all[0], servers, output, _Wanted(2, 1, frozenset()))
         (await short.ask())()
         printed = capsys.readouterr()
         assert json.loads(printed.out)["seq"] == 5

@@ -2,8 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Annotated, Final, NamedTuple, NoReturn
 
@@ -125,25 +125,24 @@ def events(
     Times are those of each server's clock: those of two servers can be compared as far as their clocks agree. Not
     available from Apache's NameServer.
     """
-    kinds = frozenset(kind or ())
-    check_known(kinds, EVENT_TYPES, option="--type")
+    wanted = _Wanted(since, limit, frozenset(kind or ()))
+    check_known(wanted.kinds, EVENT_TYPES, option="--type")
     if follows:
-        _follow(options, lambda server, servers, output: _Events(server, servers, output, limit, kinds, since).ask)
+        _follow(options, lambda server, servers, output: _Events(server, servers, output, wanted).ask)
+
+    def remarks(given: Mapping[str, _First]) -> list[str]:
+        left_out = [line for server, first in given.items() for line in wanted.left_out(server, first.received)]
+        restarted = [server for server, first in given.items() if first.counts_anew]
+        return left_out + [f"{server}: restarted: its last event is before {since}" for server in restarted]
+
     show_list(
         options,
-        lambda server: _first_events(server, since, limit, kinds),
+        wanted.first,
         "events",
         _COLUMNS,
-        lambda first: _chosen(first.received, kinds)[-limit:],
-        document=lambda first: [event.members() for event in _chosen(first.received, kinds)[-limit:]],
-        remarks=lambda given: (
-            [line for server, first in given.items() for line in _left_out(server, since, first.received, kinds, limit)]
-            + [
-                f"{server}: restarted: its last event is before {since}"
-                for server, it in given.items()
-                if it.counts_anew
-            ]
-        ),
+        lambda first: wanted.last_of(first.received),
+        document=lambda first: [event.members() for event in wanted.last_of(first.received)],
+        remarks=remarks,
     )
 
 
@@ -155,36 +154,52 @@ class _First(NamedTuple):
     counts_anew: bool
 
 
-async def _first_events(server: NameServer, since: int, limit: int, kinds: frozenset[str]) -> _First:
-    # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with a
-    # start all are, since the first event shows how many the server has forgotten.
-    received = await server.events(since, MAX_EVENTS if kinds or since else limit)
-    if not since or received.events:
-        return _First(received, counts_anew=False)
-    newest = (await server.events(0, 1)).events
-    return _First(received, counts_anew=not newest or newest[-1].seq < since)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The events that the options select."""
 
+    # Only events with a larger number.
+    since: int
+    # Number of the last events.
+    limit: int
+    # Types of the events; empty for all types.
+    kinds: frozenset[str]
 
-def _chosen(received: Events, kinds: frozenset[str]) -> list[Event]:
-    return [event for event in received.events if not kinds or event.event in kinds]
+    async def first(self, server: NameServer) -> _First:
+        """The first response of a server."""
+        # With a filter all events are requested, since the last `limit` events may contain too few of these kinds; with
+        # a start all are, since the first event shows how many the server has forgotten.
+        received = await server.events(self.since, MAX_EVENTS if self.kinds or self.since else self.limit)
+        if not self.since or received.events:
+            return _First(received, counts_anew=False)
+        newest = (await server.events(0, 1)).events
+        return _First(received, counts_anew=not newest or newest[-1].seq < self.since)
 
+    def of_kinds(self, received: Events) -> list[Event]:
+        """The events of the selected types."""
+        return [event for event in received.events if not self.kinds or event.event in self.kinds]
 
-def _left_out(server: str, since: int, received: Events, kinds: frozenset[str], limit: int) -> list[str]:
-    """Lines about the events with numbers above `since` that are not shown; empty without `since`."""
-    if not since:
-        return []
-    forgotten, more = missed_after(since, received), len(_chosen(received, kinds)) - limit
-    lines = []
-    if forgotten:
-        lines.append(f"{server}: {counted(forgotten, 'event')} after {since} forgotten by the server{_of_all(kinds)}")
-    if more > 0:
-        lines.append(f"{server}: {counted(more, 'event')} after {since} not shown; see --limit")
-    return lines
+    def last_of(self, received: Events) -> list[Event]:
+        """The last events of the selected types."""
+        return self.of_kinds(received)[-self.limit :]
 
+    def left_out(self, server: str, received: Events) -> list[str]:
+        """Lines about the events after `since` that are not shown; empty without `since`."""
+        if not self.since:
+            return []
+        forgotten, more = missed_after(self.since, received), len(self.of_kinds(received)) - self.limit
+        after = f"after {self.since}"
+        lines = []
+        if forgotten:
+            lines.append(f"{server}: {counted(forgotten, 'event')} {after} forgotten by the server{self.of_all}")
+        if more > 0:
+            lines.append(f"{server}: {counted(more, 'event')} {after} not shown; see --limit")
+        return lines
 
-def _of_all(kinds: frozenset[str]) -> str:
-    """A remark for a count of events of unknown types, if only some types were requested."""
-    return ", of all types" if kinds else ""
+    @property
+    def of_all(self) -> str:
+        """A remark for a count of events of unknown types, if only some types were requested."""
+        return ", of all types" if self.kinds else ""
 
 
 @dataclass(slots=True)
@@ -192,40 +207,49 @@ class _Events:
     server: NameServer
     servers: Servers
     output: Output
-    limit: int
-    kinds: frozenset[str]
+    wanted: _Wanted
     # The number of the last known event.
-    last: int
-    # Boot id of the last response.
+    last: int = field(init=False)
+    # Boot id of the last response; None before the first one.
     boot_id: str | None = None
+
+    def __post_init__(self) -> None:
+        self.last = self.wanted.since
 
     async def ask(self) -> Callable[[], None]:
         """Request the events since the last known one."""
         if self.boot_id is None:
-            received, counts_anew = await _first_events(self.server, self.last, self.limit, self.kinds)
-            if counts_anew:
-                complain([f"{self.server.address}: restarted"])
-                self.last = 0
-                received = await self.server.events(0, MAX_EVENTS)
-        else:
-            await self.servers.clock.sleep(_EVENTS_SECONDS)
-            received = await self.server.events(self.last, MAX_EVENTS)
-            if received.boot_id != self.boot_id:
-                # All events of another boot are new.
-                received = await self.server.events(0, MAX_EVENTS)
-        return lambda: self._print(received)
+            received = await self._first()
+            return lambda: self._print_first(received)
+        await self.servers.clock.sleep(_EVENTS_SECONDS)
+        received = await self.server.events(self.last, MAX_EVENTS)
+        if received.boot_id != self.boot_id:
+            # All events of another boot are new.
+            received = await self.server.events(0, MAX_EVENTS)
+        return lambda: self._print_next(received)
 
-    def _print(self, received: Events) -> None:
-        events = _chosen(received, self.kinds)
-        if self.boot_id is None:
-            complain(_left_out(self.server.address, self.last, received, self.kinds, self.limit))
-            events = events[-self.limit :]
-        elif received.boot_id != self.boot_id:
+    async def _first(self) -> Events:
+        first = await self.wanted.first(self.server)
+        if not first.counts_anew:
+            return first.received
+        complain([f"{self.server.address}: restarted"])
+        self.wanted, self.last = replace(self.wanted, since=0), 0
+        return await self.server.events(0, MAX_EVENTS)
+
+    def _print_first(self, received: Events) -> None:
+        complain(self.wanted.left_out(self.server.address, received))
+        self._print(received, self.wanted.last_of(received))
+
+    def _print_next(self, received: Events) -> None:
+        if received.boot_id != self.boot_id:
             complain([f"{self.server.address}: restarted"])
             self.last = 0
         elif missed := missed_after(self.last, received):
-            complain([f"{self.server.address}: {counted(missed, 'event')} missed{_of_all(self.kinds)}"])
-        for event in events:
+            complain([f"{self.server.address}: {counted(missed, 'event')} missed{self.wanted.of_all}"])
+        self._print(received, self.wanted.of_kinds(received))
+
+    def _print(self, received: Events, shown: Sequence[Event]) -> None:
+        for event in shown:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
             # Members come from the server, and must not replace our member "server".
