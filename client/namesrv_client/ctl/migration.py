@@ -23,6 +23,7 @@ from namesrv_client.ctl.comparison import (
     differing_facts,
     grouped,
     perm_text,
+    spelled,
     static_queue_facts,
 )
 from namesrv_remoting.bodies.base import read_json
@@ -55,6 +56,17 @@ class Judged:
     difference: Difference
     matters: bool
     why: str
+
+    def document(self) -> dict[str, Any]:
+        """The members for JSON and YAML."""
+        return {
+            "kind": self.difference.kind,
+            "names": self.names,
+            "fact": str(self.difference.fact),
+            "values": spelled(self.difference.values),
+            "matters": self.matters,
+            "why": self.why,
+        }
 
 
 @dataclass(frozen=True, slots=True)

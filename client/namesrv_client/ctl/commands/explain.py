@@ -166,25 +166,41 @@ async def _explained(server: NameServer, topic: str) -> Explained:
     if route is None:
         return Explained(None, (), why=await server.why_no_route(topic))
     brokers = await server.brokers()
-    knows = info is not None
-    live: dict[GroupKey, dict[int, LiveBroker]] = {}
-    for one in brokers if knows else ():
-        live.setdefault((one.cluster, one.broker_name), {})[one.broker_id] = one
-    instances = []
-    for group, queues in joined(route):
-        if group is None or not group.broker_addrs:
-            instances.append(Instance(None, queues.broker_name, None, None, queues, None, knows))
-            continue
-        if MASTER_ID not in group.broker_addrs:
-            instances.append(Instance(group.cluster, group.broker_name, MASTER_ID, None, queues, None, knows))
-        for number, address in sorted(group.broker_addrs.items()):
-            known = _live(group, number, live.get((group.cluster, group.broker_name), {}))
-            instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, knows))
+    instances = _instances(route, None if info is None else brokers)
     # Ages always differ between servers, and are left out.
     facts = facts_with_addresses(route)
     facts.update({Fact("write removed on", one.broker_name): True for one in instances if one.entry.write_removed})
     groups = {(one.cluster, one.broker_name) for one in route.broker_datas}
     return Explained(facts, instances, route, await report_of(server, info, brokers, groups))
+
+
+def _instances(route: TopicRouteData, brokers: Iterable[LiveBroker] | None) -> list[Instance]:
+    """The instances of the groups in a route; None instead of live brokers: the server reports no liveness."""
+    live: dict[GroupKey, dict[int, LiveBroker]] = {}
+    for one in brokers or ():
+        live.setdefault((one.cluster, one.broker_name), {})[one.broker_id] = one
+    instances = []
+    for group, queues in joined(route):
+        absent = Instance(
+            cluster=None,
+            broker_name=queues.broker_name,
+            broker_id=None,
+            broker_addr=None,
+            queues=queues,
+            live=None,
+            knows_liveness=brokers is not None,
+        )
+        if group is None or not group.broker_addrs:
+            instances.append(absent)
+            continue
+        absent = replace(absent, cluster=group.cluster)
+        if MASTER_ID not in group.broker_addrs:
+            instances.append(replace(absent, broker_id=MASTER_ID))
+        live_of_group = live.get((group.cluster, group.broker_name), {})
+        for broker_id, address in sorted(group.broker_addrs.items()):
+            entry = _live(group, broker_id, live_of_group)
+            instances.append(replace(absent, broker_id=broker_id, broker_addr=address, live=entry))
+    return instances
 
 
 def _live(group: BrokerData, number: int, live: Mapping[int, LiveBroker]) -> LiveBroker | None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.commands.diff import DIFFERENCE_HEADS, difference_row
-from namesrv_client.ctl.comparison import Difference, Fact, Facts, Kind, differences, same_servers, spelled
+from namesrv_client.ctl.comparison import Difference, Fact, Facts, Kind, differences, same_servers
 from namesrv_client.ctl.migration import (
     Judged,
     TopicResponses,
@@ -135,46 +135,37 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
     given = overviews.given
     differing: list[Difference] = []
     if len(given) == len(sides):
-        settings = setting_facts({server: each.settings or {} for server, each in given.items()})
-        order = _order_facts({server: each.order_config for server, each in given.items()})
-        differing = differences(
-            {server: each.view | order[server] | settings[server] for server, each in given.items()}
-        )
         by_topic, failures = await _topic_differences(servers.all, given)
-        differing += by_topic
+        differing = _overview_differences(given) + by_topic
         overviews = Responses({**overviews.outcomes, **failures})
     verdicts = judged(differing)
     not_compared = [f"{server}: {what}" for server, each in given.items() for what in each.not_compared]
-    has_all_overviews = len(overviews.given) == len(sides)
-    matter = any(one.matters for one in verdicts)
     same_server = same_servers({server: each.boot_id for server, each in given.items()})
+    matter = any(one.matters for one in verdicts)
     is_whole = not not_compared and not same_server
     code = max(overviews.code(needs_all=True), ExitCode.NO if matter or not is_whole else ExitCode.OK)
+    body = _table(verdicts, tuple(sides))
+    if len(overviews.given) == len(sides) and (matter or is_whole):
+        body.append(_summary(verdicts, given))
     return Report(
         {
             "agree": code is ExitCode.OK,
             "servers": [
                 {"side": sides[each["server"]], **each} for each in overviews.documents(lambda each: each.counts)
             ],
-            "differences": [
-                {
-                    "kind": one.difference.kind,
-                    "names": one.names,
-                    "fact": str(one.difference.fact),
-                    "values": spelled(one.difference.values),
-                    "matters": one.matters,
-                    "why": one.why,
-                }
-                for one in verdicts
-            ],
+            "differences": [one.document() for one in verdicts],
         },
-        [
-            *_table(verdicts, tuple(sides)),
-            *([_summary(verdicts, given)] if has_all_overviews and (matter or is_whole) else []),
-        ],
+        body,
         code,
         [*overviews.failures(), *not_compared, *same_server],
     )
+
+
+def _overview_differences(given: Mapping[str, _Overview]) -> list[Difference]:
+    """The differences but those of topics."""
+    settings = setting_facts({server: each.settings or {} for server, each in given.items()})
+    order = _order_facts({server: each.order_config for server, each in given.items()})
+    return differences({server: each.view | order[server] | settings[server] for server, each in given.items()})
 
 
 def _table(verdicts: Sequence[Judged], servers: Sequence[str]) -> list[RenderableType]:
