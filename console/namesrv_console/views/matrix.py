@@ -8,7 +8,7 @@ from namesrv_client.ctl.comparison import PRESENT, Fact, perm_text
 from namesrv_client.health import subject_of
 from namesrv_console.state import BrokerSeen, Cluster, ServerView, TopicReport
 from namesrv_console.views.differences import Disagreement, awaited_brokers
-from namesrv_remoting.bodies.route import QueueData, TopicRouteData
+from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import MASTER_ID
 
 # missing: the server has the topic, but not on that broker; absent: the server does not have the topic; awaited: one of
@@ -62,65 +62,85 @@ class MatrixRow:
         return any(cell.lacks_master for cell in self.cells.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _TopicOnServer:
+    """The topic as one server reports it."""
+
+    # Broker group -> queues; None: the server does not have the topic.
+    queues: Mapping[str, QueueData] | None
+    # Facts about the topic that other servers report, and this one is expected to report soon, too.
+    expected: Collection[Fact]
+
+    def queues_on(self, broker_name: str) -> QueueData | None:
+        """The queues on a broker group; None without any."""
+        return None if self.queues is None else self.queues.get(broker_name)
+
+    def state_on(self, broker_name: str) -> CellState:
+        """The state of the cell of a broker group."""
+        if self.queues is None:
+            return "awaited" if PRESENT in self.expected else "absent"
+        if broker_name in self.queues:
+            return "present"
+        return "awaited" if Fact("queues on", broker_name) in self.expected else "missing"
+
+
 def matrix(
     cluster: Cluster, reports: Mapping[str, TopicReport], topic: str, disagreements: Iterable[Disagreement]
 ) -> list[MatrixRow]:
     """A row for each broker group that has the topic on any server: without a master first, then those that differ."""
     disagreements = list(disagreements)
-    awaited = awaited_brokers(disagreements)
-    # Fact about the topic -> the servers whose difference is expected.
-    expected = {
-        one.difference.fact: one.expected_on
-        for one in disagreements
-        if one.difference.kind == "topic" and one.difference.name == topic
-    }
-    routes: dict[str, TopicRouteData | None] = {}
-    for server, each in reports.items():
-        reported = each.of(topic)
-        # True: the server has the topic, and its route was not requested.
-        if reported is not True:
-            routes[server] = reported or None
-    queues = {
-        server: {} if route is None else {each.broker_name: each for each in route.queue_datas}
+    about_topic = [one for one in disagreements if one.difference.kind == "topic" and one.difference.name == topic]
+    # Server -> route; False: the server does not have the topic. Servers whose route was not requested are left out.
+    routes = {server: route for server, each in reports.items() if (route := each.of(topic)) is not True}
+    topics = {
+        server: _TopicOnServer(
+            {each.broker_name: each for each in route.queue_datas} if route else None,
+            {one.difference.fact for one in about_topic if server in one.expected_on},
+        )
         for server, route in routes.items()
     }
     addresses: dict[str, dict[int, str]] = {}
     clusters: dict[str, str] = {}
-    for route in routes.values():
-        for group in () if route is None else route.broker_datas:
-            addresses.setdefault(group.broker_name, {}).update(group.broker_addrs)
-            clusters[group.broker_name] = group.cluster
-    rows = []
-    for name in sorted({name for each in queues.values() for name in each}):
-        states: dict[str, CellState] = {
-            server: "present" if name in queues[server] else _lack(server, name, route, expected)
-            for server, route in routes.items()
-        }
-        usual = _usual([queues[server].get(name) for server, state in states.items() if state != "awaited"])
-        cells: dict[str, Cell] = {}
-        for view in cluster.servers:
-            if view.address not in queues:
-                cells[view.address] = Cell("unknown")
-                continue
-            found, state = queues[view.address].get(name), states[view.address]
-            is_odd = state != "awaited" and found != usual
-            cells[view.address] = Cell(
-                state,
-                found,
-                is_odd=is_odd,
-                instances=_instances(view, name),
-                is_master_awaited=_is_master_awaited(view, name, awaited),
-            )
-        rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
+    for group in (group for route in routes.values() if route for group in route.broker_datas):
+        addresses.setdefault(group.broker_name, {}).update(group.broker_addrs)
+        clusters[group.broker_name] = group.cluster
+    awaited = awaited_brokers(disagreements)
+    rows = [
+        MatrixRow(
+            name,
+            clusters.get(name),
+            dict(sorted(addresses.get(name, {}).items())),
+            _cells(cluster.servers, name, topics, awaited),
+        )
+        for name in sorted(frozenset[str]().union(*(each.queues or () for each in topics.values())))
+    ]
     return sorted(rows, key=lambda row: (not row.lacks_master, not row.differs))
 
 
-def _lack(
-    server: str, broker: str, route: TopicRouteData | None, expected: Mapping[Fact, Collection[str]]
-) -> CellState:
-    """The state of a cell whose server has no queues of the topic on the broker."""
-    fact = PRESENT if route is None else Fact("queues on", broker)
-    return "awaited" if server in expected.get(fact, ()) else "absent" if route is None else "missing"
+def _cells(
+    views: Iterable[ServerView],
+    broker_name: str,
+    topics: Mapping[str, _TopicOnServer],
+    awaited: Mapping[str, Collection[str]],
+) -> dict[str, Cell]:
+    """The cells of one row, by server; `awaited` has the servers on which a broker is awaited."""
+    states = {server: each.state_on(broker_name) for server, each in topics.items()}
+    queues = {server: each.queues_on(broker_name) for server, each in topics.items()}
+    usual = _usual([queues[server] for server, state in states.items() if state != "awaited"])
+    cells = {}
+    for view in views:
+        server = view.address
+        if server not in topics:
+            cells[server] = Cell("unknown")
+            continue
+        cells[server] = Cell(
+            states[server],
+            queues[server],
+            is_odd=states[server] != "awaited" and queues[server] != usual,
+            instances=_instances(view, broker_name),
+            is_master_awaited=_is_master_awaited(view, broker_name, awaited),
+        )
+    return cells
 
 
 def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
