@@ -9,7 +9,7 @@ from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_console.views.events import newest_first
 from namesrv_console.views.heat import HeatCell, HeatMap
 from namesrv_console.views.paging import Paged, on_page
-from namesrv_console.views.problems import WORST_FIRST
+from namesrv_console.views.problems import WORST_FIRST, worst, worst_by
 from namesrv_console.views.topics import topic_reports
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
@@ -28,12 +28,12 @@ class BrokerRow:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Its addresses; more than one where servers disagree."""
+        """The addresses of the broker; more than one where servers disagree."""
         return sorted({cell.seen.live.broker_addr for cell in self.cells if cell.seen is not None})
 
     @property
     def versions(self) -> Sequence[int]:
-        """The counters of its data version; more than one where servers differ."""
+        """The counters of the broker's data version; more than one where servers differ."""
         versions = (cell.seen.live.data_version for cell in self.cells if cell.seen is not None)
         return sorted({version.counter for version in versions if version is not None})
 
@@ -75,12 +75,10 @@ def broker_page(
     cluster: Cluster, heat: HeatMap, problems: Iterable[Problem], query: BrokerQuery
 ) -> Paged[ListedBroker]:
     """The brokers of a heat map that match a query. Raises KeyError for an unknown sort."""
-    worst: dict[str, Level] = {}
-    for one in problems:
-        worst[one.subject] = min(worst.get(one.subject, one.level), one.level, key=WORST_FIRST.index)
+    levels = worst_by(lambda one: one.subject, problems)
     names = [name for name in heat if query.cluster in ("", name)]
     rows = (row for name in names for row in _rows(cluster, name, heat[name]))
-    listed = (ListedBroker(row, _level(row, worst)) for row in rows)
+    listed = (ListedBroker(row, _level(row, levels)) for row in rows)
     wanted = query.text.strip().casefold()
     found = [
         one
@@ -92,11 +90,11 @@ def broker_page(
     return on_page(found, query.page)
 
 
-def _level(row: BrokerRow, worst: Mapping[str, Level]) -> Level:
+def _level(row: BrokerRow, levels: Mapping[str, Level]) -> Level:
     """The worst level of the broker, of its group, and of its reports."""
     subjects = subject_of(row.key), subject_of(row.key[:2])
-    levels = [worst[subject] for subject in subjects if subject in worst]
-    return min([*levels, "good" if any(cell.is_reported for cell in row.cells) else "unknown"], key=WORST_FIRST.index)
+    reported: Level = "good" if any(cell.is_reported for cell in row.cells) else "unknown"
+    return worst([reported, *(levels[subject] for subject in subjects if subject in levels)])
 
 
 def broker_rows(cluster: Cluster, heat: HeatMap, cluster_name: str, broker_name: str) -> list[BrokerRow]:

@@ -1,9 +1,9 @@
 """The console's views as reports for the health model, and the verdict on every page."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals, subject_of
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
@@ -13,6 +13,7 @@ from namesrv_remoting.health import Kind, Level
 # All levels. Unknown is worse than a warning: what the console does not know may be critical.
 WORST_FIRST: Final[tuple[Level, ...]] = get_args(Level)
 
+K = TypeVar("K", bound=Hashable)
 
 # Acknowledged: all problems are acknowledged, so that the verdict is neither good nor an alarm.
 VerdictLevel = Level | Literal["acknowledged"]
@@ -46,9 +47,7 @@ def verdict(
 ) -> Verdict:
     """The verdict on a cluster with these problems and so many topics; acknowledged problems are no alarm."""
     new = [one for one in found if one.key not in acknowledged]
-    levels = {one.level for one in new}
-    otherwise: VerdictLevel = "acknowledged" if found else "good"
-    level = next((level for level in WORST_FIRST if level in levels), otherwise)
+    level: VerdictLevel = "acknowledged" if found and not new else worst(one.level for one in new)
     counts = Counter(one.kind for one in new or found)
     return Verdict(
         level,
@@ -60,6 +59,19 @@ def verdict(
         cluster.compared == len(cluster.servers) > 1 and not same_servers(cluster.servers),
         len(found) - len(new),
     )
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """The worst of these levels; good without any."""
+    return min(levels, key=WORST_FIRST.index, default="good")
+
+
+def worst_by(key: Callable[[Problem], K], found: Iterable[Problem]) -> dict[K, Level]:
+    """The level of the worst of the problems with the same key."""
+    levels: dict[K, Level] = {}
+    for one in found:
+        levels[key(one)] = worst([one.level, levels.get(key(one), "good")])
+    return levels
 
 
 def most_urgent(found: Iterable[Problem], acknowledged: Collection[tuple[Kind, str]], most: int) -> list[Problem]:

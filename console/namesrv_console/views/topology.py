@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from namesrv_client.health import Problem
 from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.heat import Heat, HeatCell, HeatMap
-from namesrv_console.views.problems import WORST_FIRST
+from namesrv_console.views.problems import worst, worst_by
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.health import Level
 
@@ -80,7 +80,8 @@ class Topology:
 def topology(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem]) -> Topology:
     """The picture of a cluster whose brokers are in a heat map."""
     groups = {(name, group): heat[name][group] for name in heat for group in heat[name]}
-    worst = _worst(problems)
+    # Problems of servers are of no group, None.
+    levels = worst_by(lambda one: one.group, problems)
     keys: Sequence[tuple[str, str | None]] = (
         [*groups] if len(groups) <= MOST_GROUPS else [(name, None) for name in heat]
     )
@@ -91,23 +92,22 @@ def topology(cluster: Cluster, heat: HeatMap, problems: Iterable[Problem]) -> To
     nodes, edges = [], []
     for at, (name, group) in enumerate(keys):
         members = {key: groups[key] for key in groups if key[0] == name and group in (None, key[1])}
-        node = _node(name, group, _y(at, len(keys), rows), members, worst)
+        node = _node(name, group, _y(at, len(keys), rows), members, levels)
         nodes.append(node)
         edges += [Edge(server.y, node.y, _state(place, members)) for place, server in enumerate(servers)]
     return Topology(servers, nodes, edges, rows * ROW_HEIGHT)
 
 
 def _node(
-    name: str, group: str | None, y: float, members: _Members, worst: Mapping[tuple[str, str], Level]
+    name: str, group: str | None, y: float, members: _Members, levels: Mapping[tuple[str, str] | None, Level]
 ) -> BrokerNode:
     """The node of a group, or of the groups of a cluster."""
     instances = [(number, cells) for each in members.values() for number, cells in each.items()]
     present = [(number, cells) for number, cells in instances if any(cell.seen for cell in cells)]
     masters = sum(number == MASTER_ID for number, _ in present)
-    levels = [worst[key] for key in members if key in worst]
-    if not all(any(cell.is_reported for cell in cells) for _, cells in present):
-        levels.append("unknown")
-    level: Level = min(levels, key=WORST_FIRST.index, default="good")
+    is_reported = all(any(cell.is_reported for cell in cells) for _, cells in present)
+    reported: Level = "good" if is_reported else "unknown"
+    level = worst([reported, *(levels[key] for key in members if key in levels)])
     return BrokerNode(name, group, y, len(members), masters, len(present) - masters, level)
 
 
@@ -124,12 +124,3 @@ def _y(at: int, count: int, rows: int) -> float:
 
 def _clients(view: ServerView) -> int | None:
     return None if view.connections is None else sum(one.role == "client" for one in view.connections)
-
-
-def _worst(problems: Iterable[Problem]) -> dict[tuple[str, str], Level]:
-    """The level of the worst problem of each group that has one."""
-    found: dict[tuple[str, str], Level] = {}
-    for one in problems:
-        if one.group is not None:
-            found[one.group] = min(found.get(one.group, one.level), one.level, key=WORST_FIRST.index)
-    return found
