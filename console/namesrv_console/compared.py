@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from namesrv_console.hidden import Hidden
 from namesrv_console.poller import Observed
-from namesrv_console.state import BrokerKey, Cluster, TopicReport
+from namesrv_console.state import BrokerKey, Cluster, ServerView, TopicReport
 from namesrv_console.views.differences import Disagreement, Key, disagreements
 from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_runtime.clock import Clock
@@ -77,19 +77,20 @@ class Compared:
     def _look(self, cluster: Cluster) -> None:
         now = self._looked_at = self._clock.monotonic()
         self._brokers = _brokers_of(cluster)
-        reports = topic_reports(cluster)
-        last, known = self._found, self._since
-        self._found = disagreements(cluster, reports, self.topics(cluster), known, now)
-        has_reported = (
-            view.is_reachable is False or "routes" in view.refused or view.address in reports
-            for view in cluster.servers
-        )
-        if self._since is not None or all(has_reported):
-            self._since = {one.key: one.since for one in self._found}
-        servers = {one.key: one.difference.values.keys() for one in last}
-        hidden = self._hidden.look(servers, {one.key for one in self._found}, cluster)
-        if self._since is not None and known is not None:
-            self._since |= {key: known[key] for key in hidden if key in known}
+        before, since_before = self._found, self._since
+        self._found = disagreements(cluster, topic_reports(cluster), self.topics(cluster), since_before, now)
+        since = {one.key: one.since for one in self._found}
+        servers = {one.key: one.difference.values.keys() for one in before}
+        hidden = self._hidden.look(servers, since.keys(), cluster)
+        if since_before is not None:
+            self._since = since | {key: since_before[key] for key in hidden if key in since_before}
+        elif all(map(_has_responded, cluster.servers)):
+            self._since = since
+
+
+def _has_responded(view: ServerView) -> bool:
+    """True if the server has reported its topics, has refused them, or is unreachable."""
+    return view.reports_topics or "routes" in view.refused or view.failure is not None
 
 
 def _brokers_of(cluster: Cluster) -> list[KeysView[BrokerKey]]:

@@ -1,4 +1,4 @@
-"""What servers reported until they stopped responding, and may report again."""
+"""Things that servers reported until they stopped responding, and may report again."""
 
 from collections.abc import Collection, Hashable, Mapping
 from typing import Generic, TypeVar
@@ -26,9 +26,11 @@ class Hidden(Generic[K]):
         `before` has the things of the last look, and the servers without which a thing is not known to be over; `found`
         has those that `cluster` reports now.
         """
-        before_silent = self._silent
-        self._silent = frozenset(view.address for view in cluster.servers if not view.is_compared)
-        stopped = self._silent - before_silent
-        known = self._servers | {key: stopped & {*servers} for key, servers in before.items()}
-        self._servers = {key: left for key, of in known.items() if key not in found and (left := of & self._silent)}
+        silent = frozenset(view.address for view in cluster.servers if not view.is_compared)
+        stopped = silent - self._silent
+        awaited = self._servers | {key: stopped & {*servers} for key, servers in before.items()}
+        self._silent = silent
+        self._servers = {
+            key: servers & silent for key, servers in awaited.items() if key not in found and servers & silent
+        }
         return frozenset(self._servers)
