@@ -72,7 +72,7 @@ def create_app(console: Console) -> Starlette:
     routes += AttendingPages(console, served.render, access.identity.address_of).routes()
     app = Starlette(
         routes=[
-            *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in served.all),
+            *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in served.pages),
             Route("/live", served.live, methods=["GET"]),
             Route("/preferences", preferences, methods=["GET"]),
             Mount("/static", _StaticFiles(packages=[("namesrv_console", "static")])),
@@ -81,7 +81,7 @@ def create_app(console: Console) -> Starlette:
         middleware=access.middleware(),
         exception_handlers={HTTPStatus.NOT_FOUND: served.not_found},
     )
-    app.state.live = served.pages
+    app.state.live = served.live_pages
     return app
 
 
@@ -96,12 +96,14 @@ class _StaticFiles(StaticFiles):
 
 
 class _Served:
+    """The pages of a console, whole and live."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
-        self.all = (*PAGES, actions.PAGE) if console.settings.access.actions else PAGES
-        self._templates = Templates(self.all)
-        self.pages = LivePages(console, self._templates)
-        self._by_path = {page.path: page for page in self.all if page.is_live}
+        self.pages = (*PAGES, actions.PAGE) if console.settings.access.actions else PAGES
+        self._templates = Templates(self.pages)
+        self.live_pages = LivePages(console, self._templates)
+        self._by_path = {page.path: page for page in self.pages if page.is_live}
 
     def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         """The handler of requests for a page."""
@@ -154,18 +156,18 @@ class _Served:
         page = self._by_path.get(path)
         if page is None:
             return PlainTextResponse("no such page\n", HTTPStatus.NOT_FOUND)
-        if self.pages.streams >= MAX_STREAMS:
+        if self.live_pages.streams >= MAX_STREAMS:
             return PlainTextResponse("too many open tabs\n", HTTPStatus.SERVICE_UNAVAILABLE)
         seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
         query, language = self._query(page, dict(parse_qsl(text)), request), _language(request)
         if isinstance(query, Response):
             return query
-        since = self.pages.revision_of(seen)
+        since = self.live_pages.revision_of(seen)
         if "once" in request.query_params:
-            with self.pages.opened(page, query, language) as live:
-                _, news = await self.pages.news(live, since)
+            with self.live_pages.opened(page, query, language) as live:
+                _, news = await self.live_pages.news(live, since)
             return JSONResponse(news, headers=_FRESH)
-        return LiveStream(self.pages, page, query, language=language, since=since)
+        return LiveStream(self.live_pages, page, query, language=language, since=since)
 
     def _about(self, request: Request, visit: Visit) -> dict[str, object]:
         """Values for the frame, also about the user.
@@ -176,7 +178,7 @@ class _Served:
         has_form = user.is_authenticated or here.startswith("/login")
         may_act = self._console.settings.access.actions and is_operator(request)
         csrf = csrf_token(request) if has_form else ""
-        event_id = self.pages.event_id(visit.cluster.revision)
+        event_id = self.live_pages.event_id(visit.cluster.revision)
         return {"user": user, "csrf": csrf, "here": here, "may_act": may_act, "event_id": event_id}
 
     def _query(self, page: Page, given: Mapping[str, str], request: Request) -> dict[str, str] | Response:

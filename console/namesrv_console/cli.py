@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _directory(text: str) -> Path:
     if not text:
-        # It would be the working directory.
+        # An empty path would be the working directory.
         raise argparse.ArgumentTypeError("is empty")
     return Path(text)
 

@@ -22,10 +22,10 @@ class _Left:
     """A broker that a server removed, with what shows the reason of the removal and the broker's return."""
 
     gone: Gone
-    # Its last address, and the number of instances of its group before the removal.
+    # The broker's last address, and the number of instances of its group before the removal.
     address: str
     instances: int
-    # The server that removed it, the server's boot, and a number below that of the removal's event.
+    # The server that removed the broker, the server's boot, and a number below that of the removal's event.
     server: str
     boot_id: str | None
     since_seq: int
@@ -67,7 +67,7 @@ class GoneBrokers:
         """Note the brokers that have left servers since the last look, and forget those that are back."""
         # A broker whose servers have all become unreachable may still be there, until one of them responds without it.
         reporting = [view for view in servers if view.reports_brokers]
-        # A server that waits for its brokers after a start says nothing about brokers that it lacks.
+        # A server that waits for its brokers after a start may lack brokers that have not left.
         if not any(view.info is None or view.info.ready for view in reporting):
             return
         registered = self._registered(reporting)
@@ -109,7 +109,7 @@ class GoneBrokers:
         else:
             gone = Gone(key, now, known.gone.reason, max(topics, known.gone.topics), affected or known.gone.affected)
             if before.info is None:
-                # Apache's server reports no events, so that only the other one's show the reason.
+                # Apache's server reports no events; the server that removed the broker before may report the reason.
                 return replace(known, gone=gone)
         instances = sum(other[:2] == key[:2] for other in before.brokers)
         return _Left(gone, live.broker_addr, instances, before.address, before.boot_id, before.brokers_seq)

@@ -270,7 +270,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "signed_in": "signed in to the console ({source})",
     "lost": "lines lost: {count}",
 }
-# What a change may be of, and the reasons of changes; a newer server may have others, which have no text.
+# Things that a change may be of, and reasons of changes; those that only a newer server knows have no text.
 _KINDS: Final = frozenset(
     {"kv", "setting", "write_permission", "registration", "topic", "acknowledgement", "broker_that_left", "access_file"}
 )

@@ -187,7 +187,7 @@ def form_of(request: Request) -> dict[str, str]:
 
 
 def about_of(request: Request) -> dict[str, str]:
-    """What the form is about: fields that the form has as one encoded field.
+    """The fields that name the subject of the form, such as a topic; the form has them as one encoded field.
 
     Pages show control characters of a name as escapes, and browsers change them, and line breaks, in plain fields.
     """
