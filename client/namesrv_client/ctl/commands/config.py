@@ -93,26 +93,19 @@ def show_config(
     async def ask(servers: Servers) -> Report:
         responses = await servers.ask(_settings)
         absences = absences_in(responses, lambda settings: _absent(settings, keys or ()))
-        names = sorted(frozenset().union(*responses.given.values()))
-        wanted = {_key_of(settings, key) for settings in responses.given.values() for key in keys or ()}
-        if keys:
-            shown = [name for name in names if name in wanted]
-        else:
-            shown = [name for name in names if shows_all or _is_remarkable(name, responses.given)]
-        left_out = 0 if keys or options.output != "table" else len(names) - len(shown)
+        given_keys = {_key_of(settings, key) for settings in responses.given.values() for key in keys or ()}
+        every = sorted(frozenset().union(*responses.given.values()))
+        names = [name for name in every if not keys or name in given_keys]
+        shown = [name for name in names if keys or shows_all or _is_remarkable(name, responses.given)]
+        left_out = len(names) - len(shown) if options.output == "table" else 0
         remarks = [f"{counted(left_out, 'setting')} with default values left out; use --all"] if left_out else []
-        if responses.given and not keys and not names:
+        if responses.given and not every and not keys:
             remarks = ["no settings reported"]
+        documents = responses.documents(
+            lambda settings: {"config": {name: settings[name].value for name in names if name in settings}}
+        )
         return Report(
-            {
-                "servers": responses.documents(
-                    lambda settings: {
-                        "config": {
-                            name: settings[name].value for name in sorted(settings) if not keys or name in wanted
-                        }
-                    }
-                )
-            },
+            {"servers": documents},
             _setting_table(shown, responses.given),
             max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
             [*responses.failures(), *absences, *remarks],
