@@ -90,9 +90,9 @@ class _StaticFiles(StaticFiles):
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """The response with a file."""
-        answer = super().file_response(*args, **kwargs)
-        answer.headers["cache-control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
-        return answer
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
+        return response
 
 
 class _Served:
@@ -108,7 +108,7 @@ class _Served:
     def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         """The handler of requests for a page."""
 
-        async def answer(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             query = self._query(page, request.query_params, request)
             if isinstance(query, Response):
                 return self._framed(request, query)
@@ -121,7 +121,7 @@ class _Served:
             html = self._templates.page(page, visit, {**content, **self._about(request, visit)}, theme=_theme(request))
             return HTMLResponse(html, headers=_FRESH)
 
-        return answer
+        return respond
 
     def render(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> Response:
         """A page from a template that is not in the menu, for the user of the request."""
@@ -141,11 +141,11 @@ class _Served:
             return PlainTextResponse("no such page\n", HTTPStatus.NOT_FOUND)
         return self.render(request, "not_found", {"path": request.url.path}, HTTPStatus.NOT_FOUND)
 
-    def _framed(self, request: Request, answer: Response) -> Response:
+    def _framed(self, request: Request, response: Response) -> Response:
         """The response; a browser gets the text of an error in the frame of the pages."""
-        if answer.status_code < HTTPStatus.BAD_REQUEST or not accepts_html(request):
-            return answer
-        return self.render(request, "not_shown", {"why": bytes(answer.body).decode().rstrip()}, answer.status_code)
+        if response.status_code < HTTPStatus.BAD_REQUEST or not accepts_html(request):
+            return response
+        return self.render(request, "not_shown", {"why": bytes(response.body).decode().rstrip()}, response.status_code)
 
     async def live(self, request: Request) -> Response:
         """The event stream of one tab, or with `once` its first message.
@@ -200,11 +200,11 @@ class _Served:
 
 async def preferences(request: Request) -> Response:
     """Store the chosen language or colours in a cookie, and redirect to the previous page."""
-    answer = RedirectResponse(safe_path(request.query_params.get("back")), 303)
+    response = RedirectResponse(safe_path(request.query_params.get("back")), 303)
     for name, choices in (("language", LANGUAGES), ("theme", (*THEMES, "auto"))):
         if (wanted := request.query_params.get(name)) in choices:
-            answer.set_cookie(name, str(wanted), max_age=_YEAR_SECONDS, samesite="lax", httponly=True)
-    return answer
+            response.set_cookie(name, str(wanted), max_age=_YEAR_SECONDS, samesite="lax", httponly=True)
+    return response
 
 
 def _language(request: Request) -> str:

@@ -92,20 +92,20 @@ async def serve(
 async def _run(server: _Server, console: Console, listening: socket.socket, report: Callable[[str], None]) -> None:
     async with asyncio.TaskGroup() as tasks:
         polling = tasks.create_task(console.run())
-        telling = tasks.create_task(_report_unreachable(console, report))
+        reporting = tasks.create_task(_report_unreachable(console, report))
         await server.serve(sockets=[listening])
         polling.cancel()
-        telling.cancel()
+        reporting.cancel()
 
 
 async def _report_unreachable(console: Console, report: Callable[[str], None]) -> None:
     """Report each server whose first request fails, once; pages show later failures."""
-    observed, asking = console.observed, set(console.settings.servers)
-    while asking:
+    observed, awaited = console.observed, set(console.settings.servers)
+    while awaited:
         revision = observed.cluster.revision
         for view in observed.cluster.servers:
-            if view.address in asking and view.is_reachable is not None:
-                asking.remove(view.address)
+            if view.address in awaited and view.is_reachable is not None:
+                awaited.remove(view.address)
                 if not view.is_reachable:
                     report(f"{_trouble(view)}; trying again every second")
         await observed.changed_since(revision)

@@ -97,9 +97,9 @@ class Login:
         if wait > 0 or self._waiting >= _MAX_WAITING:
             seconds = max(1, math.ceil(wait))
             self._record_refusal(name, address, "rate", f"too many attempts, next in {seconds} s")
-            answer = self._page(request, target, 429, error="wait", seconds=seconds, name=name)
-            answer.headers["Retry-After"] = str(seconds)
-            return answer
+            response = self._page(request, target, 429, error="wait", seconds=seconds, name=name)
+            response.headers["Retry-After"] = str(seconds)
+            return response
         self._limit.attempted(address, name, now)
         users = self._identity.users
         assert users is not None  # noqa: S101 - the route exists only with a users file

@@ -113,8 +113,8 @@ def _patience_seconds(visit: Visit) -> float:
     return _LONG_PATIENCE_SECONDS if "wait" in visit.query else PATIENCE_SECONDS
 
 
-def _without_result(answer: Answer | None) -> Mapping[str, Any]:
-    return {"state": "failed", "why": answer.why} if isinstance(answer, Failed) else {"state": "reading"}
+def _without_result(result: Answer | None) -> Mapping[str, Any]:
+    return {"state": "failed", "why": result.why} if isinstance(result, Failed) else {"state": "reading"}
 
 
 def _covered(logged: Logged, wall: float) -> Span:
