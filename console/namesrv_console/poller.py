@@ -8,7 +8,7 @@ from the server's events (20003), and only the routes that they name are pulled.
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
@@ -215,39 +215,52 @@ class _Requests:
         return replace(view, brokers=seen_brokers(view.brokers, found, asked_at), brokers_seq=view.last_seq)
 
     async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:
-        before, boot_id = view.topic_report, view.boot_id
+        before = view.topic_report
         changed = changed_topics(view.events, before.revision, info.revision)
         if changed is None or len(changed) > _FEW_TOPICS:
             view, topics = await self._response(view, "routes", self.server.topics)
             if topics is None:
                 return view
-            known = {topic: before.routes[topic] for topic in topics if topic in before.routes}
+            routes = {topic: before.routes[topic] for topic in topics if topic in before.routes}
         else:
-            topics, known = sorted(changed), dict(before.routes)
+            topics, routes = sorted(changed), dict(before.routes)
         # Of known topics only changed routes are pulled; of new topics the route in any case.
-        old = deque(topic for topic in topics if topic in known)
-        new = deque(topic for topic in topics if topic not in known)
-        while old or new:
-            left = old or new
-            part = [left.popleft() for _ in range(min(self.portion.topics, len(left)))]
-            if left is old:
-                ask = functools.partial(self.server.changed_routes, part, boot_id=boot_id, since=before.revision)
-            else:
-                ask = functools.partial(self.server.changed_routes, part)
-            view, found = await self._pull(view, ask, len(part))
-            if found is None:
+        changed_since = functools.partial(self.server.changed_routes, boot_id=view.boot_id, since=before.revision)
+        known = [topic for topic in topics if topic in routes]
+        new = [topic for topic in topics if topic not in routes]
+        for ask, some in ((changed_since, known), (self.server.changed_routes, new)):
+            view, pulled = await self._pull_all(view, ask, some, put)
+            if pulled is None:
                 return view
-            for topic, route in found.items():
+            for topic, route in pulled.items():
                 if route is None:
-                    known.pop(topic, None)
+                    routes.pop(topic, None)
                 else:
-                    known[topic] = route
+                    routes[topic] = route
+        return replace(view, topic_report=TopicReport(frozenset(routes), routes, info.revision))
+
+    async def _pull_all(
+        self,
+        view: ServerView,
+        ask: Callable[[list[str]], Awaitable[_Routes]],
+        topics: Iterable[str],
+        put: Callable[[ServerView], None],
+    ) -> tuple[ServerView, _Routes | None]:
+        """The routes of topics, requested in portions; None if the server refused one of them."""
+        pulled: dict[str, TopicRouteData | None] = {}
+        left = deque(topics)
+        while left:
+            part = [left.popleft() for _ in range(min(self.portion.topics, len(left)))]
+            view, found = await self._pull(view, functools.partial(ask, part), len(part))
+            if found is None:
+                return view, None
+            pulled |= found
             if self.times.is_due("brokers"):
                 # Pulling routes of hundreds of brokers takes a while; without this request all brokers would look
                 # silent meanwhile.
                 view = await self._brokers(view, _BROKERS_SECONDS)
                 put(view)
-        return replace(view, topic_report=TopicReport(frozenset(known), known, info.revision))
+        return view, pulled
 
     async def _pull(
         self, view: ServerView, ask: Callable[[], Awaitable[_Routes]], count: int
