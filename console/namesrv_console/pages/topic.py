@@ -33,23 +33,21 @@ async def show(visit: Visit) -> Content:
         for server, routes in found.given.items():
             route = routes[name]
             reports[server] = reports[server]._replace(routes={} if route is None else {name: route})
+    reported = {server: each.of(name) for server, each in reports.items()}
     disagreements = visit.console.compared.disagreements(cluster)
     rows = matrix(cluster, reports, name, disagreements)
     awaited_on = next((one.expected_on for one in disagreements if one.key == ("topic", name, PRESENT)), ())
-    present_on = {server for server, each in reports.items() if each.of(name)}
+    absent_on = [server for server, route in reported.items() if not route]
     return {
         "name": name,
         "rows": rows,
         "reporting": len(reports),
         # A route may be unknown where the topic is not.
-        "knows_queues": len(reports) == len(cluster.servers)
-        and all(each.of(name) is not True for each in reports.values()),
-        "present_on": present_on,
-        "missing_on": [server for server in reports if server not in present_on and server not in awaited_on],
-        "awaited_on": [server for server in reports if server not in present_on and server in awaited_on],
-        "orders": {
-            server: each.routes[name].order_topic_conf for server, each in reports.items() if name in each.routes
-        },
+        "knows_queues": len(reports) == len(cluster.servers) and True not in reported.values(),
+        "present_on": reported.keys() - set(absent_on),
+        "missing_on": [server for server in absent_on if server not in awaited_on],
+        "awaited_on": [server for server in absent_on if server in awaited_on],
+        "orders": {server: route.order_topic_conf for server, route in reported.items() if not isinstance(route, bool)},
         **await _from_logs(visit, name),
         "has_logs": bool(visit.console.past.logs),
         "history": topic_history(cluster, name, {row.broker_name for row in rows}, visit.console.moment_ms),
