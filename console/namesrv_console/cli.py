@@ -223,21 +223,20 @@ def _run(options: argparse.Namespace) -> int:
 
     tls = {name: value for name, value in vars(options).items() if name.startswith("tls") and value is not None}
     try:
-        listen = _listen(options.listen)
+        host, port = _listen(options.listen)
         settings = ConsoleSettings(
             servers=_servers(options.servers),
-            listen=listen,
             logs=tuple(options.logs),
             audit=tuple(options.audit),
             tls=TlsClientSettings(**tls),
-            access=_access(options, listen[0]),
+            access=_access(options, host),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
     configure("info" if settings.access.requires_sign_in else "warning", "auto")
     for warning in (*_missing(options), *settings.access.warnings):
         _complain(f"warning: {warning}")
-    with _bound(*settings.listen) as listening:
+    with _bound(host, port) as listening:
         host, port = listening.getsockname()[:2]
 
         def announce() -> None:

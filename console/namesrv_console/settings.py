@@ -12,11 +12,10 @@ from namesrv_runtime.settings import CheckedSettings
 
 
 class ConsoleSettings(CheckedSettings):
-    """The NameServers of a console, and the address at which it is served."""
+    """The NameServers of a console, their files, and the access to its pages."""
 
     # The NameServers, in the order in which pages show them.
     servers: Annotated[tuple[str, ...], Field(min_length=1)] = ("127.0.0.1:9876",)
-    listen: tuple[str, Annotated[int, Field(ge=0, le=65535)]] = ("127.0.0.1", 9878)
     # Directories of heartbeat logs; without them the pages about the past are empty.
     logs: tuple[Path, ...] = ()
     # Audit trails of servers, or the data directories that contain them.
