@@ -175,10 +175,10 @@ class ServerView:
         """True if brokers may not have registered with the server since its start."""
         return is_starting(self.info, 0.0 if self.answered_at is None else now - self.answered_at)
 
-    def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
+    def lost(self, error: str, now: float, state: ServerState = "unreachable") -> Self:
         """The view after a failed request; the last reported state of the server stays."""
         since = now if self.failure is None else self.failure.since
-        return replace(self, failure=Failure(since, why, failure))
+        return replace(self, failure=Failure(since, error, state))
 
     def without(self, request: str) -> Self:
         """The view without the last response to a request that the server now refuses; past events stay."""
