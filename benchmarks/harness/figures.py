@@ -89,27 +89,19 @@ class Figure:
         return {**asdict(self), "values": list(self.values), "value": self.value, "verdict": self.verdict or None}
 
 
-class FigureList:
-    """Collects figures whose names begin with the same prefix, and which are one column of a table if it is named."""
+class Column:
+    """A column of a table: its figures, whose names begin with the same prefix."""
 
-    def __init__(self, prefix: str, column: str = "") -> None:
+    def __init__(self, prefix: str, heading: str) -> None:
         self._prefix = prefix
-        self._column = column
+        self._heading = heading
         self.figures: list[Figure] = []
 
-    def add(  # noqa: PLR0913 - a figure has so many fields
-        self,
-        key: str,
-        what: str,
-        unit: Unit,
-        *values: float,
-        most: float | None = None,
-        least: float | None = None,
-        details: str = "",
+    def add(
+        self, key: str, what: str, unit: Unit, *values: float, target: Target | None = None, details: str = ""
     ) -> None:
-        """Add a figure whose name ends with `key`; `most` or `least` is the bound of its target."""
-        target = at_most(most) if most is not None else at_least(least) if least is not None else None
-        self.figures.append(Figure(f"{self._prefix}.{key}", what, unit, values, target, details, self._column))
+        """Add a figure whose name ends with `key`."""
+        self.figures.append(Figure(f"{self._prefix}.{key}", what, unit, values, target, details, self._heading))
 
 
 # -- figures that are made from others --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, FigureList
+from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.wire import Wire
@@ -58,14 +58,14 @@ async def _measured(bench: Bench, fleet: Fleet) -> list[Figure]:
     expected = _SERVERS * (_AGENTS + len(rounds) * _CHANGES_A_ROUND)
     if registrations != expected:
         raise BenchError(f"agents: {registrations:,} registrations, not {expected:,}: connections broke")
+    taken = f"{_AGENTS:,} agents in one process: cores they take"
     what = f"from create_topic() until {_SERVERS} servers have notified a client"
     middle, longest = ([read(times) for times in reached] for read in (statistics.median, max))
-    found = FigureList("agents")
-    taken = f"{_AGENTS:,} agents in one process: cores they take"
-    found.add("cores", taken, "times", *cores, most=0.25, details=details)
-    found.add("reached", f"{what}: median", "milliseconds", *middle, most=20)
-    found.add("reached.longest", f"{what}: longest", "milliseconds", *longest)
-    return found.figures
+    return [
+        Figure("agents.cores", taken, "times", cores, at_most(0.25), details),
+        Figure("agents.reached", f"{what}: median", "milliseconds", middle, at_most(20)),
+        Figure("agents.reached.longest", f"{what}: longest", "milliseconds", longest),
+    ]
 
 
 async def _computing(seconds: float) -> float:

@@ -8,7 +8,7 @@ import tracemalloc
 from functools import partial
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, FigureList, medians
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, medians
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import TOPIC_NAME, Broker, Wire, register, topics
@@ -24,7 +24,6 @@ _SENT_TO: Final = 1_000
 _SENDS: Final = 200
 _POLLS: Final = 20
 _COLD_CLIENTS: Final = 20
-_MOST_BYTES: Final = 100
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -55,26 +54,29 @@ def measure(bench: Bench) -> list[Figure]:
         body_bytes = _unchanged_body_bytes(wire, names)
         bench.progress("memory of the client")
         with_route, with_queue = loops.run(partial(_memory, settings, names))
-    found = FigureList("client")
-    for name, what in (
-        ("threads", "SyncRouteClient.select_queue in one thread"),
-        ("tasks", "RouteClient.select_queue in one task"),
-    ):
-        found.add(f"select.{name}", f"{what}, {_SENT_TO:,} topics", "per_second", *results[name], least=500_000)
-    what = "first route of a client that has just started"
-    found.add("first_route", what, "milliseconds", *results["cold"], most=20)
+    in_thread = f"SyncRouteClient.select_queue in one thread, {_SENT_TO:,} topics"
+    in_task = f"RouteClient.select_queue in one task, {_SENT_TO:,} topics"
+    first = "first route of a client that has just started"
     requests, cpu, wall = zip(*polls, strict=True)
-    polling = f"polling {_TOPICS:,} unchanged topics: "
-    found.add("poll.requests", f"{polling}requests", "times", *requests, most=1)
-    share, details = body_bytes / _MOST_BYTES, f"{body_bytes} bytes"
-    what = f"{polling}body of the response / {_MOST_BYTES} bytes"
-    found.add("poll.bytes", what, "times", share, most=1, details=details)
-    what, details = f"{polling}server's processor time", f"round trip {medians('milliseconds', wall)}"
-    found.add("poll.server", what, "milliseconds", *cpu, most=5, details=details)
-    what = f"memory of a topic on {_GROUPS} broker groups: route"
-    found.add("memory.routes", what, "kibibytes", with_route / 1024, most=4)
-    found.add("memory.producer", f"{what} and the next queue to send to", "kibibytes", with_queue / 1024, most=4)
-    return found.figures
+    poll = f"polling {_TOPICS:,} unchanged topics"
+    round_trip = f"round trip {medians('milliseconds', wall)}"
+    route = f"memory of a topic on {_GROUPS} broker groups: route"
+    return [
+        Figure("client.select.threads", in_thread, "per_second", results["threads"], at_least(500_000)),
+        Figure("client.select.tasks", in_task, "per_second", results["tasks"], at_least(500_000)),
+        Figure("client.first_route", first, "milliseconds", results["cold"], at_most(20)),
+        Figure("client.poll.requests", f"{poll}: requests", "times", requests, at_most(1)),
+        Figure("client.poll.bytes", f"{poll}: bytes of the response's body", "count", (body_bytes,), at_most(100)),
+        Figure("client.poll.server", f"{poll}: server's processor time", "milliseconds", cpu, at_most(5), round_trip),
+        Figure("client.memory.routes", route, "kibibytes", (with_route / 1024,), at_most(4)),
+        Figure(
+            "client.memory.producer",
+            f"{route} and the next queue to send to",
+            "kibibytes",
+            (with_queue / 1024,),
+            at_most(4),
+        ),
+    ]
 
 
 def _selects_in_a_thread(client: SyncRouteClient, names: list[str]) -> float:

@@ -5,12 +5,12 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from benchmarks.harness.figures import BenchError, Figure, FigureList
+from benchmarks.harness.figures import BenchError, Column, Figure, at_most
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import Server, web_console
 from benchmarks.harness.wire import Broker, Wire, topics
@@ -36,8 +36,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
     where = f"each topic on {spread} brokers"
-    column = FigureList(f"console.{name}", where)
-    add = column.add
+    column = Column(f"console.{name}", where)
     with ExitStack() as stack:
         bench.progress(f"console: {_BROKERS} brokers register {_TOPICS:,} topics, {where}, on {SERVERS} servers")
         brokers = [_broker(number, spread) for number in range(_BROKERS)]
@@ -46,34 +45,54 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         console = stack.enter_context(web_console(bench, servers))
         _until("topics are listed", lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
         _until("all topics are known", lambda: _is_complete(console))
-        add("filled", "from its start until every topic is known", "seconds", time.monotonic() - began)
-        pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
-        worst = max(pages, key=lambda path: statistics.median(pages[path]))
-        add("page", "the slowest page", "seconds", *pages[worst], details=worst)
-        searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
-        add("search", "a search", "milliseconds", *_ms(searches), most=100)
-        changing = brokers[7]
-        delays = list(_delays(bench, console, wires, changing))
-        what = "from a registration until the overview shows it"
-        add("event", what, "milliseconds", *_ms([event for event, _ in delays]), most=500)
-        what, details = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
-        add("route", what, "milliseconds", *_ms([route for _, route in delays]), most=500, details=details)
-        _until("it has shown all changes", lambda: _is_quiet(console))
-        cpu = [server.cpu_seconds() for server in servers]
-        time.sleep(_IDLE_SECONDS)
-        shares = [(server.cpu_seconds() - before) / _IDLE_SECONDS for server, before in zip(servers, cpu, strict=True)]
-        what = "processor time of one server for the idle console, per second"
-        add("server", what, "milliseconds", *_ms(shares))
+        column.add("filled", "from its start until every topic is known", "seconds", time.monotonic() - began)
+        _measure_pages(bench, console, column)
+        _measure_changes(bench, console, wires, brokers[7], column)
+        _measure_idle(console, servers, column)
         if console_browser.is_available():
-            paints = console_browser.first_paints(bench, console)
-            slowest = max(paints, key=lambda path: statistics.median(paints[path]))
-            what = "first paint of the slowest page after another page of the console, without a cache"
-            add("paint", what, "milliseconds", *paints[slowest], most=300, details=slowest)
-        add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=150)
+            _measure_paints(bench, console, column)
+        column.add("memory", "resident", "megabytes", console.status_bytes() / 1e6, target=at_most(150))
     return column.figures
 
 
-def _ms(seconds: list[float]) -> list[float]:
+def _measure_pages(bench: Bench, console: Server, column: Column) -> None:
+    pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
+    slowest = _slowest(pages)
+    column.add("page", "the slowest page", "seconds", *pages[slowest], details=slowest)
+    searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
+    column.add("search", "a search", "milliseconds", *_ms(searches), target=at_most(100))
+
+
+def _measure_changes(bench: Bench, console: Server, wires: list[Wire], changing: Broker, column: Column) -> None:
+    events, routes = zip(*_delays(bench, console, wires, changing), strict=True)
+    what = "from a registration until the overview shows it"
+    column.add("event", what, "milliseconds", *_ms(events), target=at_most(500))
+    what, details = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
+    column.add("route", what, "milliseconds", *_ms(routes), target=at_most(500), details=details)
+
+
+def _measure_idle(console: Server, servers: list[Server], column: Column) -> None:
+    _until("it has shown all changes", lambda: _is_quiet(console))
+    before = [server.cpu_seconds() for server in servers]
+    time.sleep(_IDLE_SECONDS)
+    shares = [(server.cpu_seconds() - cpu) / _IDLE_SECONDS for server, cpu in zip(servers, before, strict=True)]
+    what = "processor time of one server for the idle console, per second"
+    column.add("server", what, "milliseconds", *_ms(shares))
+
+
+def _measure_paints(bench: Bench, console: Server, column: Column) -> None:
+    paints = console_browser.first_paints(bench, console)
+    slowest = _slowest(paints)
+    what = "first paint of the slowest page after another page of the console, without a cache"
+    column.add("paint", what, "milliseconds", *paints[slowest], target=at_most(300), details=slowest)
+
+
+def _slowest(times: Mapping[str, Sequence[float]]) -> str:
+    """The page with the largest median."""
+    return max(times, key=lambda path: statistics.median(times[path]))
+
+
+def _ms(seconds: Sequence[float]) -> list[float]:
     return [1000 * each for each in seconds]
 
 

@@ -10,7 +10,7 @@ from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.support.ui import WebDriverWait
 
-from benchmarks.harness.figures import BenchError, Figure, FigureList
+from benchmarks.harness.figures import BenchError, Column, Figure, at_most
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, temporary_directory, web_console
 from benchmarks.harness.wire import Broker, Wire, many_brokers, register
@@ -84,7 +84,7 @@ def first_paints(bench: Bench, console: Server) -> dict[str, list[float]]:
 
 def heat_map(bench: Bench) -> list[Figure]:
     """A patch of the heat map after heartbeats of 1,000 brokers, on 3 servers."""
-    column = FigureList("console.heat", "1,000 brokers, a heartbeat of each")
+    column = Column("console.heat", "1,000 brokers, a heartbeat of each")
     every = many_brokers(_BROKERS, "topic-%d", 2)
     with ExitStack() as stack:
         bench.progress(f"console: {_BROKERS:,} brokers on {SERVERS} servers in the heat map")
@@ -97,9 +97,9 @@ def heat_map(bench: Bench) -> list[Figure]:
         patches = [_patch(chrome, console, wires, heartbeats) for _ in range(bench.effort.rounds)]
         browser_ms, console_ms = zip(*patches, strict=True)
         what = "a patch of all brokers: processor time of the"
-        column.add("browser", f"{what} browser's main thread", "milliseconds", *browser_ms, most=100)
-        column.add("patch", f"{what} console", "milliseconds", *console_ms, most=100)
-        column.add("memory", "resident", "megabytes", console.status_bytes() / 1e6, most=150)
+        column.add("browser", f"{what} browser's main thread", "milliseconds", *browser_ms, target=at_most(100))
+        column.add("patch", f"{what} console", "milliseconds", *console_ms, target=at_most(100))
+        column.add("memory", "resident", "megabytes", console.status_bytes() / 1e6, target=at_most(150))
     return column.figures
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.crowd import crowd
-from benchmarks.harness.figures import Figure, FigureList
+from benchmarks.harness.figures import Column, Figure, at_most
 from benchmarks.harness.loads import Script, run
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WAITING, Server, daemon, temporary_directory
@@ -75,7 +75,7 @@ class _Measurement:
         self._name = name
         self._stack = stack
         self._profile = PROFILES[name]
-        self._column = FigureList(f"profiles.{name}", name)
+        self._column = Column(f"profiles.{name}", name)
         self._dying, *self._others = brokers_of(self._profile)
         self._routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(self._profile.topics)]
         self._flags = (
@@ -103,7 +103,7 @@ class _Measurement:
         first = self._stack.enter_context(ExitStack())
         server = first.enter_context(daemon(self._bench, *self._flags))
         seconds = server.listening_after_seconds
-        add("start", "start: from exec to listening", "seconds", seconds, most=0.7, details=sizes)
+        add("start", "start: from exec to listening", "seconds", seconds, target=at_most(0.7), details=sizes)
         brokers = self._stack.enter_context(crowd(server, [broker.json_frame() for broker in self._others]))
         add("registered", "until all brokers have registered", "seconds", brokers.served() - brokers.began_at)
         with crowd(server, self._routes[: profile.clients], members=profile.clients) as clients:
@@ -117,7 +117,7 @@ class _Measurement:
             seconds = brokers.served() - stopped
             add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", seconds)
             what = "and until all clients have a route; each connects again after 0.5 to 1.5 s"
-            add("restart.clients", what, "seconds", clients.served() - stopped, most=10)
+            add("restart.clients", what, "seconds", clients.served() - stopped, target=at_most(10))
             what = "processor time of the new server until then"
             add("restart.computing", what, "seconds", server.cpu_seconds())
         return server
@@ -127,7 +127,7 @@ class _Measurement:
         clients, add = self._profile.clients, self._column.add
         deaths = [_death(server, self._dying, clients, is_silent=False) for _ in range(_DEATHS)]
         what = "a broker's connection ends, all clients watch a topic of it: until the last client is notified"
-        add("death.closed", what, "milliseconds", *(1000 * seconds for seconds, _ in deaths), most=1000)
+        add("death.closed", what, "milliseconds", *(1000 * seconds for seconds, _ in deaths), target=at_most(1000))
         each = [1e6 * cpu_seconds / clients for _, cpu_seconds in deaths]
         add("death.computing", "processor time of a notification", "microseconds", *each)
         seconds, _ = _death(server, self._dying, clients, is_silent=True)
@@ -146,7 +146,8 @@ class _Measurement:
         add("pulls.rate", "pulls of all clients, as many as it can", "per_second", most.per_second)
         add("pulls.computing", "processor time of a pull", "microseconds", most.cpu_us)
         for share, late, bound in (("p50", usual.p50_ms, 1), ("p99", usual.p99_ms, 10), ("p99.9", usual.p999_ms, 50)):
-            add(f"pulls.{share}", f"a pull a second from each client: {share}", "milliseconds", late, most=bound)
+            what = f"a pull a second from each client: {share}"
+            add(f"pulls.{share}", what, "milliseconds", late, target=at_most(bound))
 
 
 def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, FigureList, format_value
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, format_value
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import Server, temporary_directory
 
@@ -51,33 +51,44 @@ class _Log:
 class _Report:
     """One run of the report; CPU and memory include those of Java."""
 
+    lines: int
     seconds: float
     cpu_seconds: float
     peak_bytes: int
+
+    @property
+    def details(self) -> str:
+        """The processor time, as text."""
+        return f"{format_value(self.cpu_seconds, 'seconds')} of CPU"
 
 
 def measure(bench: Bench) -> list[Figure]:
     """namesrv-staleness on both engines, with logs that grow."""
     with temporary_directory("staleness") as root:
         logs = {case: _generated(bench, root / case, sizes[bench.effort.is_quick]) for case, sizes in _LINES.items()}
-        figures: list[Figure] = []
-        for key, engine in _ENGINES.items():
-            reports = {case: _reported(bench, engine, log, root / f"{key}-{case}") for case, log in logs.items()}
-            figures += _figures(key, engine, logs, reports)
-        return figures
+        return [figure for name in _ENGINES for figure in _measured(bench, name, logs, root)]
 
 
-def _figures(name: str, engine: _Engine, logs: Mapping[str, _Log], reports: Mapping[str, _Report]) -> list[Figure]:
-    found = FigureList(f"staleness.{name}")
-    what = {case: f"{name}: {log.lines:,} lines, from start to report" for case, log in logs.items()}
-    cpu = {case: f"{format_value(report.cpu_seconds, 'seconds')} of CPU" for case, report in reports.items()}
-    seconds, rated = reports["least"].seconds, engine.rated
-    found.add("least", what["least"], "seconds", seconds, most=engine.seconds, details=cpu["least"])
-    rate = logs[rated].lines / reports[rated].seconds
-    found.add("rate", what[rated], "per_second", rate, least=engine.rate, details=cpu[rated])
-    memory = f"{name}: peak memory, of {logs['large'].lines:,} lines"
-    found.add("resident", memory, "megabytes", reports["large"].peak_bytes / 1e6, most=4096)
-    return found.figures
+def _measured(bench: Bench, name: str, logs: Mapping[str, _Log], root: Path) -> list[Figure]:
+    engine = _ENGINES[name]
+    cases = dict.fromkeys(("least", engine.rated, "large"))
+    reports = {case: _reported(bench, engine, logs[case], root / f"{name}-{case}") for case in cases}
+    least, rated, large = reports["least"], reports[engine.rated], reports["large"]
+    rate, took = rated.lines / rated.seconds, "lines, from start to report"
+    return [
+        Figure(
+            f"staleness.{name}.least", f"{name}: {least.lines:,} {took}", "seconds",
+            (least.seconds,), at_most(engine.seconds), least.details,
+        ),
+        Figure(
+            f"staleness.{name}.rate", f"{name}: {rated.lines:,} {took}", "per_second",
+            (rate,), at_least(engine.rate), rated.details,
+        ),
+        Figure(
+            f"staleness.{name}.resident", f"{name}: peak memory, of {large.lines:,} lines", "megabytes",
+            (large.peak_bytes / 1e6,), at_most(4096),
+        ),
+    ]  # fmt: skip
 
 
 def _generated(bench: Bench, directory: Path, lines: int) -> _Log:
@@ -109,7 +120,7 @@ def _reported(bench: Bench, engine: _Engine, log: _Log, out: Path) -> _Report:
         raise BenchError(f"the report ended with {process.returncode}: {printed[-2000:]}")
     cpu_seconds = sum(cpu.values())
     bench.progress(f"staleness: {log.lines / seconds:,.0f} lines/s, {cpu_seconds:.0f} s of CPU in {seconds:.0f} s")
-    return _Report(seconds, cpu_seconds, peak)
+    return _Report(log.lines, seconds, cpu_seconds, peak)
 
 
 def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
