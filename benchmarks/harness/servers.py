@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -178,46 +178,36 @@ def _exit(number: int, _: FrameType | None) -> None:
 # -- the daemon, the limit server and the console ---------------------------------------------------------------------
 
 
-@contextmanager
 def daemon(
     bench: Bench,
     *flags: str,
     shares: Sequence[str] = WITHOUT_SHARES,
     environ: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
-) -> Iterator[Server]:
+) -> AbstractContextManager[Server]:
     """A NameServer, with a fresh data directory unless the flags name one, until the block ends.
 
     `prefix` is a command that executes the rest of its command line.
     """
-    with temporary_directory("namesrv") as directory:
-        command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", str(directory), *flags]
-        program = Program("namesrv", command, daemon_ports, directory, environ or {})
-        with started(bench, program) as server:
-            yield server
+
+    def program(home: Path) -> Program:
+        command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", str(home), *flags]
+        return Program("namesrv", command, daemon_ports, home, environ or {})
+
+    return started_at_home(bench, program)
 
 
-@contextmanager
-def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
+def limit(bench: Bench, body_bytes: int) -> AbstractContextManager[Server]:
     """The limit server, whose responses have bodies of that size, until the block ends."""
     command = [str(built("limit")), str(body_bytes)]
-    with (
-        temporary_directory("limit") as directory,
-        started(bench, Program("limit", command, daemon_ports, directory)) as server,
-    ):
-        yield server
+    return started_at_home(bench, lambda home: Program("limit", command, daemon_ports, home))
 
 
-@contextmanager
-def web_console(bench: Bench, servers: Sequence[Server]) -> Iterator[Server]:
+def web_console(bench: Bench, servers: Sequence[Server]) -> AbstractContextManager[Server]:
     """The web console of these servers, until the block ends."""
     named = [word for server in servers for word in ("--server", server.address)]
     command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
-    with (
-        temporary_directory("console") as directory,
-        started(bench, Program("namesrv-console", command, _console_ports, directory)) as server,
-    ):
-        yield server
+    return started_at_home(bench, lambda home: Program("namesrv-console", command, _console_ports, home))
 
 
 def daemon_ports(log: str) -> Sequence[int]:
@@ -255,6 +245,13 @@ class Program:
     home: Path
     # environment variables in addition to those of `environment`
     environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def started_at_home(bench: Bench, program: Callable[[Path], Program]) -> Iterator[Server]:
+    """A running server, whose program is made for an empty home, until the block ends. Raises BenchError."""
+    with temporary_directory("home") as home, started(bench, program(home)) as server:
+        yield server
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The work of a registry in the comparison: serve routes, accept heartbeats, notify watchers of a change."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, Server, started, temporary_directory
+from benchmarks.harness.servers import Program, Server, started_at_home
 from benchmarks.harness.wire import PULLED_BODY_BYTES
 from tests.support.ports import free_port
 
@@ -34,14 +34,14 @@ class Registry:
     watch: Callable[[], Script] = _none
 
 
-@contextmanager
 def responding(
     bench: Bench, name: str, command: Callable[[Path, int], Sequence[str]], is_responding: Callable[[int], bool]
-) -> Iterator[Server]:
+) -> AbstractContextManager[Server]:
     """A server, from when it responds until the block ends; its command is given an empty home and a free port."""
     port = free_port()
-    with temporary_directory("peer") as home:
+
+    def program(home: Path) -> Program:
         environ = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
-        program = Program(name, command(home, port), lambda _: [port] if is_responding(port) else [], home, environ)
-        with started(bench, program) as server:
-            yield server
+        return Program(name, command(home, port), lambda _: [port] if is_responding(port) else [], home, environ)
+
+    return started_at_home(bench, program)
