@@ -1,12 +1,12 @@
 """Route requests and heartbeats: rates and latencies compared with the limit server, and with the heartbeat log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from benchmarks.harness.figures import Figure, Target, at_least, at_most
+from benchmarks.harness.figures import Figure, at_least, at_most
 from benchmarks.harness.loads import PIPELINED, PULLS, Load, Script, compared_loads, pulls, run, values
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG, daemon, limit
@@ -50,7 +50,7 @@ def measure_pulls(bench: Bench) -> list[Figure]:
     ]
 
 
-# our loads, and those of the limit server
+# loads, and those of their reference
 _Loads = Sequence[Sequence[Load]]
 
 
@@ -73,21 +73,18 @@ def measure_heartbeats(bench: Bench) -> list[Figure]:
     with daemon(bench, *WITHOUT_LOG, STAYING) as server, Wire(server) as wire:
         register(wire, BROKERS)
         with limit(bench, 0) as empty, limit(bench, _VERSION_BYTES) as versions:
-            cases = {
+            references = {
                 "904": (HEARTBEATS, empty),
                 "322": (_VERSIONS, versions),
                 "904.native": (_NATIVE_HEARTBEATS, empty),
             }
-            results = bench.in_turn(
-                "heartbeats",
-                {
-                    f"{name}{suffix}": partial(run, bench, whose, script, seconds=1)
-                    for name, (script, reference) in cases.items()
-                    for suffix, whose in (("", server), (" limit", reference))
-                },
-            )
+            cases: dict[str, Callable[[], Load]] = {}
+            for name, (script, reference) in references.items():
+                cases[name] = partial(run, bench, server, script, seconds=1)
+                cases[f"{name} limit"] = partial(run, bench, reference, script, seconds=1)
+            results = bench.in_turn("heartbeats", cases)
     figures: list[Figure] = []
-    for name in cases:
+    for name in references:
         loads, what = (results[name], results[f"{name} limit"]), f"{name.replace('.', ' ')}: "
         rates = values("per_second", results[name])
         figures += [
@@ -100,8 +97,6 @@ def measure_heartbeats(bench: Bench) -> list[Figure]:
 
 def measure_heartbeat_log(bench: Bench) -> list[Figure]:
     """Cost of the heartbeat log for pulls and heartbeats."""
-    # A client requests its topics every 30 s.
-    again = pulls(20)
     with (
         daemon(bench, STAYING) as logging,
         daemon(bench, *WITHOUT_LOG, STAYING) as without,
@@ -110,30 +105,26 @@ def measure_heartbeat_log(bench: Bench) -> list[Figure]:
     ):
         for wire in (to_logging, to_other):
             register(wire, [*pulled_brokers(), *BROKERS])
+
+        def with_and_without(what: str, script: Script, seconds: int | None = None) -> _Loads:
+            cases = {
+                name: partial(run, bench, server, script, seconds=seconds)
+                for name, server in (("with", logging), ("without", without))
+            }
+            return list(bench.in_turn(f"{what} with and without the heartbeat log", cases).values())
+
+        # A client requests its topics every 30 s.
+        again = with_and_without("pulls", pulls(20))
+        first = with_and_without("first pulls", PULLS)
         # Heartbeats are last, because writing and compressing their lines takes some time afterwards.
-        results = {
-            name: bench.in_turn(
-                f"{name} and the heartbeat log",
-                {
-                    key: partial(run, bench, server, script, seconds=seconds)
-                    for key, server in (("with", logging), ("without", without))
-                },
-            )
-            for name, script, seconds in (
-                ("pulls", again, None),
-                ("first_pulls", PULLS, None),
-                ("904", HEARTBEATS, 1),
-            )
-        }
-
-    def ratio(name: str, what: str, target: Target | None = None) -> Figure:
-        what, loads = f"{what}: rate with the log / without", list(results[name].values())
-        return compared_loads(f"heartbeat_log.{name}.rate", what, "per_second", loads, target)
-
-    late = list(results["pulls"].values())
+        heartbeats = with_and_without("heartbeats", HEARTBEATS, 1)
+    of = ": rate with the log / without"
+    what = f"pulls of 20 topics each, again and again{of}"
+    first_what = f"pulls of 1,000 topics each: nearly every response is a first one, a line{of}"
+    late = "the same: p99 with the log / without"
     return [
-        ratio("pulls", "pulls of 20 topics each, again and again", at_least(0.95)),
-        compared_loads("heartbeat_log.pulls.p99", "the same: p99 with the log / without", "p99_ms", late),
-        ratio("first_pulls", "pulls of 1,000 topics each: nearly every response is a first one, a line"),
-        ratio("904", "904 JSON, each a line"),
+        compared_loads("heartbeat_log.pulls.rate", what, "per_second", again, at_least(0.95)),
+        compared_loads("heartbeat_log.pulls.p99", late, "p99_ms", again),
+        compared_loads("heartbeat_log.first_pulls.rate", first_what, "per_second", first),
+        compared_loads("heartbeat_log.904.rate", f"904 JSON, each a line{of}", "per_second", heartbeats),
     ]
