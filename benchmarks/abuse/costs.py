@@ -99,18 +99,16 @@ class Costs:
 
     def waits(self, during: Sequence[Pull], quiet: Sequence[Pull]) -> list[Figure]:
         """Waits of the puller during and without the attack, by the clock and in the server's processor time."""
-        longest, computed = (
-            1000 * percentile(values, 1)
-            for values in ((pull.seconds for pull in during), (pull.cpu_seconds for pull in during))
-        )
-        p99s = [percentile((pull.seconds for pull in pulls), 0.99) for pulls in (during, quiet)]
-        cpu_p99s = [percentile((pull.cpu_seconds for pull in pulls), 0.99) for pulls in (during, quiet)]
-        late = min(_ratio(*p99s), _ratio(*cpu_p99s))
-        details = " / ".join(format_value(1000 * each, "milliseconds") for each in p99s)
+        longest_ms = 1000 * percentile((pull.seconds for pull in during), 1)
+        longest_cpu_ms = 1000 * percentile((pull.cpu_seconds for pull in during), 1)
+        p99, quiet_p99 = (percentile((pull.seconds for pull in pulls), 0.99) for pulls in (during, quiet))
+        cpu_p99, quiet_cpu_p99 = (percentile((pull.cpu_seconds for pull in pulls), 0.99) for pulls in (during, quiet))
+        late = min(_ratio(p99, quiet_p99), _ratio(cpu_p99, quiet_cpu_p99))
+        details = f"{format_value(1000 * p99, 'milliseconds')} / {format_value(1000 * quiet_p99, 'milliseconds')}"
         stall = at_most(_STALL_MS) if self._few else None
         return [
-            self.figure("longest", "longest wait", "milliseconds", longest),
-            self.figure("stall", "of it CPU", "milliseconds", min(longest, computed), target=stall),
+            self.figure("longest", "longest wait", "milliseconds", longest_ms),
+            self.figure("stall", "of it CPU", "milliseconds", min(longest_ms, longest_cpu_ms), target=stall),
             self.figure("p99", "p99 / quiet", "times", late, target=at_most(_P99_RATIO), details=details),
         ]
 

@@ -2,8 +2,9 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from selenium import webdriver
@@ -109,36 +110,50 @@ def _painted_after(chrome: webdriver.Chrome, console: Server, path: str) -> floa
     return float(WebDriverWait(chrome, PATIENCE_SECONDS, 0.05).until(lambda it: it.execute_script(_PAINTED)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """Processor time, in milliseconds, and the time on the clock in which it was used."""
+
+    # of the browser's main thread
+    browser_ms: float
+    console_ms: float
+    seconds: float
+
+    @classmethod
+    def until_now(cls, chrome: webdriver.Chrome, console: Server) -> "_Used":
+        """All that was used so far."""
+        return cls(1000 * _task_seconds(chrome), 1000 * console.cpu_seconds(), time.monotonic())
+
+    def since(self, before: "_Used") -> "_Used":
+        """What was used since then."""
+        return _Used(
+            self.browser_ms - before.browser_ms, self.console_ms - before.console_ms, self.seconds - before.seconds
+        )
+
+
 def _patch(chrome: webdriver.Chrome, console: Server, wires: list[Wire], heartbeats: bytes) -> tuple[float, float]:
     """Milliseconds of processor time of browser and console for a patch, beyond those of the same time without one.
 
     Each server's report of its heartbeats is a patch of its own if the reports do not arrive together.
     """
-    idle = _busy(chrome, console, lambda: time.sleep(_IDLE_SECONDS))
+    began = _Used.until_now(chrome, console)
+    time.sleep(_IDLE_SECONDS)
+    idle = _Used.until_now(chrome, console).since(began)
     chrome.execute_script(_COUNT_HEARTBEATS)
-
-    def send() -> None:
-        for wire in wires:
-            wire.send(heartbeats)
-            wire.skip(_BROKERS)
-        WebDriverWait(chrome, PATIENCE_SECONDS, 0.2).until(
-            lambda it: it.execute_script("return window.heartbeats >= arguments[0]", _BROKERS * SERVERS)
-        )
-
-    busy = _busy(chrome, console, send)
-    patches = chrome.execute_script("return window.patches")
-    browser_ms, console_ms = (
-        (after - before / idle[2] * busy[2]) / patches for before, after in zip(idle[:2], busy[:2], strict=True)
+    began = _Used.until_now(chrome, console)
+    for wire in wires:
+        wire.send(heartbeats)
+        wire.skip(_BROKERS)
+    WebDriverWait(chrome, PATIENCE_SECONDS, 0.2).until(
+        lambda it: it.execute_script("return window.heartbeats >= arguments[0]", _BROKERS * SERVERS)
     )
-    return browser_ms, console_ms
-
-
-def _busy(chrome: webdriver.Chrome, console: Server, work: Callable[[], object]) -> tuple[float, float, float]:
-    """Milliseconds of processor time of the browser's main thread and of the console during the work, and seconds."""
-    before = _task_seconds(chrome), console.cpu_seconds(), time.monotonic()
-    work()
-    tasks, cpu, seconds = _task_seconds(chrome), console.cpu_seconds(), time.monotonic()
-    return 1000 * (tasks - before[0]), 1000 * (cpu - before[1]), seconds - before[2]
+    busy = _Used.until_now(chrome, console).since(began)
+    patches = chrome.execute_script("return window.patches")
+    idle_share = busy.seconds / idle.seconds
+    return (
+        (busy.browser_ms - idle_share * idle.browser_ms) / patches,
+        (busy.console_ms - idle_share * idle.console_ms) / patches,
+    )
 
 
 def _task_seconds(chrome: webdriver.Chrome) -> float:

@@ -16,6 +16,8 @@ from benchmarks.torture.name_servers import ROUTE, TOPIC, RegisteredBroker
 from benchmarks.torture.sessions import LOST, PORT, new_socket
 from benchmarks.torture.world import World
 
+Inflict = Callable[[World], Awaitable[None]]
+
 # The server that has the fault.
 _SICK: Final = 0
 _NAME: Final = "ns1"
@@ -50,7 +52,7 @@ async def kill(world: World) -> None:
     await world.start_again(_SICK)
 
 
-def stop(seconds: float) -> "Inflict":
+def stop(seconds: float) -> Inflict:
     """SIGSTOP of one server for some seconds."""
 
     async def inflict(world: World) -> None:
@@ -63,7 +65,7 @@ def stop(seconds: float) -> "Inflict":
     return inflict
 
 
-def clock(seconds: int) -> "Inflict":
+def clock(seconds: int) -> Inflict:
     """The wall clock of one server jumps, just after one broker was killed and another has fallen silent."""
 
     async def inflict(world: World) -> None:
@@ -74,7 +76,7 @@ def clock(seconds: int) -> "Inflict":
     return inflict
 
 
-def dropping(*rules: str) -> "Inflict":
+def dropping(*rules: str) -> Inflict:
     """The switch drops the packets that one of the rules matches, for longer than a broker's expiry."""
 
     async def inflict(world: World) -> None:
@@ -174,9 +176,6 @@ async def _sent(world: World, data: bytes) -> None:
             await asyncio.get_running_loop().sock_connect(peer, (server.address, PORT))
             await asyncio.get_running_loop().sock_sendall(peer, data)
             await asyncio.sleep(_SECONDS)
-
-
-Inflict = Callable[[World], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

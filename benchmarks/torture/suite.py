@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +47,10 @@ class Cell:
     conditions: Mapping[str, Any]
 
 
+# fault -> peer -> what the fault did
+Cells = dict[str, dict[str, Cell]]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Torture the chosen servers with the chosen faults."""
     what = {name: fault.what for name, fault in FAULTS.items()}
@@ -57,32 +61,38 @@ def main(arguments: Sequence[str]) -> int:
     raise_file_limit(_FILES)
     if (reason := why_not()) is not None:
         raise BenchError(reason)
-    bench = Bench()
-    cells, is_complete = _read(options.json), True
-    for name in options.peer or PEERS:
+    cells, is_complete = _measured(options.only or FAULTS, options.peer or PEERS, options.json)
+    print(table(cells))
+    if options.write is not None:
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(replaced(page, cells), encoding="utf-8")
+    return int(not is_complete)
+
+
+def _measured(faults: Iterable[str], peers: Iterable[str], path: Path) -> tuple[Cells, bool]:
+    """The cells of a file, in place of which those of these faults and peers are measured anew.
+
+    Also return False if one of them could not be measured; peers that are not available do not count.
+    """
+    bench, cells, is_complete = Bench(), _read(path), True
+    for name in peers:
         peer = PEERS[name]
         try:
             program = peer.fetch(bench)
         except BenchError as why:
             bench.progress(f"left out: {why}")
             continue
-        for fault in (each for each in options.only or FAULTS if name not in FAULTS[each].spared):
+        for fault in (each for each in faults if name not in FAULTS[each].spared):
             bench.progress(f"{peer.label}: {FAULTS[fault].what}")
             try:
-                cell = asyncio.run(suffered(bench, peer, program, FAULTS[fault]))
+                cells.setdefault(fault, {})[name] = asyncio.run(suffered(bench, peer, program, FAULTS[fault]))
             except IMPOSSIBLE as why:
                 bench.progress(f"not measured: {why}")
                 is_complete = False
-                continue
-            cells.setdefault(fault, {})[name] = cell
-            # Written after each cell, so that an interrupted run keeps the cells before.
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(cells, indent=1, default=asdict) + "\n", encoding="utf-8")
-    print(table(cells))
-    if options.write is not None:
-        page = options.write.read_text(encoding="utf-8")
-        options.write.write_text(replaced(page, cells), encoding="utf-8")
-    return 0 if is_complete else 1
+            else:
+                # Written after each cell, so that an interrupted run keeps the cells before.
+                _write(path, cells)
+    return cells, is_complete
 
 
 async def suffered(bench: Bench, peer: Peer, program: Path, fault: Fault) -> Cell:
@@ -92,23 +102,28 @@ async def suffered(bench: Bench, peer: Peer, program: Path, fault: Fault) -> Cel
         await fault.inflict(made)
         true_seconds = await made.become_true(_PATIENCE * EXPIRY_SECONDS)
     return Cell(
-        sum(probe.evicted for probe in made.probes),
-        max(probe.longest_missing for probe in made.probes),
-        made.pulls.dead_seconds,
-        made.pulls.count,
-        made.pulls.failed,
-        made.pulls.wrong,
-        true_seconds,
-        made.fleet.peak_bytes / 1e6,
-        conditions.members(),
+        evicted=sum(probe.evicted for probe in made.probes),
+        missing_seconds=max(probe.longest_missing for probe in made.probes),
+        dead_seconds=made.pulls.dead_seconds,
+        pulls=made.pulls.count,
+        failed=made.pulls.failed,
+        wrong=made.pulls.wrong,
+        true_seconds=true_seconds,
+        megabytes=made.fleet.peak_bytes / 1e6,
+        conditions=conditions.members(),
     )
 
 
-def _read(path: Path) -> dict[str, dict[str, Cell]]:
+def _read(path: Path) -> Cells:
     if not path.exists():
         return {}
     cells = json.loads(path.read_text(encoding="utf-8"))
     return {fault: {peer: Cell(**members) for peer, members in peers.items()} for fault, peers in cells.items()}
+
+
+def _write(path: Path, cells: Cells) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(cells, indent=1, default=asdict) + "\n", encoding="utf-8")
 
 
 # -- the table --------------------------------------------------------------------------------------------------------

@@ -110,16 +110,12 @@ class World:
         addresses = list(SERVERS.values())
         hosts, dialect = network.hosts, fleet.peer.broker.dialect
         self.brokers = [
-            fleet.peer.broker(n, (hosts["brokers"], f"10.0.0.{20 + n}"), addresses) for n in range(_BROKERS)
+            fleet.peer.broker(number, (hosts["brokers"], source), addresses)
+            for number, source in enumerate(_sources("brokers", _BROKERS))
         ]
         self.clients = [
-            Client(
-                dialect,
-                (hosts["clients"], f"10.0.0.{100 + n}"),
-                addresses[n % 3 :] + addresses[: n % 3],
-                self.brokers,
-            )
-            for n in range(_CLIENTS)
+            Client(dialect, (hosts["clients"], source), _beginning_with(number % len(SERVERS), addresses), self.brokers)
+            for number, source in enumerate(_sources("clients", _CLIENTS))
         ]
         looked_at = [fleet.host(number) for number in range(len(SERVERS))]
         self.probes = [Probe(dialect, (host, host.address), self.brokers) for host in looked_at]
@@ -175,15 +171,25 @@ class World:
             raise error
 
 
+def _sources(host: str, count: int) -> list[str]:
+    """Consecutive addresses of a host; the first is the one that the host has from the start."""
+    network, _, first = _OTHERS[host].rpartition(".")
+    return [f"{network}.{int(first) + number}" for number in range(count)]
+
+
+def _beginning_with(number: int, addresses: list[str]) -> list[str]:
+    return addresses[number:] + addresses[:number]
+
+
 @asynccontextmanager
 async def world(bench: Bench, peer: Peer, program: Path, *, has_small_disks: bool) -> AsyncIterator[World]:
     """A settled world, until the block ends."""
     async with AsyncExitStack() as stack:
         root, network = stack.enter_context(temporary_directory("torture")), stack.enter_context(Network())
         network.add({**SERVERS, **_OTHERS})
-        for name, first, count in (("brokers", 21, _BROKERS - 1), ("clients", 101, _CLIENTS - 1)):
-            for last in range(first, first + count):
-                ip("-n", network.hosts[name].namespace, "addr", "add", f"10.0.0.{last}/24", "dev", "eth0")
+        for name, count in (("brokers", _BROKERS), ("clients", _CLIENTS)):
+            for source in _sources(name, count)[1:]:
+                ip("-n", network.hosts[name].namespace, "addr", "add", f"{source}/24", "dev", "eth0")
         for number in range(len(SERVERS)):
             home = root / str(number)
             home.mkdir()
