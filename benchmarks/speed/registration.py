@@ -4,11 +4,11 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from benchmarks.harness.figures import Figure, Target, at_least, at_most, compared, medians
-from benchmarks.harness.loads import PROBE, PULLS, Load, run, values
+from benchmarks.harness.loads import PROBE, PULLS, Load, run
 from benchmarks.harness.rounds import Bench, Repeating
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import PULLED_TOPICS, Broker, Wire, pulled_body_bytes, pulled_brokers, register, topics
@@ -75,12 +75,14 @@ def measure_beside_pulls(bench: Bench) -> list[Figure]:
             {name: _beside(bench, server, wire, frames, PROBE) for name, frames in cases.items()}
             | {"many": _beside(bench, logging, to_logging, many, PROBE)},
         )
-    what = f"a broker with {_MANY_TOPICS:,} topics, all changed, with the heartbeat log: longest stall"
+    many_what = f"a broker with {_MANY_TOPICS:,} topics, all changed, with the heartbeat log"
     return [
-        *_figures("fields", "every topic changed", pulled, probed),
-        *_figures("version", "DataVersion changed", pulled, probed),
-        *_waits("quiet", "no registration", pulled, probed, None),
-        Figure("registration.many.stall", what, "milliseconds", _longests(probed["many"]), at_most(20)),
+        _pulls("fields", "every topic changed", pulled),
+        _stall("fields", "every topic changed", probed, at_most(20)),
+        _pulls("version", "DataVersion changed", pulled),
+        _stall("version", "DataVersion changed", probed, at_most(20)),
+        _stall("quiet", "no registration", probed),
+        _stall("many", many_what, probed, at_most(20)),
     ]
 
 
@@ -103,27 +105,18 @@ def _beside(
 _Results = Mapping[str, Sequence[_Beside]]
 
 
-def _figures(name: str, what: str, pulled: _Results, probed: _Results) -> list[Figure]:
-    rates = [values("per_second", [each.load for each in pulled[key]]) for key in (name, "quiet")]
-    done = statistics.median(each.registrations_per_second for each in pulled[name])
-    ratio = compared(f"registration.{name}.pulls", f"{what}: pulls / undisturbed", "per_second", rates, at_least(0.7))
-    details = f"{ratio.details}, {done:.1f} registrations/s"
-    return [
-        Figure(ratio.name, ratio.what, ratio.unit, ratio.values, ratio.target, details),
-        *_waits(name, what, pulled, probed, at_most(20)),
-    ]
+def _pulls(name: str, what: str, results: _Results) -> Figure:
+    """The rate of pulls, compared with that of undisturbed ones."""
+    beside, undisturbed = ([each.load.per_second for each in results[key]] for key in (name, "quiet"))
+    what = f"{what}: pulls / undisturbed"
+    ratio = compared(f"registration.{name}.pulls", what, "per_second", (beside, undisturbed), at_least(0.7))
+    done = statistics.median(each.registrations_per_second for each in results[name])
+    return replace(ratio, details=f"{ratio.details}, {done:.1f} registrations/s")
 
 
-def _waits(name: str, what: str, pulled: _Results, probed: _Results, target: Target | None) -> list[Figure]:
-    stalls, waits = _longests(probed[name]), _longests(pulled[name])
-    return [
-        Figure(f"registration.{name}.stall", f"{what}: longest stall", "milliseconds", stalls, target),
-        Figure(f"registration.{name}.longest_pull", f"{what}: longest pull of 200", "milliseconds", waits),
-    ]
-
-
-def _longests(rounds: Sequence[_Beside]) -> list[float]:
-    return values("longest_ms", [each.load for each in rounds])
+def _stall(name: str, what: str, results: _Results, target: Target | None = None) -> Figure:
+    longest = [each.load.longest_ms for each in results[name]]
+    return Figure(f"registration.{name}.stall", f"{what}: longest stall", "milliseconds", longest, target)
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------
