@@ -49,8 +49,8 @@ async def _measured(bench: Bench, fleet: Fleet) -> list[Figure]:
             await entered(stack, agents[first : first + _AT_ONCE], _SERVERS)
         details = f"all registered {time.monotonic() - began:.1f} s after the first began"
         cores = [await _computing(seconds) for _ in rounds]
-        reached = [
-            [await _reached(agents, wires, f"new-{each}-{change}") for change in range(_CHANGES_A_ROUND)]
+        delays = [
+            [await reached(agents, wires, f"new-{each}-{change}") for change in range(_CHANGES_A_ROUND)]
             for each in rounds
         ]
         registrations = sum(state.registrations for each in agents for state in each.servers.values())
@@ -60,7 +60,7 @@ async def _measured(bench: Bench, fleet: Fleet) -> list[Figure]:
         raise BenchError(f"agents: {registrations:,} registrations, not {expected:,}: connections broke")
     taken = f"{_AGENTS:,} agents in one process: cores they take"
     what = f"from create_topic() until {_SERVERS} servers have notified a client"
-    middle, longest = ([read(times) for times in reached] for read in (statistics.median, max))
+    middle, longest = ([read(times) for times in delays] for read in (statistics.median, max))
     return [
         Figure("agents.cores", taken, "times", cores, at_most(0.25), details),
         Figure("agents.reached", f"{what}: median", "milliseconds", middle, at_most(20)),
@@ -75,7 +75,7 @@ async def _computing(seconds: float) -> float:
     return (time.process_time() - computed) / (time.monotonic() - began)
 
 
-async def _reached(agents: Sequence[BrokerAgent], wires: Sequence[Wire], topic: str) -> float:
+async def reached(agents: Sequence[BrokerAgent], wires: Sequence[Wire], topic: str) -> float:
     """Milliseconds from the call of create_topic until a client of each server is notified.
 
     The agent counts a registration when it has the response, which may come after the notifications.

@@ -26,15 +26,17 @@ from benchmarks.harness.figures import (
     percentile,
     ratios,
 )
+from benchmarks.harness.fleet import Fleet, agent, registered
 from benchmarks.harness.probe import busy_seconds
 from benchmarks.harness.rounds import Bench, Effort, Repeating
 from benchmarks.harness.servers import daemon_ports, status_bytes
-from benchmarks.harness.wire import Broker
-from benchmarks.speed import console_browser
+from benchmarks.harness.wire import Broker, Wire
+from benchmarks.speed import agents, console_browser
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
+from namesrv_runtime import loops
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.steps import finished
 
@@ -246,6 +248,28 @@ def test_each_form_of_a_registration_has_the_same_content(form: str) -> None:
     topics = [(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums) for topic in body.topic_configs]
     assert topics == [("T0", 4, 8), ("T1", 4, 8)]
     assert body.data_version == DataVersion(2)
+
+
+# -- agents -----------------------------------------------------------------------------------------------------------
+
+
+def test_agent_has_counted_a_change_that_a_client_knows() -> None:
+    """A server may notify a client before the agent has the response, from which it counts its registrations."""
+
+    async def counted(fleet: Fleet, wire: Wire) -> list[int]:
+        async with agent(0, fleet.addresses, ["a", "b"]) as changing:
+            await registered([changing], 1)
+            counts = []
+            for number in range(50):
+                await agents.reached([changing], [wire], f"new-{number}")
+                counts += [state.registrations for state in changing.servers.values()]
+            return counts
+
+    with Fleet(Bench(), count=1) as fleet, Wire(fleet.servers[0]) as wire:
+        counts = loops.run(partial(counted, fleet, wire))
+
+    # The first one is that of the start.
+    assert counts == list(range(2, 52))
 
 
 # -- the probe --------------------------------------------------------------------------------------------------------
