@@ -37,7 +37,8 @@ OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_L
 
 def available(bench: Bench, wanted: Collection[str]) -> Iterator[Peer]:
     """The peers of these REGISTRIES that work here, in the order of the report; a message explains each other one."""
-    for fetch in (each for name, some in REGISTRIES.items() if name in wanted for each in some):
+    fetches = [fetch for name in REGISTRIES if name in wanted for fetch in REGISTRIES[name]]
+    for fetch in fetches:
         try:
             peer = fetch(bench)
             bench.progress(f"trying {peer.label}")

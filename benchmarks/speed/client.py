@@ -51,7 +51,8 @@ def measure(bench: Bench) -> list[Figure]:
             # The first poll learns the revision of the server.
             client.refresh()
             polls = bench.in_turn("polls", {"unchanged": partial(_poll, client, server, wire)})["unchanged"]
-        body_bytes = _unchanged_body_bytes(wire, names)
+        # A response which says that nothing has changed, as the watch does not wait for a change.
+        body_bytes = len(wire.success(wire.watch_frame(names, wait_ms=0)).body)
         bench.progress("memory of the client")
         with_route, with_queue = loops.run(partial(_memory, settings, names))
     in_thread = f"SyncRouteClient.select_queue in one thread, {_SENT_TO:,} topics"
@@ -124,11 +125,6 @@ def _requests(wire: Wire) -> int:
     """The number of requests that all clients have sent."""
     response = wire.native(RequestCode.LIST_CONNECTIONS, role="client")
     return sum(connection["requests"] for connection in response["connections"])
-
-
-def _unchanged_body_bytes(wire: Wire, names: list[str]) -> int:
-    """Size of the body of a response which says that nothing has changed."""
-    return len(wire.success(wire.watch_frame(names, wait_ms=0)).body)
 
 
 async def _memory(settings: ClientSettings, names: list[str]) -> tuple[float, float]:
