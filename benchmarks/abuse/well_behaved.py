@@ -186,13 +186,13 @@ class Newcomers:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._frames = (PULL, registration("newcomer", SerializeType.JSON))
+        self._registration = registration("newcomer", SerializeType.JSON)
         self.seen: list[Newcomer] = []
 
     def come(self) -> None:
         """Let the next newcomer connect, send a request and disconnect."""
         is_broker, came_at = len(self.seen) % 2 == 1, time.monotonic()
-        refused = self._refused(self._frames[is_broker])
+        refused = self._refused(self._registration if is_broker else PULL)
         self.seen.append(Newcomer(came_at, is_broker, time.monotonic() - came_at, refused))
 
     def _refused(self, frame: bytes) -> str:

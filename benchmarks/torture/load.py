@@ -158,7 +158,8 @@ class Client:
             return
         living = (each for each in self._brokers if each.died_at is None)
         due = {each.name for each in living if each.registered_at is not None and each.registered_at < began}
-        pulls.wrong += not due <= view.keys()
+        if due - view.keys():
+            pulls.wrong += 1
         for each in self._brokers:
             if each.died_at is not None and each.name in view:
                 pulls.dead_seconds = max(pulls.dead_seconds, began - each.died_at)
@@ -217,9 +218,10 @@ class Probe:
 
     def _note(self, broker: Broker, now: float, *, is_missing: bool) -> None:
         """Count a broker that is missing although the server acknowledged its registration, and note for how long."""
-        if is_missing and broker.acknowledged.get(self._server, now) < now:
-            self.evicted += broker.name not in self._missing
-            self._missing.setdefault(broker.name, now)
+        is_acknowledged = broker.acknowledged.get(self._server, now) < now
+        if is_missing and is_acknowledged and broker.name not in self._missing:
+            self.evicted += 1
+            self._missing[broker.name] = now
         if broker.name in self._missing:
             self.longest_missing = max(self.longest_missing, now - self._missing[broker.name])
         if not is_missing:
