@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_SHARES, Server, daemon
+from benchmarks.harness.wire import broker_addr
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_testing.ports import held_port
 
@@ -76,7 +77,7 @@ def agent(number: int, name_servers: str, topics: Sequence[str], **settings: Any
     agent_settings = AgentSettings(
         cluster_name="DefaultCluster",
         broker_name=f"broker-{number}",
-        broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
+        broker_addr=broker_addr(number),
         name_servers=name_servers,
         **settings,
     )

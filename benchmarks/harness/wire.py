@@ -256,12 +256,17 @@ def pulled_brokers(more_topics: Sequence[TopicConfig] = ()) -> list[Broker]:
     ]
 
 
+def broker_addr(number: int) -> str:
+    """An address for the broker with this number, different from those of all other numbers."""
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911"
+
+
 def many_brokers(count: int, pattern: str = "", topics_each: int = 0) -> list[Broker]:
     """`count` brokers with different addresses, each with topics that no other broker has."""
     return [
         Broker(
             f"broker-{number}",
-            f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911",
+            broker_addr(number),
             topics(pattern, topics_each, number * topics_each),
         )
         for number in range(count)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from benchmarks.harness.figures import BenchError, Column, Figure, at_most
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import Server, web_console
-from benchmarks.harness.wire import Broker, Wire, topics
+from benchmarks.harness.wire import Broker, Wire, broker_addr, topics
 from benchmarks.speed import console_browser
 from benchmarks.speed.console_browser import PATIENCE_SECONDS, SERVERS
 
@@ -101,7 +101,7 @@ def _broker(number: int, spread: int) -> Broker:
     """The broker with this number; each topic is on `spread` brokers with consecutive numbers."""
     every = topics(_NAME, _TOPICS)
     own = [topic for at, topic in enumerate(every) if (at + number) % _BROKERS < spread]
-    return Broker(f"broker-{number}", f"10.0.0.{number}:10911", own, "cluster-1")
+    return Broker(f"broker-{number}", broker_addr(number), own, "cluster-1")
 
 
 def _page_seconds(console: Server, path: str) -> float:

@@ -15,7 +15,7 @@ from benchmarks.harness.figures import Column, Figure, at_most
 from benchmarks.harness.loads import Script, run
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import WAITING, Server, daemon, temporary_directory
-from benchmarks.harness.wire import Broker, Wire, route_request, topics
+from benchmarks.harness.wire import Broker, Wire, broker_addr, route_request, topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def brokers_of(profile: Profile) -> list[Broker]:
     return [
         Broker(
             f"broker-{number}",
-            f"10.{number // 62500}.{number // 250 % 250}.{number % 250}:10911",
+            broker_addr(number),
             [topic for back in range(COPIES) for topic in slices[number - back]],
         )
         for number in range(profile.brokers)
