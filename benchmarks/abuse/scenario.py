@@ -28,8 +28,12 @@ from benchmarks.harness.servers import Server, daemon, expiring, temporary_direc
 from benchmarks.harness.wire import Wire
 from namesrv_remoting.codes import SerializeType
 
-FULL: Final = Durations(2.0, 6.0, 1.0, 4.0, 0.5)
-SHORT: Final = Durations(0.5, 1.8, 0.3, 1.2, 0.15)
+FULL: Final = Durations(
+    quiet_seconds=2.0, attack_seconds=6.0, heartbeat_seconds=1.0, expiry_seconds=4.0, scan_seconds=0.5
+)
+SHORT: Final = Durations(
+    quiet_seconds=0.5, attack_seconds=1.8, heartbeat_seconds=0.3, expiry_seconds=1.2, scan_seconds=0.15
+)
 
 
 def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[Figure]:
