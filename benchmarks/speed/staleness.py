@@ -3,6 +3,8 @@
 CPU seconds explain the seconds on the clock, because other processes use part of a shared machine.
 """
 
+import contextlib
+import glob
 import os
 import re
 import subprocess
@@ -138,12 +140,11 @@ def _family(pid: int) -> list[int]:
     """A process and all its descendants; Spark's Python workers are children of any thread of Java."""
     pids = [pid]
     for parent in pids:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                pids += map(int, children.read_text(encoding="ascii").split())
-            except OSError:
-                # the thread has ended
-                continue
+        # Unlike Path.glob, this finds nothing if the process has ended.
+        for children in glob.glob(f"/proc/{parent}/task/*/children"):  # noqa: PTH207
+            # The thread may have ended.
+            with contextlib.suppress(OSError):
+                pids += map(int, Path(children).read_text(encoding="ascii").split())
     return pids
 
 
