@@ -26,7 +26,7 @@ _AT_ONCE: Final = 256 * 1024
 _SMALL_BYTES: Final = 4096
 _LOOK_SECONDS: Final = 0.05
 # Weight of a frame or a connection that has fewer bytes: each is at least a packet.
-LEAST_BYTES: Final = 1024
+_LEAST_BYTES: Final = 1024
 
 
 class Attacker:
@@ -40,7 +40,7 @@ class Attacker:
         self._ends_at = math.inf
         self._open: list[socket.socket] = []
         self._buffer = bytearray(_AT_ONCE)
-        # sent bytes, but at least LEAST_BYTES for each frame and each connection
+        # sent bytes, but at least _LEAST_BYTES for each frame and each connection
         self.weight = 0
         # attempts to open a connection of the attack, or to send frames and wait for their responses
         self.attempts = 0
@@ -74,7 +74,7 @@ class Attacker:
 
     def connect(self, source: int = 0, port: int | None = None) -> socket.socket | None:
         """Open a blocking connection from the address of this number; None when the server refuses it."""
-        self.weight += LEAST_BYTES
+        self.weight += _LEAST_BYTES
         port = port or self.port
         address = _SOURCES.format(source % _MAX_SOURCES + 1)
         try:
@@ -140,7 +140,7 @@ class Attacker:
 
     def count(self, size: int, frames: int = 1) -> None:
         """Add sent bytes to the weight, given the number of frames in them."""
-        self.weight += max(size, LEAST_BYTES * frames)
+        self.weight += max(size, _LEAST_BYTES * frames)
 
     def _responded(self, peer: socket.socket, count: int) -> bool:
         """Read and discard `count` frames; False if the connection ends."""

@@ -17,7 +17,7 @@ from namesrv_remoting.headers import RegisterBrokerRequestHeader
 
 # room for a body in a frame with an ordinary header
 BODY_BYTES: Final = MAX_FRAME_BYTES - 2048
-INFLATED_BYTES: Final = 64 * 1024 * 1024
+_INFLATED_BYTES: Final = 64 * 1024 * 1024
 _HEADER_BYTES: Final = MAX_HEADER_BYTES - 2048
 _INT32: Final = struct.Struct(">i")
 
@@ -90,19 +90,19 @@ def _deflated(inflated: bytes, *, ratio: int | None = None) -> bytes:
 
 def compressed_version() -> bytes:
     """A DataVersion of 64 MiB of unquoted keys, with a tail that hides the compression ratio."""
-    inflated = _inflated(version=b"{" + b",1:" * ((INFLATED_BYTES - 64) // 3) + b"}")
+    inflated = _inflated(version=b"{" + b",1:" * ((_INFLATED_BYTES - 64) // 3) + b"}")
     return _deflated(inflated, ratio=199)
 
 
 def compressed_topics() -> bytes:
     """Topic lines, up to the limit of inflated bytes."""
-    lines = _fitting((_piece(b"%d 8 8 6 0" % number) for number in itertools.count()), INFLATED_BYTES - 1024)
+    lines = _fitting((_piece(b"%d 8 8 6 0" % number) for number in itertools.count()), _INFLATED_BYTES - 1024)
     return _deflated(_inflated(topics=_INT32.pack(len(lines)) + b"".join(lines)))
 
 
 def compressed_filters() -> bytes:
     """A list of empty strings."""
-    return _deflated(_inflated(filters=b"[" + b'"",' * ((INFLATED_BYTES - 64) // 3) + b'""]'), ratio=190)
+    return _deflated(_inflated(filters=b"[" + b'"",' * ((_INFLATED_BYTES - 64) // 3) + b'""]'), ratio=190)
 
 
 # -- native bodies ----------------------------------------------------------------------------------------------------

@@ -40,7 +40,10 @@ class TlsRecords:
         self._peer = peer
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         with tempfile.NamedTemporaryFile() as log:
-            context = any_certificate()
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            # Any certificate will do.
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.keylog_filename = log.name
             self._tls = context.wrap_bio(self._incoming, self._outgoing)
@@ -93,14 +96,6 @@ class TlsRecords:
             records.append(_HEAD + AESGCM(key).encrypt(nonce, _KEY_UPDATE, _HEAD))
             self._secret = _derived(self._secret, b"traffic upd", len(self._secret))
         return b"".join(records)
-
-
-def any_certificate() -> ssl.SSLContext:
-    """A TLS context that accepts any certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _derived(secret: bytes, label: bytes, size: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.harness.figures import BenchError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SOURCES: Final = ROOT / "benchmarks" / "programs"
+_SOURCES: Final = ROOT / "benchmarks" / "programs"
 # Compiled programs and the results of every run; git ignores this folder.
 BUILT: Final = ROOT / "build" / "benchmarks"
 # Without -Werror: a newer compiler with new warnings can still build the programs.
@@ -25,9 +25,9 @@ def program(name: str) -> Path:
     """
     built = BUILT / name
     # Any newer source counts, without a list of dependencies: every program compiles in a second.
-    newest = max(path.stat().st_mtime_ns for path in SOURCES.iterdir())
+    newest = max(path.stat().st_mtime_ns for path in _SOURCES.iterdir())
     if not built.exists() or built.stat().st_mtime_ns < newest:
-        _compile(SOURCES / f"{built.stem}.c", built)
+        _compile(_SOURCES / f"{built.stem}.c", built)
     return built
 
 

@@ -7,7 +7,7 @@ from benchmarks.harness.figures import BenchError, Figure, format_spread, format
 
 HEADINGS: Final = ("what", "measured", "rounds", "target", "absolute")
 # columns that are aligned to the right
-RIGHT: Final = frozenset({1, 2})
+_RIGHT: Final = frozenset({1, 2})
 BEGIN: Final = "<!-- figures: begin, written by `python -m benchmarks --write` -->"
 END: Final = "<!-- figures: end -->"
 
@@ -59,7 +59,7 @@ def _section(figures: Sequence[Figure]) -> str:
     """A table with a row for each figure, or with a cell for each figure if figures have columns."""
     columns = list(dict.fromkeys(figure.column for figure in figures))
     if columns == [""]:
-        return markdown([HEADINGS, *map(row, figures)], RIGHT)
+        return markdown([HEADINGS, *map(row, figures)], _RIGHT)
     rows: dict[str, dict[str, Figure]] = {}
     for figure in figures:
         rows.setdefault(figure.what, {})[figure.column] = figure

@@ -25,7 +25,7 @@ _WATCH_MS: Final = 60_000
 _READ_AT_ONCE: Final = 1 << 20
 
 # load.c overwrites this opaque; it and all larger ones have ten digits in JSON and four bytes in msgpack.
-FIRST_OPAQUE: Final = 1_000_000_000
+_FIRST_OPAQUE: Final = 1_000_000_000
 
 # Topics of the reference figures. Each response has 1,871 bytes; a changed registration has another number of queues,
 # also of one digit, so that the size stays.
@@ -129,7 +129,7 @@ def request(
     """A request as a frame; members of a JSON header are in the order of a Java client."""
     if kind != SerializeType.JSON:
         command = RemotingCommand(
-            code, flag=flag, opaque=FIRST_OPAQUE, ext_fields=fields, body=body, serialize_type=kind
+            code, flag=flag, opaque=_FIRST_OPAQUE, ext_fields=fields, body=body, serialize_type=kind
         )
         return encode_command(command)
     header = {
@@ -137,7 +137,7 @@ def request(
         "extFields": dict(sorted((fields or {}).items())),
         "flag": flag,
         "language": "JAVA",
-        "opaque": FIRST_OPAQUE,
+        "opaque": _FIRST_OPAQUE,
         "serializeTypeCurrentRPC": "JSON",
         "version": CURRENT_VERSION,
     }

@@ -42,7 +42,7 @@ _PSEUDO: Final = b"\x83\x86"
 _REPEATED: Final = _PSEUDO + bytes(0x80 | number for number in (65, 64, 63, 62))
 
 
-def h2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+def _h2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     """One frame of HTTP/2."""
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
@@ -66,17 +66,17 @@ def _greeting() -> bytes:
     settings = _INITIAL_WINDOW_SIZE.to_bytes(2) + _WINDOW.to_bytes(4)
     return (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-        + h2_frame(_SETTINGS, 0, 0, settings)
-        + h2_frame(_WINDOW_UPDATE, 0, 0, (_WINDOW - _FIRST_WINDOW).to_bytes(4))
+        + _h2_frame(_SETTINGS, 0, 0, settings)
+        + _h2_frame(_WINDOW_UPDATE, 0, 0, (_WINDOW - _FIRST_WINDOW).to_bytes(4))
     )
 
 
 def _call(headers: bytes, payload: bytes) -> bytes:
     """A request with one response."""
-    return h2_frame(_HEADERS, _END_HEADERS, 1, headers) + h2_frame(_DATA, _END_STREAM, 1, _message(payload))
+    return _h2_frame(_HEADERS, _END_HEADERS, 1, headers) + _h2_frame(_DATA, _END_STREAM, 1, _message(payload))
 
 
-def varint(value: int) -> bytes:
+def _varint(value: int) -> bytes:
     """A non-negative integer in protobuf's encoding."""
     out = bytearray()
     while value > 0x7F:
@@ -88,8 +88,8 @@ def varint(value: int) -> bytes:
 def field(number: int, value: bytes | int) -> bytes:
     """A member of a protobuf message."""
     if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -166,15 +166,15 @@ def _pulls() -> Script:
 
 def _heartbeats() -> Script:
     """Messages that keep leases alive, on one stream of each connection."""
-    opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
-    heartbeats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
+    opening = _h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
+    heartbeats = [_h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
     return Script(heartbeats, "http2", _greeting() + opening)
 
 
 def _watch() -> Script:
     """Watches of a route, whose notification contains the changed route."""
-    opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
-    watch = h2_frame(_DATA, 0, 1, _message(field(1, field(1, _key(0)))))
+    opening = _h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
+    watch = _h2_frame(_DATA, 0, 1, _message(field(1, field(1, _key(0)))))
     change = _call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, ROUTE))
     # The first frame on a stream confirms the watch.
     return Script([opening + watch], "http2", _greeting(), 1, PULLED_BODY_BYTES, change)

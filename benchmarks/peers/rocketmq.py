@@ -29,7 +29,7 @@ from benchmarks.speed.pulls import BROKERS, HEARTBEATS
 APACHE_VERSIONS: Final = ("5.3.3", "5.5.0")
 RUST_VERSION: Final = "1.0.0"
 # options of its start script on current Java versions, and a smaller heap
-HEAPS: Final[Mapping[str, Sequence[str]]] = {
+_HEAPS: Final[Mapping[str, Sequence[str]]] = {
     "4 GB": (
         *("-server", "-Xms4g", "-Xmx4g", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m"),
         *("-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25"),
@@ -88,7 +88,7 @@ def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
 
 
 def apache(bench: Bench, lib: Path, heap: str) -> AbstractContextManager[Registry]:
-    """Apache's NameServer with one of HEAPS and an empty data directory, until the block ends."""
+    """Apache's NameServer with one of _HEAPS and an empty data directory, until the block ends."""
 
     def command(home: Path, port: int) -> list[str]:
         return apache_command(lib, heap, home, bindAddress="127.0.0.1", listenPort=port)
@@ -102,7 +102,7 @@ def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="ascii")
     # Logs and KV configuration are written below user.home.
     properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
-    return ["java", *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
+    return ["java", *_HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(path)]
 
 
 def rust_program(bench: Bench) -> Path:

@@ -19,7 +19,7 @@ from benchmarks.harness.wire import Broker, Wire, broker_addr, route_request, to
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class _Profile:
     """The size of an installation."""
 
     brokers: int
@@ -28,17 +28,17 @@ class Profile:
     clients: int
 
 
-PROFILES: Final = {
-    "S": Profile(10, 1_000, 1_000),
-    "M": Profile(100, 20_000, 10_000),
+_PROFILES: Final = {
+    "S": _Profile(10, 1_000, 1_000),
+    "M": _Profile(100, 20_000, 10_000),
     # 15,000 connections in all
-    "L": Profile(1_000, 100_000, 14_000),
+    "L": _Profile(1_000, 100_000, 14_000),
 }
 # brokers that have each topic
-COPIES: Final = 4
+_COPIES: Final = 4
 _TOPIC: Final = "ProfileTopic%d"
 # shorter than the defaults (120 s and 10 s), because the time until the next scan is random
-EXPIRY_SECONDS: Final = 3.0
+_EXPIRY_SECONDS: Final = 3.0
 _SCAN_SECONDS: Final = 1.0
 _DEATHS: Final = 3
 
@@ -47,13 +47,13 @@ def measure(bench: Bench) -> list[Figure]:
     """NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death."""
     # Measured once, not in rounds: a size takes minutes.
     figures: list[Figure] = []
-    for name in ["S"] if bench.effort.is_quick else PROFILES:
+    for name in ["S"] if bench.effort.is_quick else _PROFILES:
         with temporary_directory("profiles") as root, ExitStack() as stack:
             figures += _Measurement(bench, name, root, stack).run()
     return figures
 
 
-def brokers_of(profile: Profile) -> list[Broker]:
+def _brokers_of(profile: _Profile) -> list[Broker]:
     """All brokers; broker 0 is the one whose death is measured."""
     size = profile.topics // profile.brokers
     slices = [topics(_TOPIC, size, first) for first in range(0, profile.topics, size)]
@@ -61,7 +61,7 @@ def brokers_of(profile: Profile) -> list[Broker]:
         Broker(
             f"broker-{number}",
             broker_addr(number),
-            [topic for back in range(COPIES) for topic in slices[number - back]],
+            [topic for back in range(_COPIES) for topic in slices[number - back]],
         )
         for number in range(profile.brokers)
     ]
@@ -74,9 +74,9 @@ class _Measurement:
         self._bench = bench
         self._name = name
         self._stack = stack
-        self._profile = PROFILES[name]
+        self._profile = _PROFILES[name]
         self._column = Column(f"profiles.{name}", name)
-        self._dying, *self._others = brokers_of(self._profile)
+        self._dying, *self._others = _brokers_of(self._profile)
         self._routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(self._profile.topics)]
         self._flags = (
             *("--data-dir", f"{root}/data", *WAITING),
@@ -131,7 +131,7 @@ class _Measurement:
         each = [1e6 * cpu_seconds / clients for _, cpu_seconds in deaths]
         add("death.computing", "processor time of a notification", "microseconds", *each)
         seconds, _ = _death(server, self._dying, clients, is_silent=True)
-        what = f"a broker falls silent (expiry {EXPIRY_SECONDS:g} s, scan {_SCAN_SECONDS:g} s): the same"
+        what = f"a broker falls silent (expiry {_EXPIRY_SECONDS:g} s, scan {_SCAN_SECONDS:g} s): the same"
         add("death.silent", what, "seconds", seconds)
 
     def _measure_pulls(self, server: Server) -> None:
@@ -163,7 +163,7 @@ def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> t
             until("all clients watch", lambda: admin.info()["watchers"] == clients, every=0.02)
             if is_silent:
                 # The same registration again, with a short expiry.
-                wire.success(replace(dying, expiry_ms=round(EXPIRY_SECONDS * 1000)).json_frame())
+                wire.success(replace(dying, expiry_ms=round(_EXPIRY_SECONDS * 1000)).json_frame())
             else:
                 wire.close()
             died, cpu = time.monotonic(), server.cpu_seconds()

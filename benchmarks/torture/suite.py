@@ -85,7 +85,7 @@ def _measured(faults: Iterable[str], peers: Iterable[str], path: Path) -> tuple[
         for fault in (each for each in faults if name not in FAULTS[each].spared):
             bench.progress(f"{peer.label}: {FAULTS[fault].what}")
             try:
-                cells.setdefault(fault, {})[name] = asyncio.run(suffered(bench, peer, program, FAULTS[fault]))
+                cells.setdefault(fault, {})[name] = asyncio.run(_suffered(bench, peer, program, FAULTS[fault]))
             except IMPOSSIBLE as why:
                 bench.progress(f"not measured: {why}")
                 is_complete = False
@@ -95,7 +95,7 @@ def _measured(faults: Iterable[str], peers: Iterable[str], path: Path) -> tuple[
     return cells, is_complete
 
 
-async def suffered(bench: Bench, peer: Peer, program: Path, fault: Fault) -> Cell:
+async def _suffered(bench: Bench, peer: Peer, program: Path, fault: Fault) -> Cell:
     """What a fault does to a new world of one peer."""
     conditions = Conditions.now()
     async with world(bench, peer, program, has_small_disks=fault.has_small_disks) as made:
