@@ -280,7 +280,7 @@ async def test_forgotten_and_handled_bytes_are_freed() -> None:
         finally:
             tracemalloc.stop()
     # The peers are in this process, too: responses that they have received wait in their streams.
-    of_server = snapshot.filter_traces([tracemalloc.Filter(False, asyncio.streams.__file__)])
+    of_server = snapshot.filter_traces([tracemalloc.Filter(inclusive=False, filename_pattern=asyncio.streams.__file__)])
     assert sum(trace.size for trace in of_server.traces) < 48 * 1024
 
 
