@@ -7,23 +7,23 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.sharedctypes import RawArray
 from typing import Final
 
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.servers import Server
 from namesrv_remoting.codes import SerializeType
-from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.frames import Frame, FrameReader
 
 _LOOK_SECONDS: Final = 0.005
 _READ_AT_ONCE: Final = 256 * 1024
-# The process of a crowd ends by itself after this time, in case the benchmark was killed.
-_LIFETIME_SECONDS: Final = 300
-# Members have another address than connections on which a benchmark waits: a server reads from each address in turn.
-_ADDRESS: Final = "127.0.0.2"
+# Members have other addresses than connections on which a benchmark waits: a server reads from each address in turn.
+_ADDRESS: Final = "127.0.0.%d"
+_FIRST_ADDRESS: Final = 2
 # IP_BIND_ADDRESS_NO_PORT of Linux, which Python 3.11 does not name: the port is chosen when the socket connects.
 _BIND_ADDRESS_NO_PORT: Final = 24
 
@@ -38,14 +38,24 @@ class Habits:
     patience_seconds: float | None = None
     # Time until a refused member connects again, randomly varied by up to half of it.
     again_seconds: float = 1.0
+    # Time from a response until the member's next request, varied likewise; None: a member sends one request.
+    every_seconds: float | None = None
+    # The next request of a member, made of its first request and of the last response; None: the first request again.
+    following: Callable[[bytes, Frame], bytes] | None = None
+    # Addresses from which the members connect in turn: each has ports for some 28,000 connections.
+    addresses: int = 1
+    # The process of a crowd ends by itself after this time, in case the benchmark was killed.
+    lifetime_seconds: int = 300
 
 
 class Crowd:
     """The benchmark's end of a crowd."""
 
-    def __init__(self, times: Connection) -> None:
+    def __init__(self, times: Connection, counted: Sequence[float]) -> None:
         # the beginning, and each time at which all members were served, on the monotonic clock
         self._times = times
+        # how many responses have come so far, and when the last one came
+        self._counted = counted
         # when the members began to connect
         self.began_at = self._next()
 
@@ -56,6 +66,16 @@ class Crowd:
             BenchError: the crowd's process has ended.
         """
         return self._next()
+
+    @property
+    def responses(self) -> int:
+        """The number of all members' responses so far."""
+        return int(self._counted[0])
+
+    @property
+    def last_at(self) -> float:
+        """When the last response came, on the monotonic clock."""
+        return self._counted[1]
 
     def _next(self) -> float:
         try:
@@ -70,8 +90,9 @@ def crowd(
 ) -> Iterator[Crowd]:
     """A crowd until the block ends; its members send the frames in turn, and by default there is one for each frame."""
     count = len(frames) if members is None else members
-    with child(_run, server.port, frames, count, habits or Habits()) as times:
-        yield Crowd(times)
+    counted = RawArray("d", 2)
+    with child(_run, server.port, frames, count, habits or Habits(), counted) as times:
+        yield Crowd(times, counted)
 
 
 @contextmanager
@@ -93,9 +114,11 @@ def child(run: Callable[..., None], *arguments: object) -> Iterator[Connection]:
 # -- the process of the members ---------------------------------------------------------------------------------------
 
 
-def _run(port: int, frames: Sequence[bytes], count: int, habits: Habits, times: Connection) -> None:
-    signal.alarm(_LIFETIME_SECONDS)
-    _Members(port, frames, count, habits, times).run()
+def _run(  # noqa: PLR0913, PLR0917 - the arguments of a process
+    port: int, frames: Sequence[bytes], count: int, habits: Habits, counted: MutableSequence[float], times: Connection
+) -> None:
+    signal.alarm(habits.lifetime_seconds)
+    _Members(port, frames, count, habits, counted, times).run()
 
 
 @dataclass(slots=True)
@@ -104,25 +127,43 @@ class _Member:
 
     number: int
     peer: socket.socket | None = None
+    # what the selector waits for
+    events: int = selectors.EVENT_WRITE
     is_connected: bool = False
     is_served: bool = False
     reader: FrameReader = field(default_factory=FrameReader)
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     gives_up_at: float | None = None
+    # when the next request is due; None: no request will follow on this connection, or one is in flight
+    next_at: float | None = None
+    # the last response, if the next request is made of it
+    response: Frame | None = None
 
 
 class _Members:
     """The members and their event loop."""
 
-    def __init__(self, port: int, frames: Sequence[bytes], count: int, habits: Habits, times: Connection) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - as those of the process
+        self,
+        port: int,
+        frames: Sequence[bytes],
+        count: int,
+        habits: Habits,
+        counted: MutableSequence[float],
+        times: Connection,
+    ) -> None:
         self._address = ("127.0.0.1", port)
         self._frames = frames
         self._habits = habits
+        self._counted = counted
         self._times = times
         self._members = [_Member(number) for number in range(count)]
         self._selector = selectors.DefaultSelector()
         # Heap of members that wait to connect: (time on the monotonic clock, number).
         self._away: list[tuple[float, int]] = [(0.0, number) for number in range(count)]
+        # Heap of members that will send their next request: (time, number). An entry counts only if its time is the
+        # member's `next_at`, since the connection may have ended.
+        self._waiting: list[tuple[float, int]] = []
         self._connecting = 0
         self._served = 0
 
@@ -132,6 +173,7 @@ class _Members:
         self._times.send(time.monotonic())
         while True:
             self._connect_due()
+            self._request_due()
             # Patience is compared with the time before this step, so that responses that are already here count.
             before = time.monotonic()
             for key, events in self._selector.select(_LOOK_SECONDS):
@@ -152,7 +194,7 @@ class _Members:
         member.peer.setblocking(False)  # noqa: FBT003 - its only parameter
         member.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         member.peer.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
-        member.peer.bind((_ADDRESS, 0))
+        member.peer.bind((_ADDRESS % (_FIRST_ADDRESS + member.number % self._habits.addresses), 0))
         member.peer.connect_ex(self._address)
         member.reader = FrameReader()
         member.is_served = False
@@ -160,7 +202,27 @@ class _Members:
         member.unsent = memoryview(self._frames[member.number % len(self._frames)])
         patience = self._habits.patience_seconds
         member.gives_up_at = None if patience is None else time.monotonic() + patience
-        self._selector.register(member.peer, selectors.EVENT_WRITE, member)
+        member.events = selectors.EVENT_WRITE
+        self._selector.register(member.peer, member.events, member)
+
+    def _request_due(self) -> None:
+        now = time.monotonic()
+        while self._waiting and self._waiting[0][0] <= now:
+            due_at, number = heapq.heappop(self._waiting)
+            member = self._members[number]
+            if member.next_at == due_at:
+                self._request_again(member)
+
+    def _request_again(self, member: _Member) -> None:
+        assert member.peer is not None  # noqa: S101 - a request is due on a connection
+        frame = self._frames[member.number % len(self._frames)]
+        if self._habits.following is not None and member.response is not None:
+            frame = self._habits.following(frame, member.response)
+        member.unsent, member.next_at, member.response = memoryview(frame), None, None
+        try:
+            self._send(member, member.peer)
+        except OSError:
+            self._leave(member)
 
     def _give_up(self, now: float) -> None:
         if self._habits.patience_seconds is None:
@@ -185,7 +247,10 @@ class _Members:
         if not member.is_connected:
             member.is_connected = True
             self._connecting -= 1
-        self._selector.modify(peer, selectors.EVENT_WRITE if member.unsent else selectors.EVENT_READ, member)
+        events = selectors.EVENT_WRITE if member.unsent else selectors.EVENT_READ
+        if events != member.events:
+            member.events = events
+            self._selector.modify(peer, events, member)
 
     def _receive(self, member: _Member, peer: socket.socket) -> None:
         data = peer.recv(_READ_AT_ONCE)
@@ -194,8 +259,14 @@ class _Members:
         for frame in member.reader.receive_data(data):
             if not _is_success(frame.serialize_type, frame.header):
                 raise ConnectionRefusedError
-            self._served += 1
+            self._served += not member.is_served
             member.is_served, member.gives_up_at = True, None
+            self._counted[0] += 1
+            self._counted[1] = time.monotonic()
+            if self._habits.every_seconds is not None:
+                member.response = frame if self._habits.following else None
+                member.next_at = self._counted[1] + _varied(self._habits.every_seconds)
+                heapq.heappush(self._waiting, (member.next_at, member.number))
 
     def _leave(self, member: _Member) -> None:
         assert member.peer is not None  # noqa: S101 - only members with a connection leave
@@ -206,8 +277,12 @@ class _Members:
         else:
             self._connecting -= 1
         member.is_connected, member.gives_up_at = False, None
-        again_at = time.monotonic() + self._habits.again_seconds * random.uniform(0.5, 1.5)
-        heapq.heappush(self._away, (again_at, member.number))
+        member.next_at, member.response = None, None
+        heapq.heappush(self._away, (time.monotonic() + _varied(self._habits.again_seconds), member.number))
+
+
+def _varied(seconds: float) -> float:
+    return seconds * random.uniform(0.5, 1.5)
 
 
 def _is_success(kind: int, header: bytes) -> bool:

@@ -23,7 +23,8 @@ class Peer:
     key: str
     # name and version, for tables
     label: str
-    start: Callable[[Bench], AbstractContextManager[Registry]]
+    # That of a NameServer also has the parameter `port`, by default a free one.
+    start: Callable[..., AbstractContextManager[Registry]]
     is_name_server: bool = True
     # True: the peer is only measured with many topics.
     is_for_memory: bool = False

@@ -35,10 +35,17 @@ class Registry:
 
 
 def responding(
-    bench: Bench, name: str, command: Callable[[Path, int], Sequence[str]], is_responding: Callable[[int], bool]
+    bench: Bench,
+    name: str,
+    command: Callable[[Path, int], Sequence[str]],
+    is_responding: Callable[[int], bool],
+    port: int = 0,
 ) -> AbstractContextManager[Server]:
-    """A server, from when it responds until the block ends; its command is given an empty home and a free port."""
-    port = free_port()
+    """A server, from when it responds until the block ends; its command is given an empty home and a port.
+
+    The port is a free one if it is 0.
+    """
+    port = port or free_port()
 
     def program(home: Path) -> Program:
         environ = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}

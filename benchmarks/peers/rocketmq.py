@@ -87,13 +87,13 @@ def ours(bench: Bench, *flags: str) -> Iterator[Registry]:
         yield Registry(responding_server, partial(_seed, brokers), PULLS, HEARTBEATS, partial(_watch, brokers))
 
 
-def apache(bench: Bench, lib: Path, heap: str) -> AbstractContextManager[Registry]:
+def apache(bench: Bench, lib: Path, heap: str, port: int = 0) -> AbstractContextManager[Registry]:
     """Apache's NameServer with one of _HEAPS and an empty data directory, until the block ends."""
 
     def command(home: Path, port: int) -> list[str]:
         return apache_command(lib, heap, home, bindAddress="127.0.0.1", listenPort=port)
 
-    return _running(bench, f"Apache's ({heap})", command)
+    return _running(bench, f"Apache's ({heap})", command, port)
 
 
 def apache_command(lib: Path, heap: str, home: Path, **settings: object) -> list[str]:
@@ -112,9 +112,9 @@ def rust_program(bench: Bench) -> Path:
     return fetched(bench, f"{crate}-{RUST_VERSION}", ["cargo", "cc"], command) / "bin" / "rocketmq-namesrv-rust"
 
 
-def rust(bench: Bench, program: Path) -> AbstractContextManager[Registry]:
+def rust(bench: Bench, program: Path, port: int = 0) -> AbstractContextManager[Registry]:
     """rocketmq-rust's NameServer with an empty data directory, until the block ends."""
-    return _running(bench, "rocketmq-rust", lambda home, port: rust_command(program, home, "127.0.0.1", port))
+    return _running(bench, "rocketmq-rust", lambda home, free: rust_command(program, home, "127.0.0.1", free), port)
 
 
 def rust_command(program: Path, home: Path, address: str, port: int, scan_seconds: float = 5.0) -> list[str]:
@@ -130,8 +130,8 @@ def rust_command(program: Path, home: Path, address: str, port: int, scan_second
 
 
 @contextmanager
-def _running(bench: Bench, name: str, command: Callable[[Path, int], list[str]]) -> Iterator[Registry]:
-    with responding(bench, name, command, _is_responding) as server, Wire(server) as brokers:
+def _running(bench: Bench, name: str, command: Callable[[Path, int], list[str]], port: int = 0) -> Iterator[Registry]:
+    with responding(bench, name, command, _is_responding, port) as server, Wire(server) as brokers:
         # RocketMQ's clients poll.
         yield Registry(server, partial(_seed, brokers), PULLS, HEARTBEATS)
 

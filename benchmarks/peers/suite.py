@@ -13,10 +13,10 @@ from typing import Final
 from benchmarks.harness.command import Command, by_title, measure_and_report, titles
 from benchmarks.harness.figures import BenchError, Figure, at_most
 from benchmarks.harness.loads import PIPELINED, Field, Load, pulls, run, values
-from benchmarks.harness.rounds import FULL, QUICK, Bench
+from benchmarks.harness.rounds import FULL, QUICK, Bench, raise_file_limit
 from benchmarks.harness.servers import WAITING, temporary_directory
 from benchmarks.harness.wire import Wire, register
-from benchmarks.peers import scale
+from benchmarks.peers import connections, scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
 from benchmarks.peers.registry import Registry
 from benchmarks.peers.rocketmq import PULL
@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     command.parser.add_argument(
         "--against", nargs="+", choices=list(REGISTRIES), default=[], help="only these; default: all that are available"
     )
+    command.parser.add_argument(
+        "--clients", type=int, default=connections.CLIENTS, metavar="N", help="clients of `connections` (100,000)"
+    )
     command.add_quick()
     options = command.parse(arguments)
     if options.against and options.write is not None:
@@ -53,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         others = [peer for peer in peers if not peer.is_for_memory]
         subjects = {name: partial(measure, others) for name, measure in SUBJECTS.items()}
         subjects["memory"] = partial(measure_memory, peers)
+        subjects["connections"] = partial(measure_connections, others, clients=options.clients)
         _, is_complete = measure_and_report(bench, subjects, options, partial(by_title, SUBJECTS))
     return int(not is_complete)
 
@@ -272,6 +276,27 @@ def measure_scale(others: Sequence[Peer], bench: Bench) -> list[Figure]:
     return scale.figures_of(results, name_servers)
 
 
+def measure_connections(others: Sequence[Peer], bench: Bench, clients: int = connections.CLIENTS) -> list[Figure]:
+    """100,000 connections: clients that pull, or of which half watch, beside 200 brokers."""
+    raise_file_limit(connections.files_needed(clients))
+    name_servers = [peer for peer in others if peer.is_name_server]
+    results = {OURS.key: _ours_connected(bench, clients)}
+    watched = _ours_connected(bench, clients, watching=clients // 2)
+    for peer in name_servers:
+        try:
+            results[peer.key] = connections.measured(peer, peer, bench, clients)
+        except BenchError as why:
+            bench.progress(f"{peer.label} did not survive: {why}")
+    return connections.figures_of(results, watched, name_servers)
+
+
+def _ours_connected(bench: Bench, clients: int, *, watching: int = 0) -> dict[str, float]:
+    with temporary_directory("connections") as data_dir:
+        first = connections.ours_with(clients, data_dir)
+        restarted = connections.ours_with(clients, data_dir, *WAITING)
+        return connections.measured(first, restarted, bench, clients, watching=watching)
+
+
 # in the order of the report
 SUBJECTS: Final[Mapping[str, Callable[[Sequence[Peer], Bench], list[Figure]]]] = {
     "work": measure_work,
@@ -281,4 +306,5 @@ SUBJECTS: Final[Mapping[str, Callable[[Sequence[Peer], Bench], list[Figure]]]] =
     "registration": measure_registration,
     "memory": measure_memory,
     "scale": measure_scale,
+    "connections": measure_connections,
 }
