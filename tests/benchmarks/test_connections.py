@@ -29,9 +29,9 @@ def test_members_of_a_crowd_go_on_requesting() -> None:
         with crowd(server, [route_request("T0")], members=MEMBERS, habits=habits) as clients:
             assert clients.served() >= clients.began_at
             until("each has requested three times", lambda: clients.responses >= 3 * MEMBERS)
-            peers = wire.native(RequestCode.LIST_CONNECTIONS)["connections"]
+            listed = wire.native(RequestCode.LIST_CONNECTIONS)["connections"]
 
-    addresses = [each["address"].rpartition(":")[0] for each in peers]
+    addresses = [each["peer"].rpartition(":")[0] for each in listed]
     assert (addresses.count("127.0.0.2"), addresses.count("127.0.0.3")) == (3, 2)
 
 
