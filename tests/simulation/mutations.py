@@ -79,8 +79,8 @@ MUTATIONS: Final = (
     Mutation(
         "an agent closes its old connection first",
         "namesrv_broker_agent.link_connections",
-        "        self._former, self._client = self._client, client\n",
-        "        self._former, self._client = self._client, client\n        await self.close_earlier()\n",
+        "        self._former, self._client = former, client\n",
+        "        self._former, self._client = former, client\n        await self.close_earlier()\n",
     ),
     Mutation(
         "every second counts as lateness",
