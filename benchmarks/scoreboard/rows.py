@@ -12,17 +12,22 @@ from benchmarks.soak.suite import soaked
 from benchmarks.speed.eviction import mass_expiry
 from tests.simulation.simulation import SCHEDULES, simulate, simulate_removals
 
+
+def _all_but(folder: str, *left_out: str) -> list[str]:
+    """The paths of all in a folder but these files and folders, which no experiment runs."""
+    names = {path.name for path in (ROOT / folder).iterdir()}
+    return [f"{folder}/{name}" for name in sorted(names - {*left_out, "__pycache__"})]
+
+
 # Files that rows are about.
 _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
-# The library in producers and consumers: no row is about `namesrvctl` or the health model.
-_NO_LIBRARY: Final = frozenset({"ctl", "health.py", "__pycache__"})
-_LIBRARY: Final = sorted(
-    path.name for path in (ROOT / "client/namesrv_client").iterdir() if path.name not in _NO_LIBRARY
-)
-_CLIENT: Final = (*_SERVER, *(f"client/namesrv_client/{name}" for name in _LIBRARY))
+# The library in producers and consumers.
+_CLIENT: Final = (*_SERVER, *_all_but("client/namesrv_client", "ctl", "health.py"))
 _ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")
 _DECODERS: Final = ("remoting/namesrv_remoting", "tests/fuzz/targets.py")
-_SIMULATED: Final = (*_ALL, "tests/simulation", "benchmarks/scoreboard/simulated.py")
+# The simulation without the bugs that its tests plant into the code.
+_SIMULATION: Final = _all_but("tests/simulation", "mutations.py", "test_planted_bugs.py", "test_simulation.py")
+_SIMULATED: Final = (*_ALL, *_SIMULATION, "benchmarks/scoreboard/simulated.py")
 _REPORT: Final = ("spark_jobs/namesrv_spark_jobs", "namesrv/namesrv/heartbeat_log")
 
 
