@@ -260,20 +260,26 @@ async def test_lost_connection_ends_the_registration() -> None:
         assert await it.agent.registered() == 1
 
 
+async def three_attempts_fail(it: agents.Played) -> None:
+    """Close the agent's next three connections at once, and wait for the fourth."""
+    for number in range(it.server.connections + 1, it.server.connections + 4):
+        await passing(it.clock, partial(has_accepted, it, number))
+        (await it.server.accept()).close()
+    await passing(it.clock, partial(has_accepted, it, it.server.connections + 1))
+
+
+def has_accepted(it: agents.Played, count: int) -> bool:
+    """True once the server has accepted so many connections."""
+    return it.server.connections == count
+
+
 async def test_failed_attempts_keep_the_connection_that_has_the_registration() -> None:
     """Attempts that fail after a lost response, for example at a connection limit, cost no registration."""
-
-    def has_accepted(count: int) -> bool:
-        return it.server.connections == count
-
     async with agents.played() as it:
         registered = await it.registers()
         await it.clock.advance(14.25)
         assert (await registered.receive()).code == HEARTBEAT
-        for number in range(2, 5):
-            await passing(it.clock, partial(has_accepted, number))
-            (await it.server.accept()).close()
-        await passing(it.clock, lambda: it.server.connections == 5)
+        await three_attempts_fail(it)
         assert not registered.reader.at_eof()
 
         await it.registered_over(await it.server.accept())
@@ -284,10 +290,6 @@ async def test_failed_attempts_keep_the_connection_that_has_the_registration() -
 
 async def test_attempts_without_a_connection_keep_the_one_that_may_have_the_registration() -> None:
     """A slow server accepts a registration too late for the agent, and would evict the broker with its connection."""
-
-    def has_accepted(count: int) -> bool:
-        return it.server.connections == count
-
     async with agents.played() as it:
         registered = await it.registers()
         await it.clock.advance(14.25)
@@ -295,10 +297,7 @@ async def test_attempts_without_a_connection_keep_the_one_that_may_have_the_regi
         await passing(it.clock, lambda: it.server.connections == 2)
         slow = await it.server.accept()
         assert (await slow.receive()).code == REGISTER
-        for number in range(3, 6):
-            await passing(it.clock, partial(has_accepted, number))
-            (await it.server.accept()).close()
-        await passing(it.clock, lambda: it.server.connections == 6)
+        await three_attempts_fail(it)
         assert not slow.reader.at_eof()
         assert not registered.reader.at_eof()
 
