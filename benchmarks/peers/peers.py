@@ -26,6 +26,8 @@ class Peer:
     # That of a NameServer also has the parameter `port`, by default a free one.
     start: Callable[..., AbstractContextManager[Registry]]
     is_name_server: bool = True
+    # False: a newer version of the peer is measured, too.
+    is_newest: bool = True
     # True: the peer is only measured with many topics.
     is_for_memory: bool = False
 
@@ -54,7 +56,8 @@ def available(bench: Bench, wanted: Collection[str]) -> Iterator[Peer]:
 def _apache(version: str, heap: str, bench: Bench, *, is_for_memory: bool = False) -> Peer:
     start = partial(rocketmq.apache, lib=jars(bench, "apache", version), heap=heap)
     key = f"apache-{version}-{heap.replace(' ', '').lower()}"
-    return Peer(key, f"Apache's {version}, {heap}", start, is_for_memory=is_for_memory)
+    is_newest = version == rocketmq.APACHE_VERSIONS[-1]
+    return Peer(key, f"Apache's {version}, {heap}", start, is_newest=is_newest, is_for_memory=is_for_memory)
 
 
 def _rust(bench: Bench) -> Peer:

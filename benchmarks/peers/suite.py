@@ -20,7 +20,7 @@ from benchmarks.harness.wire import Wire, register
 from benchmarks.peers import connections, scale
 from benchmarks.peers.peers import OURS, REGISTRIES, Peer, against, available, started
 from benchmarks.peers.registry import Registry
-from benchmarks.peers.rocketmq import APACHE_VERSIONS, PULL
+from benchmarks.peers.rocketmq import PULL
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
 from benchmarks.speed.registration import a_broker, changes, cost
 
@@ -294,8 +294,7 @@ def measure_scale(others: Sequence[Peer], bench: Bench) -> list[Figure]:
 def measure_connections(others: Sequence[Peer], bench: Bench, clients: int = connections.CLIENTS) -> list[Figure]:
     """100,000 connections: clients that pull, or of which half watch, beside 200 brokers."""
     # A server takes minutes: only the newest of Apache's versions is measured.
-    older = tuple(f"Apache's {version}," for version in APACHE_VERSIONS[:-1])
-    name_servers = [peer for peer in others if peer.is_name_server and not peer.label.startswith(older)]
+    name_servers = [peer for peer in others if peer.is_name_server and peer.is_newest]
     results = {OURS.key: _ours_connected(bench, clients)}
     watched = _ours_connected(bench, clients, watching=clients // 2)
     for peer in name_servers:
