@@ -1,5 +1,6 @@
 """A crowd: thousands of clients or brokers in one process, which reconnect when their connections end."""
 
+import ctypes
 import heapq
 import multiprocessing
 import random
@@ -7,12 +8,12 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.sharedctypes import RawArray
-from typing import Final
+from multiprocessing.sharedctypes import RawValue
+from typing import ClassVar, Final
 
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.servers import Server
@@ -48,14 +49,22 @@ class Habits:
     lifetime_seconds: int = 300
 
 
+class Responses(ctypes.Structure):
+    """The responses to all members so far, in memory that both processes share."""
+
+    count: int
+    # when the last one came, on the monotonic clock
+    last_at: float
+    _fields_: ClassVar = [("count", ctypes.c_longlong), ("last_at", ctypes.c_double)]
+
+
 class Crowd:
     """The benchmark's end of a crowd."""
 
-    def __init__(self, times: Connection, counted: Sequence[float]) -> None:
+    def __init__(self, times: Connection, responses: Responses) -> None:
         # the beginning, and each time at which all members were served, on the monotonic clock
         self._times = times
-        # how many responses have come so far, and when the last one came
-        self._counted = counted
+        self.responses = responses
         # when the members began to connect
         self.began_at = self._next()
 
@@ -66,16 +75,6 @@ class Crowd:
             BenchError: the crowd's process has ended.
         """
         return self._next()
-
-    @property
-    def responses(self) -> int:
-        """The number of all members' responses so far."""
-        return int(self._counted[0])
-
-    @property
-    def last_at(self) -> float:
-        """When the last response came, on the monotonic clock."""
-        return self._counted[1]
 
     def _next(self) -> float:
         try:
@@ -90,9 +89,9 @@ def crowd(
 ) -> Iterator[Crowd]:
     """A crowd until the block ends; its members send the frames in turn, and by default there is one for each frame."""
     count = len(frames) if members is None else members
-    counted = RawArray("d", 2)
-    with child(_run, server.port, frames, count, habits or Habits(), counted) as times:
-        yield Crowd(times, counted)
+    responses = RawValue(Responses)
+    with child(_run, server.port, frames, count, habits or Habits(), responses) as times:
+        yield Crowd(times, responses)
 
 
 @contextmanager
@@ -115,10 +114,10 @@ def child(run: Callable[..., None], *arguments: object) -> Iterator[Connection]:
 
 
 def _run(  # noqa: PLR0913, PLR0917 - the arguments of a process
-    port: int, frames: Sequence[bytes], count: int, habits: Habits, counted: MutableSequence[float], times: Connection
+    port: int, frames: Sequence[bytes], count: int, habits: Habits, responses: Responses, times: Connection
 ) -> None:
     signal.alarm(habits.lifetime_seconds)
-    _Members(port, frames, count, habits, counted, times).run()
+    _Members(port, frames, count, habits, responses, times).run()
 
 
 @dataclass(slots=True)
@@ -149,13 +148,13 @@ class _Members:
         frames: Sequence[bytes],
         count: int,
         habits: Habits,
-        counted: MutableSequence[float],
+        responses: Responses,
         times: Connection,
     ) -> None:
         self._address = ("127.0.0.1", port)
         self._frames = frames
         self._habits = habits
-        self._counted = counted
+        self._responses = responses
         self._times = times
         self._members = [_Member(number) for number in range(count)]
         self._selector = selectors.DefaultSelector()
@@ -261,11 +260,11 @@ class _Members:
                 raise ConnectionRefusedError
             self._served += not member.is_served
             member.is_served, member.gives_up_at = True, None
-            self._counted[0] += 1
-            self._counted[1] = time.monotonic()
+            self._responses.count += 1
+            self._responses.last_at = time.monotonic()
             if self._habits.every_seconds is not None:
                 member.response = frame if self._habits.following else None
-                member.next_at = self._counted[1] + _varied(self._habits.every_seconds)
+                member.next_at = self._responses.last_at + _varied(self._habits.every_seconds)
                 heapq.heappush(self._waiting, (member.next_at, member.number))
 
     def _leave(self, member: _Member) -> None:

@@ -190,18 +190,22 @@ class _Measurement:
         self, name: str, server: Server, clients: Sequence[Crowd], dead: Sequence[Broker], alive: ExitStack
     ) -> None:
         self._progress(f"deaths of brokers: {len(dead)}")
-        watching = clients[-1]
+        responses = clients[-1].responses
         concerned = _concerned(self._watching, dead)
-        before = watching.responses
+        before = responses.count
         with Wire(server, _PATIENCE_SECONDS) as wire, self._pulled(server, name):
             died = time.monotonic()
             alive.close()
             _wait_until_gone(wire, dead)
             self._figures[f"{name}.seconds"] = time.monotonic() - died
             if self._watching:
-                until("all are notified", lambda: watching.responses - before >= concerned, _PATIENCE_SECONDS)
-                until("no more are", lambda: time.monotonic() - watching.last_at > _QUIET_SECONDS, _PATIENCE_SECONDS)
-                self._figures[f"{name}.notified"] = watching.last_at - died
+                until("all are notified", lambda: responses.count - before >= concerned, _PATIENCE_SECONDS)
+                until(
+                    "no more are",
+                    lambda: time.monotonic() - responses.last_at > _QUIET_SECONDS,
+                    _PATIENCE_SECONDS,
+                )
+                self._figures[f"{name}.notified"] = responses.last_at - died
 
     @contextmanager
     def _pulled(self, server: Server, name: str) -> Iterator[None]:
