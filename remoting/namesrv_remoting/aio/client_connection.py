@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from namesrv_remoting.aio.credentials import Credentials
@@ -71,6 +71,23 @@ class PendingCalls:
                 response.set_exception(error())
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionEnd:
+    """The end of a connection: the reason, which completes "connection to ADDRESS …", and the exception behind it."""
+
+    reason: str
+    cause: Exception | None = None
+
+    def error(self, peer: str) -> ConnectionClosedError:
+        """An exception for one caller."""
+        error = ConnectionClosedError(f"connection to {peer} {self.reason}")
+        error.__cause__ = self.cause
+        return error
+
+
+_NOT_MADE: Final = ConnectionEnd("is not open")
+
+
 class ClientConnection(asyncio.Protocol):
     """One connection, from `connection_made` to `connection_lost`.
 
@@ -98,9 +115,8 @@ class ClientConnection(asyncio.Protocol):
         # cleared while the peer reads more slowly than this client writes
         self._writable = asyncio.Event()
         self._writable.set()
-        # the reason for the end of the connection, and the exception behind it
-        self._ended: str | None = None
-        self._cause: Exception | None = None
+        # the end of the connection; None before the end
+        self._end: ConnectionEnd | None = None
         # set when the transport is closed
         self._lost = asyncio.Event()
         # True once a response has arrived
@@ -109,7 +125,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """True if a call can be made."""
-        return self._ended is None and self._transport is not None and not self._transport.is_closing()
+        return self._end is None and self._transport is not None and not self._transport.is_closing()
 
     @property
     def pending_count(self) -> int:
@@ -140,7 +156,7 @@ class ClientConnection(asyncio.Protocol):
         while not self._writable.is_set():
             await self._writable.wait()
         if not self.is_open:
-            if self._ended is None:
+            if self._end is None:
                 # A transport that closes by itself reports the reason in a moment.
                 await self._lost.wait()
             raise self._closed()
@@ -185,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
             )
 
     def _broken(self, error: RemoteProtocolError) -> None:
-        self._end(f"broke the protocol: {error}", error)
+        self._note_end(f"broke the protocol: {error}", error)
         self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -202,23 +218,23 @@ class ClientConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """End the connection when the peer sends no more data, because no response can arrive any more."""
-        self._end(f"was closed by the peer{' inside a frame' if self._reader.is_inside_frame else ''}")
+        self._note_end(f"was closed by the peer{' inside a frame' if self._reader.is_inside_frame else ''}")
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end of the transport."""
-        self._end("was closed by the peer" if exc is None else f"was lost: {why_lost(exc)}", exc)
+        self._note_end("was closed by the peer" if exc is None else f"was lost: {why_lost(exc)}", exc)
         self._lost.set()
 
     def close(self, why: str = "") -> None:
         """End the connection, for a reason, and close the transport once all written data is sent."""
-        self._end(f"was closed on this side{why and f': {why}'}")
+        self._note_end(f"was closed on this side{why and f': {why}'}")
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """End the connection, and close the transport at once."""
-        self._end("was closed on this side")
+        self._note_end("was closed on this side")
         if self._transport is not None:
             self._transport.abort()
 
@@ -226,10 +242,11 @@ class ClientConnection(asyncio.Protocol):
         """Return when the transport is closed."""
         await self._lost.wait()
 
-    def _end(self, why: str, cause: Exception | None = None) -> None:
-        if self._ended is not None:
+    def _note_end(self, reason: str, cause: Exception | None = None) -> None:
+        """End the connection; only the first reason counts."""
+        if self._end is not None:
             return
-        self._ended, self._cause = why, cause
+        self._end = ConnectionEnd(reason, cause)
         # The owner is notified first: a failed caller may send again at once, and open the next connection.
         self._on_lost(self, self._closed())
         self._pending.fail_all(self._closed)
@@ -237,10 +254,8 @@ class ClientConnection(asyncio.Protocol):
         self._writable.set()
 
     def _closed(self) -> ConnectionClosedError:
-        error = ConnectionClosedError(f"connection to {self._peer} {self._ended or 'is not open'}")
-        error.__cause__ = self._cause
-        return error
+        return (self._end or _NOT_MADE).error(self._peer)
 
     def __repr__(self) -> str:
-        state = "open" if self.is_open else self._ended or "not open"
+        state = "open" if self.is_open else "not open" if self._end is None else self._end.reason
         return f"<ClientConnection [{self._peer} | {state} | {self.pending_count} pending]>"
