@@ -4,22 +4,19 @@ A client has one connection, which is opened when it is needed and opened again 
 be under way at once; responses are matched by opaque, in any order.
 """
 
-import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Self, TypedDict, Unpack
 
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
+from namesrv_remoting.aio.connector import Connector
 from namesrv_remoting.aio.credentials import Credentials
-from namesrv_remoting.aio.happy_eyeballs import reachable_address
+from namesrv_remoting.aio.kept_connection import ConnectPauses, KeptConnection
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
-from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.aio.tls import ClientTls, TlsError, why_lost, why_not_connected
+from namesrv_remoting.aio.tls import ClientTls
 from namesrv_remoting.codes import FLAG_ONEWAY, LanguageCode, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
-    ConnectError,
     ConnectionClosedError,
     NoPermissionError,
     RequestCodeNotSupportedError,
@@ -27,13 +24,9 @@ from namesrv_remoting.errors import (
     response_error,
 )
 from namesrv_remoting.frames import MAX_FRAME_BYTES
-from namesrv_runtime.address import parse_address
-from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
+from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff
 from namesrv_runtime.clock import Clock, timeout_on
-from namesrv_runtime.threads import in_thread, thread_starts
 
-# the time that a closing client leaves to a slow peer to read the last data
-_FLUSH_SECONDS: Final = 1.0
 # A topic without a route: every NameServer answers the request for its route, with a short response.
 _NO_TOPIC: Final = "namesrv-protocol-detection"
 
@@ -47,7 +40,6 @@ class RequestOptions(TypedDict, total=False):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class RemotingClient:
     """Sends requests to the server at one address; an async context manager that closes at the end.
 
@@ -62,31 +54,44 @@ class RemotingClient:
     Callbacks run on the loop and must neither block nor raise: an exception ends the connection.
     """
 
-    address: str = field(kw_only=False)
-    clock: Clock
-    # None for plain text
-    tls: ClientTls | None = None
-    connect_timeout_seconds: float = 3.0
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    # the time after which a connection with unacknowledged data is closed
-    tcp_user_timeout_seconds: float = 5.0
-    backoff: Backoff = DEFAULT_BACKOFF
-    fail_fast: bool = True
-    on_request: OnRequest | None = None
-    on_connection_lost: Callable[[ConnectionClosedError], None] | None = None
-    protocols: ServerProtocols = PROCESS_PROTOCOLS
-    random_unit: Callable[[], float] = random.random
-    # the credentials that sign each request; None for unsigned requests
-    credentials: Credentials | None = None
-
-    def __post_init__(self) -> None:
-        self._host, self._port = parse_address(self.address)
-        # the connection in use, or the attempt to open one, or neither
-        self._connection: ClientConnection | None = None
-        self._attempt: asyncio.Task[ClientConnection | ConnectFailure] | None = None
-        # the last failed connect; None after a successful one
-        self._failure: ConnectFailure | None = None
-        self._closed = False
+    def __init__(  # noqa: PLR0913 - keyword arguments
+        self,
+        address: str,
+        *,
+        clock: Clock,
+        # None for plain text
+        tls: ClientTls | None = None,
+        connect_timeout_seconds: float = 3.0,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        # the time after which a connection with unacknowledged data is closed
+        tcp_user_timeout_seconds: float = 5.0,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        fail_fast: bool = True,
+        on_request: OnRequest | None = None,
+        on_connection_lost: Callable[[ConnectionClosedError], None] | None = None,
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
+        random_unit: Callable[[], float] = random.random,
+        # the credentials that sign each request; None for unsigned requests
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.address = address
+        self._clock = clock
+        self._protocols = protocols
+        self._on_connection_lost = on_connection_lost
+        connector = Connector(
+            address,
+            clock=clock,
+            tls=tls,
+            connect_timeout_seconds=connect_timeout_seconds,
+            tcp_user_timeout_seconds=tcp_user_timeout_seconds,
+            max_frame_bytes=max_frame_bytes,
+            on_request=on_request,
+            credentials=credentials,
+        )
+        pauses = ConnectPauses(backoff, clock, random_unit)
+        self._connection = KeptConnection(
+            address, connector, pauses, clock=clock, fail_fast=fail_fast, on_lost=self._connection_lost
+        )
 
     async def invoke(self, code: int, *, timeout_seconds: float, **options: Unpack[RequestOptions]) -> RemotingCommand:
         """Send a request, and return its successful response.
@@ -109,8 +114,8 @@ class RemotingClient:
     ) -> RemotingCommand:
         """Send a request, and return its response with any code. Raises RemotingError as `invoke`, no ResponseError."""
         try:
-            async with timeout_on(self.clock, timeout_seconds):
-                return await (await self._connected()).call(RemotingCommand(code, **options))
+            async with timeout_on(self._clock, timeout_seconds):
+                return await (await self._connection.get()).call(RemotingCommand(code, **options))
         except TimeoutError:
             raise self._timed_out("no answer", code, timeout_seconds) from None
 
@@ -122,14 +127,14 @@ class RemotingClient:
             RemotingError: as `invoke`, but no ResponseError.
         """
         try:
-            async with timeout_on(self.clock, timeout_seconds):
-                await (await self._connected()).send(RemotingCommand(code, flag=FLAG_ONEWAY, **options))
+            async with timeout_on(self._clock, timeout_seconds):
+                await (await self._connection.get()).send(RemotingCommand(code, flag=FLAG_ONEWAY, **options))
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 
     def speaks_native(self) -> bool | None:
         """True if the server speaks the native protocol, False if not, None if this process does not know."""
-        return self.protocols.is_native(self.address, self.clock.monotonic())
+        return self._protocols.is_native(self.address, self._clock.monotonic())
 
     async def server_info(self, timeout_seconds: float) -> bytes | None:
         """The body of a native SERVER_INFO response; None from a server without the native protocol.
@@ -141,7 +146,7 @@ class RemotingClient:
             return await self._native_info(timeout_seconds)
         except ConnectionClosedError:
             if await self._is_apache_server(timeout_seconds):
-                self.protocols.learn(self.address, self.clock.monotonic(), is_native=False)
+                self._protocols.learn(self.address, self._clock.monotonic(), is_native=False)
                 return None
         return await self._native_info(timeout_seconds)
 
@@ -157,9 +162,9 @@ class RemotingClient:
             is_native = False
         except NoPermissionError:
             # The server has understood the native request.
-            self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
+            self._protocols.learn(self.address, self._clock.monotonic(), is_native=True)
             raise
-        self.protocols.learn(self.address, self.clock.monotonic(), is_native=is_native)
+        self._protocols.learn(self.address, self._clock.monotonic(), is_native=is_native)
         return body
 
     async def _is_apache_server(self, timeout_seconds: float) -> bool:
@@ -179,123 +184,33 @@ class RemotingClient:
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
         return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds:.3g} s")
 
-    async def _connected(self) -> ClientConnection:
-        """The connection in use, or a new one."""
-        if self._closed:
-            raise self._is_closed()
-        if self._connection is not None and self._connection.is_open:
-            return self._connection
-        if self._attempt is None:
-            failure, now = self._failure, self.clock.monotonic()
-            if self.fail_fast and failure is not None and now < failure.retry_at:
-                raise ConnectError(f"no connection to {self.address}: {failure.since(now)}") from failure.cause
-            self._attempt = asyncio.create_task(self._connect())
-        attempt = self._attempt
-        # asyncio.wait, because awaiting the task would cancel it for all callers when one caller is cancelled.
-        await asyncio.wait([attempt])
-        if attempt.cancelled():
-            raise self._is_closed()
-        outcome = attempt.result()
-        if isinstance(outcome, ConnectFailure):
-            raise ConnectError(f"no connection to {self.address}: {outcome.reason}") from outcome.cause
-        return outcome
-
-    async def _connect(self) -> ClientConnection | ConnectFailure:
-        """Make one attempt; a failure is returned, not raised, because no caller may be left to catch it."""
-        try:
-            if self._failure is not None:
-                await self.clock.sleep(self._failure.retry_at - self.clock.monotonic())
-            connection = await self._open_connection()
-        # An invalid host name raises UnicodeError when it is encoded for the resolver.
-        except (OSError, UnicodeError, TlsError) as error:
-            now = self.clock.monotonic()
-            failures = 1 if self._failure is None else self._failure.failures + 1
-            pause = self.backoff.pause_seconds(failures, self.random_unit())
-            reason = why_lost(error) if self.tls is None else why_not_connected(error)
-            reason = reason or f"timed out after {self.connect_timeout_seconds} s"
-            self._failure = ConnectFailure(error, reason, now, failures, now + pause)
-            return self._failure
-        finally:
-            self._attempt = None
-        self._failure = None
-        if connection.is_open:
-            self._connection = connection
-        return connection
-
-    async def _open_connection(self) -> ClientConnection:
-        async with timeout_on(self.clock, self.connect_timeout_seconds):
-            context = None if self.tls is None else await in_thread(self.tls.context)
-            address = await reachable_address(self._host, self._port, self.clock)
-            connection = ClientConnection(
-                self.address,
-                max_frame_bytes=self.max_frame_bytes,
-                on_request=self.on_request,
-                on_lost=self._connection_lost,
-                credentials=self.credentials,
-            )
-            server_hostname = None if context is None else self._host
-            try:
-                # asyncio's own loop looks up an address with an interface, fe80::1%eth0, in a thread.
-                with thread_starts():
-                    transport, _ = await asyncio.get_running_loop().create_connection(
-                        lambda: connection, address, self._port, ssl=context, server_hostname=server_hostname
-                    )
-                set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
-            except BaseException:
-                # The connection may have been opened at the very moment of the timeout, or of closing the client. Its
-                # end is not awaited, because uvloop closes such a transport itself, and never calls connection_lost.
-                connection.abort()
-                raise
-            return connection
-
     def _connection_lost(self, connection: ClientConnection, error: ConnectionClosedError) -> None:
-        if connection is not self._connection:
-            return
-        self._connection = None
-        if not connection.has_answered and not self._closed:
-            self.protocols.forget(self.address)
-        if self.on_connection_lost is not None and not self._closed:
-            self.on_connection_lost(error)
+        if not connection.has_answered:
+            self._protocols.forget(self.address)
+        if self._on_connection_lost is not None:
+            self._on_connection_lost(error)
 
     @property
     def connected(self) -> bool:
         """True while the connection is open."""
-        return self._connection is not None and self._connection.is_open
+        return self._connection.is_open
 
     @property
     def socket_descriptor(self) -> int | None:
         """The file descriptor of the connection; None without a connection."""
-        descriptor: int | None = None
-        if self._connection is not None and self._connection.is_open:
-            descriptor = self._connection.transport.get_extra_info("socket").fileno()
-        return descriptor
+        return self._connection.socket_descriptor
 
     @property
     def pending_count(self) -> int:
         """The number of requests that wait for a response."""
-        return 0 if self._connection is None else self._connection.pending_count
+        return self._connection.pending_count
 
     async def close(self, why: str = "") -> None:
         """Fail waiting requests, with the reason, and close the connection, within a second.
 
         A second call may return earlier.
         """
-        self._closed = True
-        if (attempt := self._attempt) is not None:
-            attempt.cancel()
-            await asyncio.wait([attempt])
-        if (connection := self._connection) is None:
-            return
-        connection.close(why)
-        try:
-            async with timeout_on(self.clock, _FLUSH_SECONDS):
-                await connection.wait_lost()
-        except TimeoutError:
-            connection.abort()
-            await connection.wait_lost()
-
-    def _is_closed(self) -> ConnectionClosedError:
-        return ConnectionClosedError(f"client of {self.address} is closed")
+        await self._connection.close(why)
 
     async def __aenter__(self) -> Self:
         return self
@@ -304,5 +219,4 @@ class RemotingClient:
         await self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "connected" if self.connected else "not connected"
-        return f"<RemotingClient [{self.address} | {state} | {self.pending_count} pending]>"
+        return f"<RemotingClient [{self.address} | {self._connection.state} | {self.pending_count} pending]>"

@@ -109,8 +109,9 @@ async def test_callback_that_raises_ends_the_connection() -> None:
 
 def connection_of(client: RemotingClient) -> ClientConnection:
     """The client's current connection."""
-    assert client._connection is not None
-    return client._connection
+    connection = client._connection._in_use
+    assert connection is not None
+    return connection
 
 
 async def fill(client: RemotingClient) -> None:
