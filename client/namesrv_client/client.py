@@ -3,19 +3,18 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Final, Self
 
-from namesrv_client.heartbeat_log import CLOSE_SECONDS, ClientLog
+from namesrv_client.lifecycle import ClientLifecycle
+from namesrv_client.observers import ClientObservers
 from namesrv_client.queues.selection import BrokerFaults, QueueSelector
 from namesrv_client.queues.topic_queues import LOGICAL_PREFIX, MessageQueue, PublishInfo, endpoint, subscribe_queues
 from namesrv_client.routes.cache import KnownRoutes
 from namesrv_client.routes.keeper import RouteKeeper
-from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, RouteUnavailableError
+from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteUnavailableError
 from namesrv_client.routes.session import ServerSession
-from namesrv_client.routes.snapshot import RouteSnapshot
 from namesrv_client.routes.status import ClientStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
@@ -88,24 +87,13 @@ class RouteClient:
             refresh_seconds=settings.refresh_seconds,
             is_urgent=lambda: not self._session.is_ready and self._session.unanswered > 0,
         )
-        self._listeners = RouteListeners()
         self._keeper = RouteKeeper(
             settings, clock, self._session, cache, changed=self._changed, random_unit=random_unit
         )
         self._faults = BrokerFaults(settings, clock)
         self._selector = QueueSelector(settings, clock, cache, route=self.route, use=self._keeper.topics.use)
-        self._log: ClientLog | None = None
-        if (directory := settings.heartbeat_log_dir) is not None:
-            self._log = ClientLog(Path(directory), settings.client_name, clock, cache.point, lambda: self.chosen_server)
-        self._snapshot: RouteSnapshot | None = None
-        if (path := settings.snapshot_file) is not None:
-            self._snapshot = RouteSnapshot(Path(path), clock, cache, settings.zone_name or None)
-        # the tasks that run until the client is closed: list of servers, polls, watches, log, snapshot, probes
-        self._tasks: list[asyncio.Task[None]] = []
-        # the task that closes the client; None before the context is left
-        self._closing: asyncio.Task[None] | None = None
-        # new -> started, by entering the context -> closed, by leaving it
-        self._stage: Literal["new", "started", "closed"] = "new"
+        self._observers = ClientObservers(settings, clock, cache, lambda: self.chosen_server)
+        self._lifecycle = ClientLifecycle()
 
     def __repr__(self) -> str:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
@@ -116,10 +104,7 @@ class RouteClient:
         A list that cannot be read within `call_timeout_seconds` is used once it is known. A second start is a
         RuntimeError.
         """
-        if self._stage != "new":
-            started = self._stage == "started"
-            raise RuntimeError(f"the client is {'started already' if started else 'closed; make another one'}")
-        self._stage = "started"
+        self._lifecycle.start()
         self._events.open()
         try:
             await self._start()
@@ -129,21 +114,11 @@ class RouteClient:
         return self
 
     async def _start(self) -> None:
-        if self._log is not None:
-            # Before the first wait: a cancelled start closes the log, and only a started log can be closed.
-            self._log.start()
-        if self._snapshot is not None:
-            await self._snapshot.restore()
-        works: list[Coroutine[Any, Any, None]] = [self._name_servers.run(), *self._keeper.works()]
-        if self._log is not None:
-            works.append(self._log.run())
-        if self._snapshot is not None:
-            works.append(self._snapshot.run())
+        await self._observers.start()
+        works = [self._name_servers.run(), *self._keeper.works(), *self._observers.works()]
         if self.settings.fault_tolerance and self.settings.probe == "connect":
             works.append(self._faults.probe(self.master_of))
-        self._tasks = [asyncio.create_task(work) for work in works]
-        for task in self._tasks:
-            task.add_done_callback(_report_bug)
+        self._lifecycle.run(works)
         # A hanging name or URL delays the start by no more than this; servers are used once they are known.
         if not await self._name_servers.looked_within(self.settings.call_timeout_seconds):
             logger.warning("name servers from %s: no answer yet", self._name_servers.source)
@@ -153,40 +128,21 @@ class RouteClient:
 
         A second call waits for the first. Closing continues when the caller is cancelled.
         """
-        self._stage = "closed"
         self._events.close()
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
+        await self._lifecycle.close(self._close)
 
     async def _close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
         await self._keeper.close()
-        self._listeners.end()
-        if self._snapshot is not None:
-            await self._snapshot.close(CLOSE_SECONDS)
-        if self._log is not None:
-            await self._log.close(CLOSE_SECONDS)
+        await self._observers.close()
         await self._session.close()
 
     def _use_servers(self, addresses: tuple[str, ...]) -> None:
         self._session.use(addresses)
         self._keeper.servers_changed()
 
-    def _check_started(self) -> None:
-        if self._stage == "new":
-            raise RuntimeError("the client is not started")
-
     def _changed(self, change: RouteChange) -> None:
         self._selector.forget(change.topic)
-        if self._snapshot is not None:
-            self._snapshot.changed()
-        if self._log is not None:
-            self._log.changed(change)
-        self._listeners.notify(change)
+        self._observers.route_changed(change)
 
     async def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic: from memory, or from a server if it is unknown or older than `max_stale` seconds.
@@ -197,12 +153,12 @@ class RouteClient:
             ValueError: the topic's name is empty, longer than 390 characters, or not valid Unicode.
             RuntimeError: the client is not started.
         """
-        self._check_started()
+        self._lifecycle.check_started()
         known = self._known(topic, max_stale)
         if known is not None:
             self._keeper.topics.use(topic)
             return known
-        if self._stage == "closed":
+        if self._lifecycle.is_closed:
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
         began = self._clock.monotonic()
         route = await self._keeper.fetch(topic)
@@ -228,14 +184,14 @@ class RouteClient:
 
     def forget(self, topic: str) -> None:
         """Stop polling a topic, and drop its route."""
-        if self._snapshot is not None and self._cache.get(topic) is not None:
-            self._snapshot.changed()
+        if self._cache.get(topic) is not None:
+            self._observers.route_forgotten()
         self._keeper.forget(topic)
         self._selector.forget(topic)
 
     async def refresh(self) -> bool:
         """Request all changes of the topics in use now; True if a server has answered, or no topic is in use."""
-        self._check_started()
+        self._lifecycle.check_started()
         return await self._keeper.refresh()
 
     @property
@@ -258,15 +214,15 @@ class RouteClient:
         session = self._session
         return ClientStatus(
             client_name=self.settings.client_name,
-            is_started=self._stage == "started",
-            is_ready=session.is_ready and self._stage != "closed",
+            is_started=self._lifecycle.is_started,
+            is_ready=session.is_ready and not self._lifecycle.is_closed,
             name_servers_error=self.name_servers_error,
             servers=session.statuses(),
             routes=self._cache.statuses(self._keeper.topics),
             watches=session.watches(),
             failovers=session.failovers,
             unanswered=session.unanswered,
-            changes=self._listeners.notified,
+            changes=self._observers.listeners.notified,
         )
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
@@ -274,11 +230,11 @@ class RouteClient:
 
         Raises TypeError for a coroutine function.
         """
-        return self._listeners.add(callback)
+        return self._observers.listeners.add(callback)
 
     def changes(self) -> RouteChanges:
         """An iterator over all changes from now on; a reader that falls behind by 10,000 changes loses the oldest."""
-        return self._listeners.iterator()
+        return self._observers.listeners.iterator()
 
     async def publish_info(self, topic: str) -> PublishInfo:
         """The queues to write to; for a new topic, queues on the brokers of the default topic. Raises RouteError."""
@@ -299,15 +255,14 @@ class RouteClient:
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
         """Report the result of a send. After a failure the routes of the broker's topics are refreshed."""
-        pause = self._faults.report(broker, latency_seconds, failed=failed)
-        if self._log is not None:
-            self._log.reported(broker, pause, failed=failed)
+        isolated_ms = self._faults.report(broker, latency_seconds, failed=failed)
+        self._observers.send_reported(broker, isolated_ms, failed=failed)
         if failed:
             self._suspect(broker)
 
     def _suspect(self, broker: str) -> None:
         """Refresh the routes of the broker's topics soon, at most once a second."""
-        if self._stage != "closed":
+        if not self._lifecycle.is_closed:
             self._keeper.suspect(broker)
 
     def reached(self, broker: str) -> None:
@@ -347,8 +302,3 @@ class RouteClient:
         if not only_this:
             wanted += sorted(addresses)
         return next((BrokerAddress(broker_name, each, addresses[each]) for each in wanted if each in addresses), None)
-
-
-def _report_bug(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.critical("a route client task crashed", exc_info=task.exception())

@@ -275,7 +275,7 @@ async def test_close_goes_on_when_its_caller_is_cancelled(tmp_path: Path, *, is_
         await scene.client.route("orders")
         await scene.watched()
         assert len(scene.client._session.socket_descriptors()) == 1
-        tasks = set(scene.client._tasks)
+        tasks = set(scene.client._lifecycle._tasks)
         closing = asyncio.create_task(scene.client.__aexit__(None, None, None))
         await asyncio.sleep(0)
         closing.cancel()

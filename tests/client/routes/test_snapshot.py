@@ -178,7 +178,7 @@ def saved(path: Path) -> dict[str, float]:
 
 async def written(scene: RouteScene, seconds: float) -> None:
     """Advance the clock until the client writes; return when its thread is done."""
-    saving: Any = next(task.get_coro() for task in scene.client._tasks if "RouteSnapshot.run" in repr(task))
+    saving: Any = next(task.get_coro() for task in scene.client._lifecycle._tasks if "RouteSnapshot.run" in repr(task))
     await scene.clock.advance(seconds)
     # the task waits for the clock again
     await until(lambda: saving.cr_await.__name__ == "sleep")
@@ -282,11 +282,11 @@ async def test_unusable_file_is_logged_once_and_retried(tmp_path: Path, caplog: 
         for _ in range(3):
             await written(scene, 5.0)
         assert caplog.text.count("route snapshot not written") == 1
-        assert " | changed]>" in repr(scene.client._snapshot)
+        assert " | changed]>" in repr(scene.client._observers._snapshot)
         snapshot.parent.mkdir()
         await written(scene, 5.0)
         assert list(saved(snapshot)) == ["orders"]
-        assert " | saved]>" in repr(scene.client._snapshot)
+        assert " | saved]>" in repr(scene.client._observers._snapshot)
 
     snapshot.write_bytes(b'{"sha256":"')
     async with route_client(FakeClock(), "127.0.0.1:1", snapshot_file=snapshot):
