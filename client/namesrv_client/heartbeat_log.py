@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.routes.cache import SyncPoint
 from namesrv_client.routes.route import RouteChange
+from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Encoder, LineLog, encoded

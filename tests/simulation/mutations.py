@@ -146,13 +146,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a client skips changes of topics that a response did not cover",
-        "namesrv_client.routes.cache",
+        "namesrv_client.routes.sync_point",
         "self.revision = response.revision if covers_all else min(self.revision, response.revision)",
         "self.revision = response.revision",
     ),
     Mutation(
         "a client sends its revision to another boot",
-        "namesrv_client.routes.cache",
+        "namesrv_client.routes.sync_point",
         "(known if boot_id == self.boot_id and topic in self.topics else others).append(topic)",
         "(known if topic in self.topics else others).append(topic)",
     ),

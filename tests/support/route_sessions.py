@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv_client import RouteUnavailableError
-from namesrv_client.routes.cache import KnownRoutes, RouteResponse
+from namesrv_client.routes.cache import KnownRoutes
+from namesrv_client.routes.response import RouteResponse
 from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support.apache_server import ApacheServer

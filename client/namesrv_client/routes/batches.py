@@ -6,13 +6,14 @@ topic. An error of one topic never affects the other topics.
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from namesrv_client.routes.cache import RouteResponse, SyncPoint
+from namesrv_client.routes.response import Receive
 from namesrv_client.routes.server import SERVER_FAILED, Server
+from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_remoting.bodies.extensions import MAX_PULLED_TOPICS, PullRoutesRequest
 from namesrv_remoting.errors import (
     NoPermissionError,
@@ -24,8 +25,6 @@ from namesrv_remoting.errors import (
 )
 from namesrv_remoting.frames import MAX_HEADER_BYTES
 
-# called with each response as it arrives
-Receive = Callable[[RouteResponse], None]
 # topics that a working server did not answer, with its refusal, its silence or its malformed response
 Unanswered = Mapping[str, RemotingError]
 

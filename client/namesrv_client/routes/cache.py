@@ -1,151 +1,46 @@
 """The cache of routes, and the changes that a server's response makes in it. No I/O, no event loop."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Container, Iterable
+from dataclasses import replace
 
+from namesrv_client.routes.interner import RouteInterner
+from namesrv_client.routes.response import RouteResponse
 from namesrv_client.routes.route import Route, RouteChange, Source, difference
 from namesrv_client.routes.status import RouteStatus
-from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_client.routes.sync_point import SyncPoint
+from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_runtime.clock import Clock
 
-T = TypeVar("T")
-Part = TypeVar("Part", BrokerData, QueueData)
 
-# With fewer shared parts than this, parts that no route has any more are not looked for.
-_MIN_SWEEP: Final = 256
+class BrokerGroups:
+    """The broker groups of the known routes, by name; a group is dropped with the last route that has it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteResponse:
-    """The response of one server to a request for the routes of some topics."""
-
-    # the server's boot id; for Apache's server, which has no boot id, a name of the connection
-    boot_id: str
-    # Number of the connection over which the response arrived; no two connections of the process have the same number.
-    # If the connection ended before the response was processed, a number that belongs to no connection: then it equals
-    # that of no other response.
-    connection: int
-    # True if all brokers have had time to register, so that brokers missing in a route are gone
-    is_complete: bool
-    # True if the server has sent a complete response over this connection in this boot, perhaps this response
-    was_complete: bool
-    # True if a topic that this server and this client do not know does not exist
-    knows_all_topics: bool = True
-    # all requested topics
-    topics: Sequence[str]
-    # topic -> route, None if the topic does not exist; for a conditional request only the changed topics
-    routes: Mapping[str, TopicRouteData | None]
-    # the server's revision of the routes; None from Apache's server
-    revision: int | None = None
-    # True for a response to a request for the changes after a revision
-    is_conditional: bool = False
-
-
-class SyncPoint:
-    """The boot id and revision of a server up to which every change of some topics is known.
-
-    A conditional request asks for the changes after revision 17 of boot id b00t, for all topics at once. A topic whose
-    route is not of revision 17 (it came from disk, from another server, or while the request was under way) has to be
-    requested in full first; otherwise a change of that topic would be missed for ever.
-    """
-
-    def __init__(self, on_leave: Callable[[Iterable[str]], None] = lambda _: None) -> None:
-        # called with topics that are about to be dropped, whose time of confirmation would be lost
-        self._on_leave = on_leave
-        # None while no server has sent a revision
-        self.boot_id: str | None = None
-        # all changes of `topics` up to this revision are known
-        self.revision = 0
-        # topics that a conditional request may name
-        self.topics: set[str] = set()
-        # monotonic time at which the server last confirmed all topics at once
-        self.confirmed_at = float("-inf")
+    def __init__(self) -> None:
+        # broker name -> the group as the last new route with this broker had it
+        self._groups: dict[str, BrokerData] = {}
+        # broker name -> the number of routes with this broker, which is never 0
+        self._route_counts: Counter[str] = Counter()
 
     def __repr__(self) -> str:
-        return f"<SyncPoint [{self.boot_id} | {self.revision} | {len(self.topics)} topics]>"
+        return f"<BrokerGroups [{', '.join(sorted(self._groups))}]>"
 
-    def known(self, boot_id: str | None, topics: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Divide topics into those that a conditional request to a server may name, and the others."""
-        known: list[str] = []
-        others: list[str] = []
-        for topic in topics:
-            (known if boot_id == self.boot_id and topic in self.topics else others).append(topic)
-        return known, others
+    def get(self, name: str) -> BrokerData | None:
+        """A group, as in the newest route that has it."""
+        return self._groups.get(name)
 
-    def advance(self, response: RouteResponse, now: float) -> bool:
-        """Move the sync point; True if the response covers all topics. A response of another boot id is ignored."""
-        if response.revision is None or response.boot_id != self.boot_id:
-            return False
-        covers_all = self.topics.issubset(response.topics)
-        # The other topics are still known only up to the old revision.
-        self.revision = response.revision if covers_all else min(self.revision, response.revision)
-        if not response.is_conditional:
-            self.topics.update(response.topics)
-        elif covers_all:
-            self.confirmed_at = now
-        return covers_all
+    def add(self, route: TopicRouteData) -> None:
+        """Count the brokers of a new route."""
+        for group in route.broker_datas:
+            self._groups[group.broker_name] = group
+            self._route_counts[group.broker_name] += 1
 
-    def retain(self, topics: Collection[str]) -> None:
-        """Drop all topics except these, so that the next request asks for them in full."""
-        self._on_leave(self.topics.difference(topics))
-        self.topics.intersection_update(topics)
-
-
-class RouteInterner:
-    """Makes equal parts of routes the same object, because a cluster has few brokers and thousands of similar topics.
-
-    Servers list brokers in any order; sorting them by name makes routes with equal content equal. Parts that no live
-    route has any more are removed whenever the table has doubled, so that the table stays small over years.
-    """
-
-    def __init__(self, live: Callable[[], Iterable[TopicRouteData]]) -> None:
-        self._live = live
-        self._sweep_at = _MIN_SWEEP
-        # Brokers and queues by their content; tuples of them, and routes, by the identities of their parts, which the
-        # table keeps alive.
-        self._parts: dict[object, Any] = {}
-        # argument and result of the last call: topics of one response often have the same route
-        self._last: tuple[TopicRouteData, TopicRouteData] | None = None
-
-    def shared(self, data: TopicRouteData) -> TopicRouteData:
-        """An equal route, with sorted brokers, made of shared parts."""
-        if self._last is not None and self._last[0] is data:
-            return self._last[1]
-        if len(self._parts) > self._sweep_at:
-            self._parts.clear()
-            for route in self._live():
-                self._interned(route)
-            self._sweep_at = max(_MIN_SWEEP, 2 * len(self._parts))
-        interned = self._interned(data)
-        self._last = (data, interned)
-        return interned
-
-    def _interned(self, data: TopicRouteData) -> TopicRouteData:
-        """The shared route with this content; `data` itself if it is sorted and the first with this content."""
-        brokers, queues = self._row(data.broker_datas, _broker_key), self._row(data.queue_datas, lambda part: part)
-        route = data
-        if data.broker_datas is not brokers or data.queue_datas is not queues:
-            mappings = data.topic_queue_mapping_by_broker or None
-            route = TopicRouteData(brokers, queues, data.filter_server_table, data.order_topic_conf, mappings)
-        if route.filter_server_table or route.topic_queue_mapping_by_broker or route.order_topic_conf is not None:
-            # Such a route belongs to one topic only.
-            return route
-        return self._share((TopicRouteData, id(brokers), id(queues)), route)
-
-    def _row(self, parts: Sequence[Part], key: Callable[[Part], object]) -> Sequence[Part]:
-        row = tuple(self._share(key(part), part) for part in sorted(parts, key=lambda part: part.broker_name))
-        return self._share(tuple(map(id, row)), parts if parts == row else row)
-
-    def _share(self, key: object, value: T) -> T:
-        shared: T = self._parts.setdefault(key, value)
-        return shared
-
-
-def _broker_key(data: BrokerData) -> object:
-    addresses = tuple(sorted(data.broker_addrs.items()))
-    return data.cluster, data.broker_name, addresses, data.zone_name, data.enable_acting_master
+    def remove(self, route: TopicRouteData) -> None:
+        """Count the brokers of a dropped route no more."""
+        for group in route.broker_datas:
+            self._route_counts[group.broker_name] -= 1
+            if not self._route_counts[group.broker_name]:
+                del self._route_counts[group.broker_name], self._groups[group.broker_name]
 
 
 class KnownRoutes:
@@ -162,10 +57,7 @@ class KnownRoutes:
         self._clock = clock
         # topic -> route; a route was last confirmed at its `confirmed_at` or with the sync point, whichever is later
         self._routes: dict[str, Route] = {}
-        # broker name -> the group as the last new route with this broker had it; and the number of routes that have the
-        # broker, which is dropped with the last of them
-        self._brokers: dict[str, BrokerData] = {}
-        self._uses: Counter[str] = Counter()
+        self._brokers = BrokerGroups()
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
         self.point = SyncPoint(self._leave_point)
         # topics whose last response was not accepted, or that the server refused, and that have to be requested again
@@ -179,10 +71,21 @@ class KnownRoutes:
 
     def get(self, topic: str) -> Route | None:
         """The known route of a topic."""
-        route, at = self._routes.get(topic), self.point.confirmed_at
-        if route is None or at <= route.confirmed_at or topic not in self.point.topics:
+        # Read once and first, because other threads get routes while the loop moves the sync point.
+        confirmed_at = self.point.confirmed_at
+        route = self._routes.get(topic)
+        if route is None or confirmed_at <= route.confirmed_at or topic not in self.point.topics:
             return route
-        return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.sender)
+        # Written out, because `dataclasses.replace` is slow, and each request for a known route comes here.
+        return Route(
+            topic,
+            route.data,
+            route.source,
+            confirmed_at,
+            route.confirmed_absent_since,
+            route.clock,
+            route.sender,
+        )
 
     def existing(self) -> list[Route]:
         """All known routes, without topics that a server reports as absent."""
@@ -191,22 +94,21 @@ class KnownRoutes:
 
     def statuses(self, in_use: Container[str]) -> tuple[RouteStatus, ...]:
         """The status of each route, in the order in which they became known; any thread may call this."""
-        point, now = self.point, self._clock.monotonic()
-        listed = []
-        for topic in tuple(self._routes):
-            if (route := self.get(topic)) is not None:
-                absent_since = route.confirmed_absent_since
-                listed.append(
-                    RouteStatus(
-                        topic,
-                        route.source,
-                        max(0.0, now - route.confirmed_at),
-                        point.revision if topic in point.topics else None,
-                        None if absent_since is None else now - absent_since,
-                        topic in in_use,
-                    )
-                )
-        return tuple(listed)
+        now = self._clock.monotonic()
+        # Another thread may have dropped a topic since its name was copied.
+        routes = (self.get(topic) for topic in tuple(self._routes))
+        return tuple(self._status(route, now, is_in_use=route.topic in in_use) for route in routes if route is not None)
+
+    def _status(self, route: Route, now: float, *, is_in_use: bool) -> RouteStatus:
+        absent_since = route.confirmed_absent_since
+        return RouteStatus(
+            topic=route.topic,
+            source=route.source,
+            age_seconds=max(0.0, now - route.confirmed_at),
+            revision=self.point.revision if route.topic in self.point.topics else None,
+            absent_seconds=None if absent_since is None else now - absent_since,
+            is_in_use=is_in_use,
+        )
 
     def broker(self, name: str) -> BrokerData | None:
         """A broker group, as in the newest route that has it."""
@@ -228,7 +130,7 @@ class KnownRoutes:
         self.unconfirmed.discard(topic)
         route = self._routes.pop(topic, None)
         if route is not None:
-            self._uncount(route.data)
+            self._brokers.remove(route.data)
 
     def apply(self, response: RouteResponse, source: Source, *, is_sync: bool) -> list[RouteChange]:
         """Apply a server's response, and return the changes of routes.
@@ -237,15 +139,12 @@ class KnownRoutes:
         such a response moves the sync point to its server. The response to the first request for a topic does not,
         because the other topics would have to be requested in full again.
         """
-        point, now = self.point, self._clock.monotonic()
-        if response.boot_id != point.boot_id:
-            if response.is_conditional:
-                # Changes since a revision of another server cannot be applied to these routes.
-                return []
-            if response.revision is not None and (is_sync or point.boot_id is None):
-                # From now on the sync point follows this server.
-                self._leave_point(tuple(point.topics))
-                point.boot_id = response.boot_id
+        if response.is_conditional and response.boot_id != self.point.boot_id:
+            # Changes since a revision of another server cannot be applied to these routes.
+            return []
+        if is_sync or self.point.boot_id is None:
+            self._follow_sender(response)
+        now = self._clock.monotonic()
         changes, rejected = [], []
         for topic, data in response.routes.items():
             old = self.get(topic)
@@ -261,6 +160,7 @@ class KnownRoutes:
                 since = now if old.confirmed_absent_since is None else old.confirmed_absent_since
                 new = replace(old, confirmed_at=now, confirmed_absent_since=since)
             else:
+                # Neither this client nor the server knows the topic.
                 continue
             self._put(new)
             change = difference(topic, old, new)
@@ -269,12 +169,21 @@ class KnownRoutes:
         self._move_point(response, rejected, now)
         return changes
 
+    def _follow_sender(self, response: RouteResponse) -> None:
+        """Let the sync point follow the server that sent the response, unless that server has no revisions."""
+        if response.revision is not None and response.boot_id != self.point.boot_id:
+            self._leave_point(tuple(self.point.topics))
+            self.point.boot_id = response.boot_id
+
     def _move_point(self, response: RouteResponse, rejected: Collection[str], now: float) -> None:
         """Move the sync point; rejected topics have to be requested in full until a response is accepted."""
-        # After the response of a server that the sync point does not follow, the routes are not of the sync point's
-        # revision any more.
-        self._leave_point(rejected if response.boot_id == self.point.boot_id else response.routes)
+        if response.boot_id == self.point.boot_id:
+            self._leave_point(rejected)
+        else:
+            # The routes in the response are of another server, and not of the sync point's revision.
+            self._leave_point(response.routes)
         covers_all = self.point.advance(response, now)
+        # `advance` has added all topics of a full request, the rejected ones, too.
         self.point.topics.difference_update(rejected)
         self.unconfirmed.update(rejected)
         if not covers_all:
@@ -292,20 +201,14 @@ class KnownRoutes:
             self.point.topics.discard(topic)
 
     def _put(self, route: Route) -> None:
+        """Store a route, and keep the broker groups up to date."""
         old = self._routes.get(route.topic)
         self._routes[route.topic] = route
         if old is not None and old.data is route.data:
             return
-        self._brokers.update(route.brokers)
-        self._uses.update(data.broker_name for data in route.data.broker_datas)
+        self._brokers.add(route.data)
         if old is not None:
-            self._uncount(old.data)
-
-    def _uncount(self, data: TopicRouteData) -> None:
-        for broker in data.broker_datas:
-            self._uses[broker.broker_name] -= 1
-            if not self._uses[broker.broker_name]:
-                del self._uses[broker.broker_name], self._brokers[broker.broker_name]
+            self._brokers.remove(old.data)
 
 
 def _is_accepted(old: Route, data: TopicRouteData | None, response: RouteResponse) -> bool:
@@ -322,4 +225,5 @@ def _is_accepted(old: Route, data: TopicRouteData | None, response: RouteRespons
 
 
 def _instances(data: TopicRouteData) -> set[tuple[str, int]]:
+    """The brokers of a route, each as its group's name with its id."""
     return {(group.broker_name, broker_id) for group in data.broker_datas for broker_id in group.broker_addrs}

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 
-from namesrv_client.routes.cache import RouteResponse
 from namesrv_client.routes.in_use import TopicsInUse
+from namesrv_client.routes.response import RouteResponse
 from namesrv_client.routes.route import Route, RouteError, RouteUnavailableError, TopicNotFoundError
 from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.bodies.topic import MAX_TOPIC_CHARACTERS

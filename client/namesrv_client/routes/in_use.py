@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from namesrv_client.routes.cache import KnownRoutes, RouteResponse
+from namesrv_client.routes.cache import KnownRoutes
+from namesrv_client.routes.response import RouteResponse
 from namesrv_client.routes.route import RouteChange, Source
 
 

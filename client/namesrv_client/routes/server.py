@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from namesrv_client.routes.cache import RouteResponse
 from namesrv_client.routes.identity import Protocol, ServerIdentity
+from namesrv_client.routes.response import RouteResponse
 from namesrv_client.routes.server_record import ServerRecord
 from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings

@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from namesrv_client.routes.batches import Receive, TimeLimit, Unanswered, changes, full_routes, may_concern_a_topic
-from namesrv_client.routes.cache import RouteResponse, SyncPoint
+from namesrv_client.routes.batches import TimeLimit, Unanswered, changes, full_routes, may_concern_a_topic
 from namesrv_client.routes.failover import Failover, RefusedError, UnansweredError, UndecidedError, count_failure
+from namesrv_client.routes.response import Receive, RouteResponse
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import Server
 from namesrv_client.routes.server_order import ServerOrder
 from namesrv_client.routes.status import ServerStatus, WatchStatus
+from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import RemotingError

@@ -7,7 +7,7 @@ import msgpack
 import pytest
 
 from namesrv_client import RouteUnavailableError
-from namesrv_client.routes.cache import RouteResponse
+from namesrv_client.routes.response import RouteResponse
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import frames_of_at_most, namesrv_in_process

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from namesrv_client import Route, RouteChange
-from namesrv_client.routes.cache import KnownRoutes, RouteInterner, RouteResponse
+from namesrv_client.routes.cache import KnownRoutes
+from namesrv_client.routes.interner import RouteInterner
+from namesrv_client.routes.response import RouteResponse
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from tests.support.fake_clock import FakeClock
 from tests.support.route_clients import group, queues, topic_route

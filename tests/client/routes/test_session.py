@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_client import RouteUnavailableError
-from namesrv_client.routes.cache import RouteResponse
+from namesrv_client.routes.response import RouteResponse
 from namesrv_remoting.errors import RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
