@@ -61,40 +61,52 @@ class RouteFetches:
         sent, self._unsent = self._unsent, {}
         reasons: Mapping[str, str] = {}
         try:
-            reasons = await self._session.routes(list(sent), self._answered, rejected=self._topics.cache.unconfirmed)
+            reasons = await self._session.routes(list(sent), self._received, rejected=self._topics.cache.unconfirmed)
         finally:
             for topic, waiting in sent.items():
                 # In `finally`, so that no caller waits for ever after an unexpected error.
                 if not waiting.done():
                     self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no answer')}"))
 
-    def _answered(self, response: RouteResponse) -> None:
+    def _received(self, response: RouteResponse) -> None:
         """Apply a response; callers get their routes or errors, unless another server may know more."""
-        topics, cache = self._topics, self._topics.cache
         for topic, route in response.routes.items():
             if route is not None:
                 # Before the change is announced, because a listener may request the topic.
-                topics.use(topic)
-        changes = topics.fetched(response)
-        for topic, route in response.routes.items():
-            known = cache.get(topic)
-            is_absent = known is not None and known.confirmed_absent_since is not None
-            if known is None and topic not in topics:
+                self._topics.use(topic)
+        changes = self._topics.fetched(response)
+        for topic in response.routes:
+            if self._topics.cache.get(topic) is None and topic not in self._topics:
                 # The topic has joined the sync point, but no further request will name it.
-                cache.forget(topic)
-            is_undecided = topic in cache.unconfirmed or (route is None and not response.knows_all_topics)
-            if is_undecided and not is_absent:
-                # Another server may have the topic, or all of its brokers.
-                continue
-            if known is None:
-                reason = f"topic {topic} does not exist, according to {self._session.chosen}"
-                self._fail(topic, TopicNotFoundError(reason))
-            elif (waiting := self._waiting.pop(topic, None)) is not None and not waiting.done():
-                # The first loop leaves out topics whose known route is marked as absent.
-                topics.use(topic)
-                waiting.set_result(known)
+                self._topics.cache.forget(topic)
+            if not self._may_get_more(topic, response):
+                self._finish(topic)
         # The changes are announced last, because a listener may forget a topic whose route was just found.
-        topics.announce(changes)
+        self._topics.announce(changes)
+
+    def _may_get_more(self, topic: str, response: RouteResponse) -> bool:
+        """True if another server may have the topic, or brokers that the response lacks."""
+        known = self._topics.cache.get(topic)
+        if known is not None and known.confirmed_absent_since is not None:
+            # An accepted response, this one or an earlier one, has reported the absence.
+            return False
+        if topic in self._topics.cache.unconfirmed:
+            # The response was not accepted.
+            return True
+        return response.routes[topic] is None and not response.knows_all_topics
+
+    def _finish(self, topic: str) -> None:
+        """Pass the cached route to the callers, or an error if the topic does not exist."""
+        known = self._topics.cache.get(topic)
+        if known is None:
+            reason = f"topic {topic} does not exist, according to {self._session.chosen}"
+            self._fail(topic, TopicNotFoundError(reason))
+            return
+        waiting = self._waiting.pop(topic, None)
+        if waiting is not None and not waiting.done():
+            # A topic whose cached route is marked as absent comes into use here.
+            self._topics.use(topic)
+            waiting.set_result(known)
 
     def _fail(self, topic: str, error: RouteError) -> None:
         waiting = self._waiting.pop(topic, None)
