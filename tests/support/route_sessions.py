@@ -55,13 +55,13 @@ class Scene:
     async def changes(self, *topics: str) -> list[str]:
         """Request changes; return the sorted topics of the responses."""
         self.answers.clear()
-        await self.session.changes(topics, self.take)
+        await self.session.refresh(topics, self.take)
         return sorted(topic for answer in self.answers for topic in answer.routes)
 
     async def routes(self, *topics: str) -> dict[str, bool]:
         """Request topics; return which of them exist, or raise RouteUnavailableError when one is unknown to all."""
         self.answers.clear()
-        for reason in (await self.session.routes(topics, self.take)).values():
+        for reason in (await self.session.fetch(topics, self.take)).values():
             raise RouteUnavailableError(reason)
         return {topic: route is not None for answer in self.answers for topic, route in answer.routes.items()}
 

@@ -81,7 +81,7 @@ class TimeLimit:
         return RequestTimeoutError(f"{self._server.address} did not answer for all topics within {self._seconds:.3g} s")
 
 
-async def full_routes(
+async def request_full_routes(
     server: Server, topics: Sequence[str], receive: Receive, limit: TimeLimit, unanswered: dict[str, RemotingError]
 ) -> None:
     """Request the full routes of topics; add unanswered topics to `unanswered`.
@@ -93,7 +93,7 @@ async def full_routes(
     await pull(server, topics, receive, limit, unanswered)
 
 
-async def changes(
+async def request_changes(
     server: Server, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float
 ) -> Unanswered:
     """Request the changes of the topics in the sync point, and the full routes of the other topics.
@@ -112,7 +112,7 @@ async def changes(
     unanswered: dict[str, RemotingError] = {}
     try:
         limit = TimeLimit(server, timeout_seconds, is_total=False)
-        await full_routes(server, others, receive, limit, unanswered)
+        await request_full_routes(server, others, receive, limit, unanswered)
     except ResponseError as error:
         if not known or not may_concern_a_topic(error):
             raise

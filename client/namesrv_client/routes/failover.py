@@ -6,9 +6,9 @@ failed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import nullcontext, suppress
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
 
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import SERVER_FAILED, Server
@@ -31,7 +31,7 @@ logger: Final = logging.getLogger("namesrv_client.connection")
 # interval of the log lines that report an outage
 _OUTAGE_LINE_SECONDS: Final = 60.0
 
-# a function that sends requests to a server, with a timeout in seconds for each request
+# a function that sends the requests of a call to one server, with a timeout in seconds for each request
 Attempt = Callable[[Server, float], Awaitable[None]]
 
 
@@ -40,7 +40,7 @@ class UndecidedError(RemotingError):
 
 
 class UnansweredError(RouteUnavailableError):
-    """No server answered; `reasons` are those of the servers that were tried."""
+    """No server answered a call; `reasons` are those of the servers that were tried."""
 
     def __init__(self, message: str, reasons: Mapping[Server, str]) -> None:
         super().__init__(message)
@@ -87,12 +87,63 @@ class _FailoverLog:
                 logger.info("chosen server: %s, before %s", chosen, self._chosen)
             self._chosen = chosen
 
-    def unanswered(self, reasons: str) -> None:
-        """No server answered."""
+    def outage(self, reason: str) -> None:
+        """No server answered; logged once a minute."""
         now = self._clock.monotonic()
         if self._outage_logged_at is None or now - self._outage_logged_at >= _OUTAGE_LINE_SECONDS:
             self._outage_logged_at = now
-            logger.warning("%s", reasons)
+            logger.warning("%s", reason)
+
+
+class _Attempts:
+    """The attempts of one call: one for each server, begun one after the other, so that several may be under way."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tried: set[Server] = set()
+        # the attempts under way, in the order of their begin; a task returns the error of a failed attempt
+        self._under_way: dict[asyncio.Task[RemotingError | None], Server] = {}
+
+    def __repr__(self) -> str:
+        return f"<_Attempts [{len(self._tried)} servers tried | {len(self._under_way)} under way]>"
+
+    @property
+    def servers(self) -> list[Server]:
+        """The servers whose attempts are under way."""
+        return list(self._under_way.values())
+
+    def untried(self, servers: Iterable[Server]) -> list[Server]:
+        """Those of the servers that were not tried."""
+        return [server for server in servers if server not in self._tried]
+
+    def begin(self, server: Server, attempt: Coroutine[Any, Any, RemotingError | None]) -> None:
+        """Begin the attempt of a server."""
+        self._tried.add(server)
+        self._under_way[asyncio.create_task(attempt)] = server
+
+    async def ended(self) -> list[tuple[Server, RemotingError | None]]:
+        """Wait until an attempt ends; return all ended attempts with their errors, in the order of their begin."""
+        done, _ = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+        return [(self._under_way.pop(task), task.result()) for task in list(self._under_way) if task in done]
+
+    async def ended_before_silence(self, silence_seconds: float) -> list[tuple[Server, RemotingError | None]]:
+        """As `ended`, but return an empty list once the newest server has sent nothing for `silence_seconds`."""
+        began, newest = self._clock.monotonic(), self.servers[-1]
+        left = silence_seconds
+        while left > 0:
+            with suppress(TimeoutError):
+                async with timeout_on(self._clock, left):
+                    return await self.ended()
+            # The server is not silent if it has answered a part of the requests, or those of another call.
+            left = max(began, newest.record.answered_at) + silence_seconds - self._clock.monotonic()
+        return []
+
+    async def cancel(self) -> None:
+        """End all attempts under way."""
+        for task in self._under_way:
+            task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
 
 class Failover:
@@ -118,7 +169,7 @@ class Failover:
         # True if a server answered the last call; refused calls and failed watches change nothing
         self.is_ready = False
         # number of calls that no server answered, or that were only refused
-        self.unanswered = 0
+        self.unanswered_calls = 0
 
     def __repr__(self) -> str:
         return f"<Failover [{self._servers!r} | {'ready' if self.is_ready else 'not ready'}]>"
@@ -134,43 +185,38 @@ class Failover:
         All servers are tried within the first half of the call's time and may use the rest of it. If this process was
         stopped meanwhile, the remaining servers still get a short attempt.
         """
-        settings, clock = self._settings, self._clock
-        deadline = clock.monotonic() + settings.call_timeout_seconds
-        attempt_seconds = min(
-            settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(self._servers)))
-        )
-        tried: set[Server] = set()
+        deadline = self._clock.monotonic() + self._settings.call_timeout_seconds
+        attempt_seconds = self._attempt_seconds()
+        attempts = _Attempts(self._clock)
         reasons: dict[Server, str] = {}
         has_refused = False
-        attempts: dict[asyncio.Task[RemotingError | None], Server] = {}
-
         try:
-            while True:
-                # The list of servers may have changed meanwhile: all of its servers may be new.
-                waiting = [server for server in self._servers if server not in tried]
-                if waiting:
-                    server = waiting.pop(0)
-                    tried.add(server)
-                    until = max(deadline, clock.monotonic() + attempt_seconds)
-                    attempts[asyncio.create_task(self._try(server, attempt, until))] = server
-                elif not attempts:
-                    break
-                done = await self._done_or_silent(attempts, attempt_seconds if waiting else None)
+            # The list of servers may change meanwhile: all of its servers may be new.
+            while (untried := attempts.untried(self._servers)) or attempts.servers:
+                if untried:
+                    until = max(deadline, self._clock.monotonic() + attempt_seconds)
+                    attempts.begin(untried[0], self._try(untried[0], attempt, until))
+                if len(untried) > 1:
+                    ended = await attempts.ended_before_silence(attempt_seconds)
+                else:
+                    # After a silence, no further server could be tried.
+                    ended = await attempts.ended()
                 # In the order of the attempts: if several servers answer at once, the first of them stays chosen.
-                for task in [task for task in attempts if task in done]:
-                    server = attempts.pop(task)
-                    if (error := task.result()) is None:
-                        self._overtake([other for task, other in attempts.items() if not task.done()], server)
+                for server, error in ended:
+                    if error is None:
+                        self._overtake(attempts.servers, server)
                         self._note_choice(server)
                         return server
-                    has_refused = has_refused or _has_only_refused(error)
-                    reasons[server] = self.failed(server, error)
+                    has_refused = has_refused or _is_refusal(error)
+                    reasons[server] = self.note_failure(server, error)
         finally:
-            for task in attempts:
-                task.cancel()
-            if attempts:
-                await asyncio.wait(attempts)
-        raise self._unanswered(reasons, has_refused=has_refused)
+            await attempts.cancel()
+        raise self._unanswered_call(reasons, has_refused=has_refused)
+
+    def _attempt_seconds(self) -> float:
+        """The time without a response after which the next server is tried."""
+        share = self._settings.call_timeout_seconds / (2 * max(1, len(self._servers)))
+        return min(self._settings.attempt_timeout_seconds, share)
 
     async def _try(self, server: Server, attempt: Attempt, until: float) -> RemotingError | None:
         """Make one attempt; an error is returned, not raised, because the call may have ended."""
@@ -180,29 +226,31 @@ class Failover:
         except RemotingError as error:
             count_failure(server, error)
             return error
-        self._was_answered(server)
+        self._count_response(server)
         return None
 
-    def _unanswered(self, reasons: Mapping[Server, str], *, has_refused: bool) -> RouteUnavailableError:
-        self.unanswered += 1
-        self.is_ready = self.is_ready and has_refused
-        reason = self.unavailable(reasons)
+    def _unanswered_call(self, reasons: Mapping[Server, str], *, has_refused: bool) -> UnansweredError:
+        """Count and log a call that no server answered; return its error."""
+        self.unanswered_calls += 1
+        reason = self.why_unavailable(reasons)
         if has_refused:
             return RefusedError(reason, reasons)
+        self.is_ready = False
         if not self._is_closed:
-            self._log.unanswered(reason)
+            self._log.outage(reason)
         return UnansweredError(reason, reasons)
 
     def log_outage(self, reason: str) -> None:
         """Log that no server answered, once a minute."""
-        self._log.unanswered(reason)
+        self._log.outage(reason)
 
-    def answered(self, server: Server) -> None:
-        """Note the response to a request outside of a call."""
-        self._was_answered(server)
+    def note_response(self, server: Server) -> None:
+        """Note the response to a route request outside of a call."""
+        self._count_response(server)
         self._note_choice(server)
 
-    def _was_answered(self, server: Server) -> None:
+    def _count_response(self, server: Server) -> None:
+        """Count a response; the first one after the start or an outage is an event."""
         server.record.pulls["answered"] += 1
         if not self.is_ready:
             self.is_ready = True
@@ -213,20 +261,6 @@ class Failover:
         self._servers.answered(server)
         chosen = self._servers.chosen
         self._log.answered(server.address, None if chosen is None else chosen.address)
-
-    async def _done_or_silent(
-        self, attempts: Mapping[asyncio.Task[RemotingError | None], Server], silence_seconds: float | None
-    ) -> set[asyncio.Task[RemotingError | None]]:
-        """Wait for an attempt to end; return no attempt if the newest server sends nothing for `silence_seconds`."""
-        began, newest = self._clock.monotonic(), list(attempts.values())[-1]
-        left = silence_seconds
-        while left is None or left > 0:
-            with suppress(TimeoutError):
-                async with nullcontext() if left is None else timeout_on(self._clock, left):
-                    return (await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED))[0]
-            if silence_seconds is not None:
-                left = max(began, newest.record.answered_at) + silence_seconds - self._clock.monotonic()
-        return set()
 
     def _overtake(self, silent: Collection[Server], winner: Server) -> None:
         """Move the silent servers to the end; if the chosen one is silent, choose the server that answered."""
@@ -240,25 +274,25 @@ class Failover:
             # A server between the two may have refused the request.
             self._servers.choose(winner)
 
-    def failed(self, server: Server, error: RemotingError) -> str:
+    def note_failure(self, server: Server, error: RemotingError) -> str:
         """Move a failed server to the end of the list, unless it only refused this request; return the reason."""
         reason = server.record.note_failure(error)
-        if not _has_only_refused(error) and server in self._servers:
+        if not _is_refusal(error) and server in self._servers:
             self._servers.put_last(server)
             if isinstance(error, RequestTimeoutError):
                 # Only this connection may hang; the requests under way on it are not needed any more.
                 self._servers.disconnect(server)
         return reason
 
-    def no_server(self) -> str:
+    def why_no_server(self) -> str:
         """The reason that a call has no server to try."""
         error = self._list_error()
         return "no NameServer is known" if error is None else f"no NameServer is known: {error}"
 
-    def unavailable(self, reasons: Mapping[Server, str]) -> str:
+    def why_unavailable(self, reasons: Mapping[Server, str]) -> str:
         """The reasons why no server could answer, in one sentence."""
         if not self._servers:
-            return "the client is closed" if self._is_closed else self.no_server()
+            return "the client is closed" if self._is_closed else self.why_no_server()
         lines = []
         for server in sorted(self._servers, key=lambda server: server.address):
             reason = reasons.get(server, "not tried")
@@ -267,6 +301,6 @@ class Failover:
         return f"no NameServer could answer: {'; '.join(lines)}"
 
 
-def _has_only_refused(error: RemotingError) -> bool:
+def _is_refusal(error: RemotingError) -> bool:
     """True if the server works, but refused the request or does not know the topic yet."""
     return isinstance(error, UndecidedError | ResponseError) and not isinstance(error, SERVER_FAILED)

@@ -61,7 +61,7 @@ class RouteFetches:
         sent, self._unsent = self._unsent, {}
         reasons: Mapping[str, str] = {}
         try:
-            reasons = await self._session.routes(list(sent), self._received, rejected=self._topics.cache.unconfirmed)
+            reasons = await self._session.fetch(list(sent), self._received, rejected=self._topics.cache.unconfirmed)
         finally:
             for topic, waiting in sent.items():
                 # In `finally`, so that no caller waits for ever after an unexpected error.

@@ -101,7 +101,7 @@ class RouteKeeper:
         if not topics:
             return True
         try:
-            await self._session.changes(topics, partial(self.topics.refreshed, "pull"))
+            await self._session.refresh(topics, partial(self.topics.refreshed, "pull"))
         except RemotingError as error:
             # The session logs the outage, once a minute.
             logger.debug("routes not refreshed: %s", error)

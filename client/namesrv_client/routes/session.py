@@ -9,7 +9,13 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from namesrv_client.routes.batches import TimeLimit, Unanswered, changes, full_routes, may_concern_a_topic
+from namesrv_client.routes.batches import (
+    TimeLimit,
+    Unanswered,
+    may_concern_a_topic,
+    request_changes,
+    request_full_routes,
+)
 from namesrv_client.routes.failover import Failover, RefusedError, UnansweredError, UndecidedError, count_failure
 from namesrv_client.routes.response import Receive, RouteResponse
 from namesrv_client.routes.route import RouteUnavailableError
@@ -29,14 +35,28 @@ logger: Final = logging.getLogger("namesrv_client.connection")
 class WatchEnd(NamedTuple):
     """The result of a watch that has ended."""
 
-    # True if the next watch may follow at once; False if the wait passed without a change, or `refused` has a topic
+    # True if the next watch may follow at once; False if the wait passed without a change, or topics are left to polls
     has_news: bool
     # topics that the next watch has to omit: the server refuses them, or sent a route that was not accepted
-    refused: Sequence[str] = ()
+    left_to_poll: Sequence[str] = ()
+
+
+class HeldWatch(NamedTuple):
+    """A watch that a server holds now."""
+
+    server: Server
+    # monotonic seconds
+    began: float
+    topic_count: int
 
 
 class ServerSession:
-    """Sends route requests to the chosen server, and to the next servers when it fails."""
+    """Sends route requests to the chosen server, and to the next servers when it fails.
+
+    * `fetch` requests the full routes of topics that the cache lacks.
+    * `refresh` requests all changes of the topics in use, and gets them at once: the request of a poll.
+    * `watch` requests the same from the chosen server alone, which responds with the next change.
+    """
 
     def __init__(  # noqa: PLR0913 - keyword arguments
         self,
@@ -54,12 +74,12 @@ class ServerSession:
         self._point = point
         self._servers = ServerOrder(settings, clock, protocols=protocols, shuffle=shuffle, events=events)
         self._failover = Failover(settings, clock, self._servers, events=events, list_error=list_error)
-        # boot id to which the last watch was sent
-        self._watched: str | None = None
-        # topics that were not answered when `changes` last requested them
+        # topics that were not answered when `refresh` last requested them
         self._unanswered_topics: set[str] = set()
-        # the watch that a server holds now: its server, its start (monotonic) and its number of topics
-        self._held: tuple[Server, float, int] | None = None
+        # the watch under way, if there is one
+        self._held: HeldWatch | None = None
+        # boot id to which the last watch was sent
+        self._watched_boot_id: str | None = None
 
     def __repr__(self) -> str:
         return f"<ServerSession [{self._failover!r} | {self._point!r}]>"
@@ -76,9 +96,9 @@ class ServerSession:
         return self._failover.is_ready
 
     @property
-    def unanswered(self) -> int:
+    def unanswered_calls(self) -> int:
         """Number of calls that no server answered, or that were only refused."""
-        return self._failover.unanswered
+        return self._failover.unanswered_calls
 
     @property
     def failovers(self) -> int:
@@ -97,10 +117,9 @@ class ServerSession:
     def watches(self) -> tuple[WatchStatus, ...]:
         """The watch that a server holds, if there is one; any thread may call this."""
         held = self._held
-        if held is None or not held[0].record.is_connected:
+        if held is None or not held.server.record.is_connected:
             return ()
-        server, began, topics = held
-        return (WatchStatus(server.address, wall_at(self._clock, began), topics),)
+        return (WatchStatus(held.server.address, wall_at(self._clock, held.began), held.topic_count),)
 
     def use(self, addresses: tuple[str, ...]) -> None:
         """Use another list of servers."""
@@ -114,7 +133,7 @@ class ServerSession:
         """Close all connections, and send no further requests."""
         await self._failover.close()
 
-    async def routes(
+    async def fetch(
         self, topics: Sequence[str], receive: Receive, *, rejected: Container[str] = ()
     ) -> Mapping[str, str]:
         """Request the full routes of topics; return the topics that no server could answer, with the reasons.
@@ -122,42 +141,14 @@ class ServerSession:
         Topics that one server may not know yet, or has refused, are requested from the other servers as well, and so
         are topics that are in `rejected` after `receive`, because their route was not accepted.
         """
-        left = dict.fromkeys(topics)
-        # for each server that works, why it gave no route of a topic
-        of_topics: dict[Server, dict[str, str]] = {}
-
-        def received(response: RouteResponse) -> None:
-            receive(response)
-            for topic, route in response.routes.items():
-                if (route is not None or response.knows_all_topics) and topic not in rejected:
-                    left.pop(topic, None)
-
-        async def attempt(server: Server, timeout_seconds: float) -> None:
-            unanswered: dict[str, RemotingError] = {}
-            try:
-                limit = TimeLimit(server, timeout_seconds, is_total=True)
-                await full_routes(server, list(left), received, limit, unanswered)
-            except RemotingError:
-                # The error of one topic must not stand for all others.
-                of_topics[server] = {topic: _why_undecided(topic, error) for topic, error in unanswered.items()}
-                raise
-            if left:
-                of_topics[server] = {topic: _why_undecided(topic, unanswered.get(topic)) for topic in left}
-                # The record of the server names the topic of the last error.
-                raise UndecidedError((unanswered and server.record.error) or of_topics[server][next(iter(left))])
-
+        fetch = _Fetch(topics, receive, rejected)
         try:
-            await self._failover.call(attempt)
+            await self._failover.call(fetch.attempt)
         except UnansweredError as error:
-            return {
-                topic: self._failover.unavailable(
-                    {server: of_topics.get(server, {}).get(topic, why) for server, why in error.reasons.items()}
-                )
-                for topic in left
-            }
+            return {topic: self._failover.why_unavailable(fetch.reasons(topic, error)) for topic in fetch.left}
         return {}
 
-    async def changes(self, topics: Sequence[str], receive: Receive) -> None:
+    async def refresh(self, topics: Sequence[str], receive: Receive) -> None:
         """Request the changes of topics. Raises RouteUnavailableError if no server answered, or all refused all topics.
 
         A native server gets a request for the changes since the sync point, and requests for the full routes of topics
@@ -166,7 +157,7 @@ class ServerSession:
         unanswered: dict[Server, Unanswered] = {}
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
-            unanswered[server] = await changes(server, topics, self._point, receive, timeout_seconds)
+            unanswered[server] = await request_changes(server, topics, self._point, receive, timeout_seconds)
 
         try:
             server = await self._failover.call(attempt)
@@ -189,37 +180,53 @@ class ServerSession:
     async def watch(self, topics: Sequence[str], wait_seconds: float, receive: Receive) -> WatchEnd:
         """Let the chosen server hold a request until a topic changes, or for `wait_seconds`. Raises RemotingError.
 
-        If the sync point lacks a topic, as after a failover, or the server refuses the watch, `changes` takes the place
-        of this watch: the topics are requested without a wait, so that the next watch can name them.
+        If the sync point lacks a topic, as after a failover, or the server refuses the watch, this is a `refresh`: the
+        topics are requested without a wait, so that the next watch can name them.
         """
-        server, timeout_seconds = self._servers.chosen, self._settings.attempt_timeout_seconds
+        server = self._servers.chosen
         if server is None:
-            raise RouteUnavailableError(self._failover.no_server())
-        try:
-            await server.identify(timeout_seconds)
-            if server.identity.is_native:
-                known, others = self._point.known(server.identity.boot_id, topics)
-                if not others:
-                    self._watched, since = server.identity.boot_id, self._point.revision
-                    self._held = (server, self._clock.monotonic(), len(known))
-                    try:
-                        response = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
-                    finally:
-                        self._held = None
-                    self._failover.answered(server)
-                    receive(response)
-                    return WatchEnd(has_news=bool(response.routes))
-        except RemotingError as error:
-            count_failure(server, error)
-            self._failover.failed(server, error)
-            if not may_concern_a_topic(error):
-                raise
+            raise RouteUnavailableError(self._failover.why_no_server())
+        response = await self._watch_response(server, topics, wait_seconds)
+        if response is not None:
+            receive(response)
+            return WatchEnd(has_news=bool(response.routes))
         if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
         with suppress(RefusedError):
-            await self.changes(topics, receive)
-        _, refused = self._point.known(self._point.boot_id, topics)
-        return WatchEnd(has_news=not refused, refused=refused)
+            await self.refresh(topics, receive)
+        _, left_to_poll = self._point.known(self._point.boot_id, topics)
+        return WatchEnd(has_news=not left_to_poll, left_to_poll=left_to_poll)
+
+    async def _watch_response(self, server: Server, topics: Sequence[str], wait_seconds: float) -> RouteResponse | None:
+        """The response to a watch; None if the server cannot hold one now for these topics. Raises RemotingError."""
+        try:
+            await server.identify(self._settings.attempt_timeout_seconds)
+            known, others = self._point.known(server.identity.boot_id, topics)
+            if others or not server.identity.is_native:
+                return None
+            response = await self._held_response(server, known, wait_seconds)
+        except RemotingError as error:
+            count_failure(server, error)
+            self._failover.note_failure(server, error)
+            if may_concern_a_topic(error):
+                return None
+            raise
+        self._failover.note_response(server)
+        return response
+
+    async def _held_response(self, server: Server, topics: Sequence[str], wait_seconds: float) -> RouteResponse:
+        """Send a watch, and wait for its response. Raises RemotingError."""
+        self._watched_boot_id = server.identity.boot_id
+        self._held = HeldWatch(server, self._clock.monotonic(), len(topics))
+        try:
+            return await server.pull(
+                topics,
+                self._settings.attempt_timeout_seconds,
+                since=self._point.revision,
+                wait_seconds=wait_seconds,
+            )
+        finally:
+            self._held = None
 
     async def choose_anew(self, topics: Sequence[str], receive: Receive) -> bool:
         """Choose a server at random, and use it once it has answered for the topics; True if the chosen server changed.
@@ -231,7 +238,7 @@ class ServerSession:
             return False
         try:
             await server.identify(timeout_seconds)
-            await changes(server, topics, self._point, receive, timeout_seconds)
+            await request_changes(server, topics, self._point, receive, timeout_seconds)
         except RemotingError as error:
             count_failure(server, error)
             server.record.note_failure(error)
@@ -239,7 +246,7 @@ class ServerSession:
         if server not in self._servers:
             return False
         self._servers.choose(server)
-        self._failover.answered(server)
+        self._failover.note_response(server)
         return True
 
     async def leave_others(self) -> None:
@@ -261,9 +268,54 @@ class ServerSession:
         try:
             await server.request_boot_id(max(timeout_seconds, self._settings.attempt_timeout_seconds))
         except RemotingError as error:
-            self._failover.failed(server, error)
+            self._failover.note_failure(server, error)
             raise
-        return self._watched not in (None, server.identity.boot_id)
+        return self._watched_boot_id not in (None, server.identity.boot_id)
+
+
+class _Fetch:
+    """The topics of one `fetch` that no server has answered so far, and the reasons of the servers."""
+
+    def __init__(self, topics: Sequence[str], receive: Receive, rejected: Container[str]) -> None:
+        # topics without a response that was accepted, in their order
+        self.left = dict.fromkeys(topics)
+        self._receive = receive
+        self._rejected = rejected
+        # for each server that works, the reasons why it gave no route, by topic
+        self._reasons: dict[Server, dict[str, str]] = {}
+
+    def __repr__(self) -> str:
+        return f"<_Fetch [{len(self.left)} topics left]>"
+
+    async def attempt(self, server: Server, timeout_seconds: float) -> None:
+        """Request the topics that are left. Raises RemotingError, an UndecidedError if topics are left then."""
+        unanswered: dict[str, RemotingError] = {}
+        limit = TimeLimit(server, timeout_seconds, is_total=True)
+        try:
+            await request_full_routes(server, list(self.left), self._received, limit, unanswered)
+        except RemotingError:
+            # The error of one topic must not stand for all others.
+            self._reasons[server] = {topic: _why_undecided(topic, error) for topic, error in unanswered.items()}
+            raise
+        if not self.left:
+            return
+        reasons = {topic: _why_undecided(topic, unanswered.get(topic)) for topic in self.left}
+        self._reasons[server] = reasons
+        if unanswered and server.record.error is not None:
+            # The record of the server names the topic of the last error.
+            raise UndecidedError(server.record.error)
+        raise UndecidedError(next(iter(reasons.values())))
+
+    def _received(self, response: RouteResponse) -> None:
+        self._receive(response)
+        for topic, route in response.routes.items():
+            is_decided = route is not None or response.knows_all_topics
+            if is_decided and topic not in self._rejected:
+                self.left.pop(topic, None)
+
+    def reasons(self, topic: str, error: UnansweredError) -> dict[Server, str]:
+        """The reason of each server for a topic: that for this topic, or else that for the whole attempt."""
+        return {server: self._reasons.get(server, {}).get(topic, reason) for server, reason in error.reasons.items()}
 
 
 def _why_undecided(topic: str, error: RemotingError | None) -> str:

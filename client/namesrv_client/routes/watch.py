@@ -98,7 +98,7 @@ class RouteWatch:
                 held.exception()
         if held.cancelled():
             return True
-        self._topics.leave_to_poll(held.result().refused)
+        self._topics.leave_to_poll(held.result().left_to_poll)
         return held.result().has_news
 
     async def ping(self) -> None:

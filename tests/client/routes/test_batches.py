@@ -75,7 +75,7 @@ async def test_call_for_many_topics_ends_within_its_timeout() -> None:
     clock, topics = FakeClock(), [f"topic-{number:02}" for number in range(20)]
     async with SlowServer(clock) as server, session_of(server, clock=clock, protocol="rocketmq") as scene:
         server.routes |= dict.fromkeys(topics, apache_route("broker-a"))
-        asking, took = await scene.timed(scene.session.routes(topics, scene.take))
+        asking, took = await scene.timed(scene.session.fetch(topics, scene.take))
 
         assert 2.9 <= took <= 3.1
         answered = len(scene.answers)
@@ -98,7 +98,7 @@ async def test_call_for_many_batches_ends_within_its_timeout(tmp_path: Path) -> 
             proxy.stall()
             scene.clock.stall(1.0)
 
-        asking, took = await scene.timed(scene.session.routes(topics, take))
+        asking, took = await scene.timed(scene.session.fetch(topics, take))
         assert (sorted(asking.result()), proxy.address) == (topics[500:], scene.session.chosen)
         assert 2.9 <= took <= 3.1
 

@@ -67,7 +67,7 @@ async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
     async with native(tmp_path, 1, protocol="auto") as (scene, _, proxy), ApacheServer() as two:
         scene.session.use((proxy.address, two.address))
         two.routes |= {"elsewhere": apache_route("broker-b"), "bad": 1}
-        reasons = await scene.session.routes(["orders", "elsewhere", "none", "bad"], scene.take)
+        reasons = await scene.session.fetch(["orders", "elsewhere", "none", "bad"], scene.take)
 
         assert list(reasons) == ["bad"]
         unknown = (
@@ -177,7 +177,7 @@ async def test_topics_of_one_request_have_their_own_reasons(others: list[str]) -
         server.routes |= {"bills": apache_route("broker-a"), "orders": 16, "rates": b"{"}
 
         malformed = "body of TopicRouteData cannot be read: Input data was truncated"
-        assert await scene.session.routes([*others, "rates", "orders"], scene.take) == {
+        assert await scene.session.fetch([*others, "rates", "orders"], scene.take) == {
             "orders": f"no NameServer could answer: {server.address}: a bug",
             "rates": f"no NameServer could answer: {server.address}: {malformed}",
         }
