@@ -192,24 +192,12 @@ class Server:
 
         With a wait, the server holds the request until a topic changes. Raises RemotingError.
         """
-        identity, connection = self.identity, self.identity.connection
+        identity = self.identity
+        sent_over = identity.connection
         boot_id = None if since is None else identity.boot_id
         zone = self._settings.zone_name or msgspec.UNSET
         request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
-        info_request = self._info_request if identity.state is Protocol.PRESUMED else None
-        try:
-            response = await self._client.invoke(
-                RequestCode.PULL_ROUTES,
-                body=NATIVE.encode(request),
-                timeout_seconds=timeout_seconds + wait_seconds,
-                serialize_type=SerializeType.MSGPACK,
-            )
-        except ConnectionClosedError:
-            # A server that requires TLS answers only the first request, SERVER_INFO, and closes the connection.
-            if info_request is not None and (refusal := _refusal(info_request)) is not None:
-                raise refusal from None
-            raise
-        pulled = read_routes(response.body)
+        pulled = read_routes(await self._send_pull(NATIVE.encode(request), timeout_seconds + wait_seconds))
         if pulled.boot_id != identity.boot_id:
             # A SERVER_INFO request may be under way, whose response contains the uptime.
             await self._identified()
@@ -217,7 +205,7 @@ class Server:
         # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
         identity.note_boot_id(pulled.boot_id, 0.0)
         is_complete = pulled.ready and identity.is_complete
-        connection, was_complete = identity.note_routes(connection, pulled.boot_id, is_complete=is_complete)
+        connection, was_complete = identity.note_routes(sent_over, pulled.boot_id, is_complete=is_complete)
         return RouteResponse(
             boot_id=pulled.boot_id,
             connection=connection,
@@ -230,13 +218,32 @@ class Server:
             is_conditional=since is not None and not pulled.full,
         )
 
+    async def _send_pull(self, body: bytes, timeout_seconds: float) -> bytes:
+        """Send a native PULL_ROUTES; return the body of its response. Raises RemotingError."""
+        # the SERVER_INFO request that was sent right before, without a wait for its response
+        info_request = self._info_request if self.identity.state is Protocol.PRESUMED else None
+        try:
+            response = await self._client.invoke(
+                RequestCode.PULL_ROUTES,
+                body=body,
+                timeout_seconds=timeout_seconds,
+                serialize_type=SerializeType.MSGPACK,
+            )
+        except ConnectionClosedError:
+            # A server that requires TLS answers only the first request, SERVER_INFO, and closes the connection.
+            if info_request is not None and (refusal := _refusal(info_request)) is not None:
+                raise refusal from None
+            raise
+        return response.body
+
     async def route_by_topic(self, topic: str, timeout_seconds: float) -> RouteResponse:
         """Send a GET_ROUTEINFO_BY_TOPIC, as RocketMQ's clients do. Raises RemotingError."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         if self._settings.zone_name:
             fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
         route: TopicRouteData | None = None
-        identity, connection = self.identity, self.identity.connection
+        identity = self.identity
+        sent_over = identity.connection
         try:
             response = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
@@ -251,10 +258,10 @@ class Server:
             if not isinstance(error, TopicNotExistError):
                 raise
         # If the connection was lost and replaced meanwhile, the sender of the response is unknown.
-        is_identified = identity.is_native is not None and identity.connection == connection
+        is_identified = identity.is_native is not None and identity.connection == sent_over
         boot_id = (identity.boot_id or "") if is_identified else f"{self.address}#"
         is_complete = is_identified and identity.is_complete
-        connection, was_complete = identity.note_routes(connection, boot_id, is_complete=is_complete)
+        connection, was_complete = identity.note_routes(sent_over, boot_id, is_complete=is_complete)
         return RouteResponse(
             boot_id=boot_id,
             connection=connection,
