@@ -6,12 +6,12 @@ topic. An error of one topic never affects the other topics.
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from namesrv_client.routes.response import Receive
+from namesrv_client.routes.response import Receive, RouteResponse
 from namesrv_client.routes.server import SERVER_FAILED, Server
 from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_remoting.bodies.extensions import MAX_PULLED_TOPICS, PullRoutesRequest
@@ -81,16 +81,111 @@ class TimeLimit:
         return RequestTimeoutError(f"{self._server.address} did not answer for all topics within {self._seconds:.3g} s")
 
 
-async def request_full_routes(
-    server: Server, topics: Sequence[str], receive: Receive, limit: TimeLimit, unanswered: dict[str, RemotingError]
-) -> None:
-    """Request the full routes of topics; add unanswered topics to `unanswered`.
+class FullRequests:
+    """The requests of one attempt for full routes, all to one server and within one time limit.
 
-    Topics that a working server has not answered at the end of a total time are unanswered. Raises RemotingError, also
-    if all topics were refused.
+    Topics that a working server has not answered at the end of a total time are unanswered.
     """
-    pull = _pull_batches if server.identity.is_native else _pull_each
-    await pull(server, topics, receive, limit, unanswered)
+
+    def __init__(self, server: Server, receive: Receive, limit: TimeLimit) -> None:
+        self._server = server
+        self._receive = receive
+        self._limit = limit
+        # topics that a working server did not answer so far, with its errors
+        self.unanswered: dict[str, RemotingError] = {}
+
+    def __repr__(self) -> str:
+        return f"<FullRequests [{self._server.address} | {len(self.unanswered)} topics unanswered]>"
+
+    async def send(self, topics: Sequence[str]) -> None:
+        """Request the full routes of topics. Raises RemotingError, also if all topics were refused."""
+        if self._server.identity.is_native:
+            await self._send_batches(topics)
+        else:
+            await self._send_each(topics)
+
+    async def _send_batches(self, topics: Sequence[str]) -> None:
+        """Request topics natively in batches; a refused batch is halved, to find the topic that caused the refusal."""
+        has_answered = False
+        batches = [topics[at : at + _BATCH] for at in range(0, len(topics), _BATCH)]
+        refusals_left = _REFUSALS + 2 * len(batches)
+        while batches:
+            batch = batches.pop(0)
+            try:
+                self._receive(await self._server.pull(batch, self._limit.left()))
+                has_answered = True
+            except RequestTimeoutError:
+                if not (self._limit.is_total and has_answered):
+                    raise
+                self._note_end_of_time([*batch, *chain(*batches)])
+                return
+            except ResponseError as error:
+                refusals_left -= 1
+                if not may_concern_a_topic(error) or not refusals_left:
+                    raise
+                self._server.record.note_failure(error)
+                if len(batch) > 1:
+                    half = len(batch) // 2
+                    batches[:0] = [batch[:half], batch[half:]]
+                    continue
+                self.unanswered[batch[0]] = error
+                if len(self.unanswered) == len(topics):
+                    raise
+
+    def _note_end_of_time(self, topics: Iterable[str]) -> None:
+        """Note that a server, which has answered for other topics, did not answer for these in time."""
+        error = self._limit.timeout_error()
+        self._server.record.note_failure(error)
+        self.unanswered.update(dict.fromkeys(topics, error))
+
+    async def _send_each(self, topics: Sequence[str]) -> None:
+        """Request each topic in RocketMQ's protocol, several at a time."""
+        # All workers take topics from this iterator, until the server fails.
+        waiting = iter(topics)
+        failures: list[RemotingError] = []
+
+        async def work() -> None:
+            for topic in waiting:
+                if failures:
+                    return
+                failure = await self._send_one(topic)
+                if failure is not None:
+                    failures.append(failure)
+
+        await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
+        if failures:
+            raise failures[0]
+        last = next(reversed(self.unanswered.values()), None)
+        if len(self.unanswered) == len(topics) and isinstance(last, ResponseError):
+            raise last
+
+    async def _send_one(self, topic: str) -> RemotingError | None:
+        """Request one topic in RocketMQ's protocol; return the error if the server itself fails."""
+        server, limit = self._server, self._limit
+        # With one timeout for all requests, the last ones may be sent just before its end: a response to an earlier one
+        # shows that the server works.
+        since = limit.began if limit.is_total else server.clock.monotonic()
+        try:
+            await server.identify(limit.left())
+            self._receive(await server.route_by_topic(topic, limit.left()))
+        except RemotingError as error:
+            if _has_server_failed(server, error, since):
+                return error
+            server.record.note_failure(f"topic {topic}: {error}")
+            self.unanswered[topic] = error
+        return None
+
+
+def _has_server_failed(server: Server, error: RemotingError, since: float) -> bool:
+    """True if the error of a request for one topic shows that the server fails, and not only this request.
+
+    A server that has answered any request after `since` is not silent.
+    """
+    if isinstance(error, RequestTimeoutError):
+        return server.record.answered_at < since
+    if isinstance(error, ResponseError):
+        return isinstance(error, SERVER_FAILED)
+    return not isinstance(error, RemoteProtocolError)
 
 
 async def request_changes(
@@ -103,113 +198,48 @@ async def request_changes(
     known, others = point.known(server.identity.boot_id, topics) if server.identity.is_native else ([], list(topics))
     if known:
         try:
-            await _pull_changes(server, known, point.revision, receive, timeout_seconds)
+            await _request_known_changes(server, known, point.revision, receive, timeout_seconds)
         except ResponseError as error:
             if not may_concern_a_topic(error):
                 raise
+            # One topic may have caused the refusal; requests for full routes find out which.
             point.retain(())
             known, others = [], list(topics)
-    unanswered: dict[str, RemotingError] = {}
+    requests = FullRequests(server, receive, TimeLimit(server, timeout_seconds, is_total=False))
     try:
-        limit = TimeLimit(server, timeout_seconds, is_total=False)
-        await request_full_routes(server, others, receive, limit, unanswered)
+        await requests.send(others)
     except ResponseError as error:
         if not known or not may_concern_a_topic(error):
             raise
-        return {**dict.fromkeys(others, error), **unanswered}
-    return unanswered
+        # The server has answered for the known topics, so that only the others count as refused.
+        return {**dict.fromkeys(others, error), **requests.unanswered}
+    return requests.unanswered
 
 
-async def _pull_changes(
+async def _request_known_changes(
     server: Server, topics: Sequence[str], since: int, receive: Receive, timeout_seconds: float
 ) -> None:
     """Request the changes of topics since a revision, in as few requests as the server accepts."""
     responses = [await server.pull(batch, timeout_seconds, since=since) for batch in pull_batches(topics)]
-    first = responses[0]
-    if len(responses) == 1 or any(
-        (response.boot_id, response.connection, response.is_conditional)
-        != (first.boot_id, first.connection, first.is_conditional)
-        for response in responses
-    ):
-        # One response covers all topics, or the server has restarted between the requests.
-        for response in responses:
-            receive(response)
+    if len({(response.boot_id, response.connection, response.is_conditional) for response in responses}) == 1:
+        # The sync point moves only with a response that covers all topics.
+        receive(_merged(responses))
         return
-    # The sync point moves only with a response that covers all topics.
-    receive(
-        replace(
-            first,
-            is_complete=all(response.is_complete for response in responses),
-            was_complete=all(response.was_complete for response in responses),
-            knows_all_topics=all(response.knows_all_topics for response in responses),
-            topics=topics,
-            routes=ChainMap(*(dict(response.routes) for response in responses)),
-            revision=min(response.revision or 0 for response in responses),
-        )
+    # The server has restarted between the requests, or has answered some of them with full routes.
+    for response in responses:
+        receive(response)
+
+
+def _merged(responses: Sequence[RouteResponse]) -> RouteResponse:
+    """One response of the same content; the responses are of one boot and connection, and of one kind of request."""
+    if len(responses) == 1:
+        return responses[0]
+    return replace(
+        responses[0],
+        is_complete=all(response.is_complete for response in responses),
+        was_complete=all(response.was_complete for response in responses),
+        knows_all_topics=all(response.knows_all_topics for response in responses),
+        topics=[topic for response in responses for topic in response.topics],
+        routes=ChainMap(*(dict(response.routes) for response in responses)),
+        revision=min(response.revision or 0 for response in responses),
     )
-
-
-async def _pull_batches(
-    server: Server, topics: Sequence[str], receive: Receive, limit: TimeLimit, unanswered: dict[str, RemotingError]
-) -> None:
-    """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""
-    has_answered = False
-    batches = [topics[at : at + _BATCH] for at in range(0, len(topics), _BATCH)]
-    refusals_left = _REFUSALS + 2 * len(batches)
-    while batches:
-        batch = batches.pop(0)
-        try:
-            receive(await server.pull(batch, limit.left()))
-            has_answered = True
-        except RequestTimeoutError:
-            if not (limit.is_total and has_answered):
-                raise
-            server.record.note_failure(limit.timeout_error())
-            unanswered.update(dict.fromkeys(chain(batch, *batches), limit.timeout_error()))
-            return
-        except ResponseError as error:
-            refusals_left -= 1
-            if not may_concern_a_topic(error) or not refusals_left:
-                raise
-            server.record.note_failure(error)
-            if len(batch) > 1:
-                batches[:0] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-            else:
-                unanswered[batch[0]] = error
-                if len(unanswered) == len(topics):
-                    raise
-
-
-async def _pull_each(
-    server: Server, topics: Sequence[str], receive: Receive, limit: TimeLimit, unanswered: dict[str, RemotingError]
-) -> None:
-    """Request each topic in RocketMQ's protocol, several at a time."""
-    waiting = iter(topics)
-    failures: list[RemotingError] = []
-
-    async def work() -> None:
-        for topic in waiting:
-            if failures:
-                return
-            # With one timeout for all requests, the last ones may be sent just before its end: a response to an
-            # earlier one shows that the server works.
-            since = limit.began if limit.is_total else server.clock.monotonic()
-            try:
-                await server.identify(limit.left())
-                receive(await server.route_by_topic(topic, limit.left()))
-            except (ResponseError, RemoteProtocolError, RequestTimeoutError) as error:
-                is_silent = isinstance(error, RequestTimeoutError) and server.record.answered_at < since
-                if isinstance(error, SERVER_FAILED) or is_silent:
-                    failures.append(error)
-                else:
-                    server.record.note_failure(f"topic {topic}: {error}")
-                    unanswered[topic] = error
-            except RemotingError as error:
-                failures.append(error)
-
-    await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
-    if failures:
-        raise failures[0]
-    last = next(reversed(unanswered.values()), None)
-    if len(unanswered) == len(topics) and isinstance(last, ResponseError):
-        raise last

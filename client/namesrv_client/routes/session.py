@@ -9,13 +9,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from namesrv_client.routes.batches import (
-    TimeLimit,
-    Unanswered,
-    may_concern_a_topic,
-    request_changes,
-    request_full_routes,
-)
+from namesrv_client.routes.batches import FullRequests, TimeLimit, Unanswered, may_concern_a_topic, request_changes
 from namesrv_client.routes.failover import Failover, RefusedError, UnansweredError, UndecidedError, count_failure
 from namesrv_client.routes.response import Receive, RouteResponse
 from namesrv_client.routes.route import RouteUnavailableError
@@ -289,10 +283,10 @@ class _Fetch:
 
     async def attempt(self, server: Server, timeout_seconds: float) -> None:
         """Request the topics that are left. Raises RemotingError, an UndecidedError if topics are left then."""
-        unanswered: dict[str, RemotingError] = {}
-        limit = TimeLimit(server, timeout_seconds, is_total=True)
+        requests = FullRequests(server, self._received, TimeLimit(server, timeout_seconds, is_total=True))
+        unanswered = requests.unanswered
         try:
-            await request_full_routes(server, list(self.left), self._received, limit, unanswered)
+            await requests.send(list(self.left))
         except RemotingError:
             # The error of one topic must not stand for all others.
             self._reasons[server] = {topic: _why_undecided(topic, error) for topic, error in unanswered.items()}
