@@ -24,10 +24,11 @@ class ServerRecord:
         self.answered_at = float("-inf")
         # the reason of the last failure of the server or of a request to it
         self.error: str | None = None
-        # number of connections that had a response; True while the current connection has had one; monotonic time of
-        # the last change of `is_connected`, or at which the server came into the list
+        # number of connections that had a response
         self._connections = 0
+        # True while the current connection has had a response
         self.is_connected = False
+        # monotonic time of the last change of `is_connected`; before the first one, that of the entry into the list
         self._changed_at = clock.monotonic()
         # route requests by result
         self.pulls: Counter[str] = Counter()
