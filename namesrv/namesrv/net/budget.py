@@ -33,7 +33,7 @@ class MemoryBudget:
         total_bytes: int,
         tables_bytes: Callable[[], int] = lambda: 0,
         *,
-        least_share_bytes: Callable[[], int] = lambda: 0,
+        least_share_bytes: int = 0,
     ) -> None:
         self.total_bytes = total_bytes
         # The share of a network is at least this, enough for the largest frame, as long as the budget has room: with
@@ -104,7 +104,7 @@ class MemoryBudget:
         return self._waiting_bytes <= self.peers_bytes() // _KEPT_FROM_SMALL or self.reserve(network, 0)
 
     def _take(self, network: str, size: int, room: int, shared: int) -> bool:
-        share = max(shared // _SHARE, self._least_share_bytes())
+        share = max(shared // _SHARE, self._least_share_bytes)
         if self.used_bytes + size > room or self._used_by[network] + size > share:
             return False
         self.charge(network, size)

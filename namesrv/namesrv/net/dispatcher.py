@@ -74,8 +74,8 @@ class Dispatcher:
     # called with a request that cannot be carried out, since its body was not received; the guard allowed the header,
     # or could not decide without the body
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
-    # the current limit for the size of a response frame
-    max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
+    # the limit for the size of a response frame
+    max_frame_bytes: int = MAX_FRAME_BYTES
     # called for every answered request, one-way or not, with its code (-1 for an unknown code, as in `answered`), and
     # the seconds from the guard to the encoded response, which include the wait for a quota; for a request that was
     # held, the seconds since it was held
@@ -142,7 +142,7 @@ class Dispatcher:
         """The response code and the encoded response."""
         response = self._command(command, code, reply)
         try:
-            return code, encode_command(response, max_frame_bytes=self.max_frame_bytes())
+            return code, encode_command(response, max_frame_bytes=self.max_frame_bytes)
         except LocalProtocolError as error:
             # The response is larger than the peer would read: an error response keeps the connection open.
             too_large = Reply(remark=str(error))

@@ -134,7 +134,7 @@ class Receiver:
     def __init__(self, limits: ServerLimits, share: Share) -> None:
         self._limits = limits
         self._share = share
-        self._reader = FrameReader()
+        self._reader = FrameReader(limits.max_frame_bytes, limits.max_header_bytes)
         self.state = _PREAMBLE if limits.proxy_protocol else _FRAMES
         # True while every frame, even a small one, begins with an event for its header
         self.checks_every_header = False
@@ -174,9 +174,6 @@ class Receiver:
         # A read that begins inside a frame was not offered to the fast path as one frame, and costs one frame more.
         self._share.spend(READ_COST + copy_cost(len(data)) + (0 if self.is_idle else FRAME_COST))
         self.is_idle = False
-        # A reload of the settings may change the limits.
-        self._reader.max_frame_bytes = self._limits.max_frame_bytes
-        self._reader.max_header_bytes = self._limits.max_header_bytes
         if self.state is _PREAMBLE:
             self._preamble += data
         elif self.state is not _ENDED:

@@ -96,7 +96,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
         guard=access.limiter.admitting(access.guard),
         judge_header=allow_all if access.guard is None else access.guard.judge_header,
         on_unread=partial(note_unread, namesrv.manager),
-        max_frame_bytes=lambda: namesrv.settings.limits.server.max_frame_bytes,
+        max_frame_bytes=namesrv.settings.limits.server.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),
     )
 

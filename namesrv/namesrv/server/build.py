@@ -186,8 +186,6 @@ def _observers(
 
 
 def _memory_budget(settings: Settings, limits: Limits, tables: RouteTables) -> MemoryBudget:
-    def least_share_bytes() -> int:
-        # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
-        return min(2 * limits.server.max_frame_bytes, settings.max_memory_bytes // 8)
-
+    # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
+    least_share_bytes = min(2 * limits.server.max_frame_bytes, settings.max_memory_bytes // 8)
     return MemoryBudget(settings.max_memory_bytes, tables.estimated_bytes, least_share_bytes=least_share_bytes)

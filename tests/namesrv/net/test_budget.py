@@ -82,7 +82,7 @@ def test_large_frames_leave_room_for_connections() -> None:
 
 def test_largest_frame_is_received_beside_large_tables() -> None:
     """The smallest share fits the largest frame, so a server with large tables still receives a large registration."""
-    budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=lambda: 32 * MEBIBYTE)
+    budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=32 * MEBIBYTE)
 
     assert [budget.reserve(address, 16 * MEBIBYTE) for address in "aaabc"] == [True, True, False, True, False]
 
@@ -304,7 +304,7 @@ async def test_bytes_after_a_large_body_count(is_accepted: bool) -> None:
 
 async def test_reserved_frames_and_responses_do_not_wait() -> None:
     """Large frames and responses have memory of their own, so that small requests are still received beside them."""
-    gate, budget = Gate(), MemoryBudget(8 * MEBIBYTE, least_share_bytes=lambda: 6 * MEBIBYTE)
+    gate, budget = Gate(), MemoryBudget(8 * MEBIBYTE, least_share_bytes=6 * MEBIBYTE)
     async with serving({REGISTER: gate, LIST: large}, budget=budget, large_frames=LARGE) as served:
         never = await served.connect(receive_buffer=4096)
         never.send(json_frame(LIST, 1) * 9)

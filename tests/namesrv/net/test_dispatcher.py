@@ -115,7 +115,7 @@ async def test_request_without_an_opaque_gets_a_server_number() -> None:
 
 async def test_response_beyond_the_frame_limit_becomes_an_error() -> None:
     """A peer would close its connection on a larger frame; it gets code 1 with size and limit instead."""
-    dispatcher = dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)
+    dispatcher = dispatcher_of(Reply(bytes(4096)), max_frame_bytes=4096)
     response = frame_of(await response_to(dispatcher))
 
     assert (response.code, response.opaque, response.body, response.remark) == (
