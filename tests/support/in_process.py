@@ -160,7 +160,7 @@ class InProcess:
         await self.stop()
         # after a bug the process would just end, so that connections may still be open
         self.namesrv.boot.is_draining = True
-        self.controller.server.stop_accepting()
+        self.controller.listeners.close()
         self.controller.server.abort_all()
         for peer in self._peers:
             peer.writer.transport.abort()

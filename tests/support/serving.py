@@ -13,6 +13,7 @@ import pytest
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply
 from namesrv.net.fair_scheduler import FairScheduler
+from namesrv.net.listeners import Listeners
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.remoting_server import ConnectionEventListener, RemotingServer
 from namesrv.net.request import Connection, Request
@@ -66,8 +67,11 @@ class RecordingListener:
 class Serving:
     """A listening server, its clock and its peers."""
 
-    def __init__(self, server: RemotingServer, clock: FakeClock, event_listener: RecordingListener) -> None:
+    def __init__(
+        self, server: RemotingServer, listeners: Listeners, clock: FakeClock, event_listener: RecordingListener
+    ) -> None:
         self.server = server
+        self.listeners = listeners
         self.clock = clock
         self.event_listener = event_listener
         self.addresses: list[tuple[str, int]] = []
@@ -124,7 +128,6 @@ def server_of(
     *,
     fast_path: Recognise = recognise_nothing,
     budget: MemoryBudget | None = None,
-    tls: ServerTls | None = None,
     scheduler: FairScheduler | None = None,
     **limits: Any,
 ) -> RemotingServer:
@@ -137,7 +140,6 @@ def server_of(
         scheduler=FairScheduler() if scheduler is None else scheduler,
         slots=ConnectionSlots(replace(LIMITS, **limits), budget or MemoryBudget(512 * 1024 * 1024), {}),
         fast_path=FastPathOf(fast_path),
-        tls=tls or ServerTls(),
     )
 
 
@@ -153,6 +155,7 @@ async def serving(
     large_frames: Mapping[int, int] = MappingProxyType({}),
     before_registration: frozenset[int] = frozenset(),
     hosts: Sequence[str] = ("127.0.0.1",),
+    tls: ServerTls | None = None,
     **options: Any,
 ) -> AsyncIterator[Serving]:
     """Serve ECHO, which returns the request's body, FAIL, which has a bug, and the given handlers.
@@ -173,13 +176,15 @@ async def serving(
                     native_ext={"boot_id": "b00t"},
                 )
                 server = server_of(dispatcher, event_listener, clock, tasks, **options)
-                served = Serving(server, clock, event_listener)
+                listeners = Listeners(server, tls or ServerTls())
+                served = Serving(server, listeners, clock, event_listener)
                 try:
-                    served.addresses = await server.listen(hosts, 0)
+                    served.addresses = await listeners.open(hosts, 0)
+                    tasks.create_task(server.run())
                     yield served
                 except BaseException as error:  # noqa: BLE001 - raised again when the server is gone
                     failed = error
-                server.stop_accepting()
+                listeners.close()
                 server.abort_all()
                 for peer in served.peers:
                     peer.writer.transport.abort()

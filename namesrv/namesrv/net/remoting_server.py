@@ -1,57 +1,29 @@
-"""Remoting server: listens, accepts or refuses connections, and closes them in order at shutdown."""
+"""Remoting server: owns accepted connections, gives them slots, and closes them in order at shutdown."""
 
 import asyncio
-import errno
-import os
-import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
-from types import MappingProxyType
 from typing import Final, Protocol
 
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.limits import ServerLimits
-from namesrv.net.peer import Peer, address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.request import FastPath, RequestHandler
 from namesrv.net.slots import ConnectionSlots
-from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv.periodic import Periodic
 from namesrv.yielding import in_chunks
-from namesrv_remoting.address_views import DEFAULT_LISTENER
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 
-BACKLOG: Final = 4096
-# Connections that a listening socket accepts in one iteration of the loop. libuv accepts one connection for each handle
-# of the socket, so the socket has this many handles. An iteration may take 10 ms under attack: with a single handle, a
-# broker that connects after a thousand peers would be accepted after 10 s. A handle that finds no connection takes 2
-# microseconds.
-_ACCEPTED_AT_ONCE: Final = 8
-_TRIES_OF_FREE_PORTS: Final = 16
 _SWEEP_SECONDS: Final = 1.0
 # Connections whose deadlines are checked in one iteration of the loop. A check takes 2 microseconds, and 30 if a large
 # frame has waited for memory and is accepted.
 _CHECKED_AT_ONCE: Final = 100
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
-
-
-@contextmanager
-def listening_on(host: str, port: int) -> Iterator[None]:
-    """Context in which an OSError gets a text that names the address once, as it is in the settings."""
-    try:
-        yield
-    except OSError as error:
-        # The text of asyncio has the address as a Python tuple; the numbers of the resolver's errors are negative.
-        number = error.errno or 0
-        reason = (os.strerror(number) if number > 0 else str(error.strerror)).lower()
-        raise OSError(error.errno, f"cannot listen on {address_text((host, port))}: {reason}") from error
 
 
 class ConnectionEventListener(Protocol):
@@ -73,7 +45,7 @@ class ConnectionEventListener(Protocol):
 
 @dataclass(eq=False, repr=False)
 class RemotingServer:
-    """Listens, and owns all accepted connections; its tasks run in `tasks`, and a bug in a task ends that TaskGroup."""
+    """Owns all accepted connections; their tasks run in `tasks`, and a bug in a task ends that TaskGroup."""
 
     dispatcher: Dispatcher
     event_listener: ConnectionEventListener
@@ -87,13 +59,9 @@ class RemotingServer:
     fast_path: FastPath
     # all connections with a slot, their limits and the memory budget
     slots: ConnectionSlots
-    tls: ServerTls = field(default_factory=ServerTls)
     # sums over all connections since the start, closed ones included
     bytes_received: int = field(default=0, init=False)
     bytes_sent: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self._servers: list[asyncio.Server] = []
 
     @property
     def handler(self) -> RequestHandler:
@@ -115,61 +83,9 @@ class RemotingServer:
         """Connection id -> connection; all connections with a slot."""
         return self.slots.connections
 
-    # -- listening ----------------------------------------------------------------------------------------------------
-
-    async def listen(
-        self, hosts: Sequence[str], port: int, further: Mapping[str, int] = MappingProxyType({})
-    ) -> list[tuple[str, int]]:
-        """Listen on every host and return the addresses. Raises OSError, after closing all listening sockets.
-
-        Port 0 takes a free port on the first host, and uses the same port on the other hosts. `further` has the names
-        of further listeners on the same hosts, and their ports; their addresses follow.
-        """
-        tries = 1 if port or len(hosts) == 1 else _TRIES_OF_FREE_PORTS
-        while True:
-            tries -= 1
-            try:
-                bound = await self._bind(hosts, port, DEFAULT_LISTENER)
-                for name, further_port in further.items():
-                    bound += await self._bind(hosts, further_port, name)
-            except OSError as error:
-                self.stop_accepting()
-                # A port that is free on the first host may be in use on another host.
-                if error.errno != errno.EADDRINUSE or not tries:
-                    raise
-            else:
-                self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
-                return bound
-
-    async def _bind(self, hosts: Sequence[str], port: int, name: str) -> list[tuple[str, int]]:
-        loop = asyncio.get_running_loop()
-        bound: list[tuple[str, int]] = []
-        for host in hosts:
-            accept = partial(self._accept, name)
-            with listening_on(host, port):
-                server = await loop.create_server(accept, host, port, backlog=BACKLOG)
-            self._servers.append(server)
-            for listening in server.sockets:
-                address = listening.getsockname()
-                bound.append((str(address[0]), int(address[1])))
-                for _ in range(1, _ACCEPTED_AT_ONCE):
-                    same = socket.fromfd(listening.fileno(), listening.family, listening.type)
-                    self._servers.append(await loop.create_server(accept, sock=same, backlog=BACKLOG))
-            port = port or bound[0][1]
-        return bound
-
-    def _accept(self, name: str) -> asyncio.Protocol:
-        connection = ServerConnection(self, self.slots.new_id(), Peer(listener=name))
-        if self.tls.mode == "off":
-            return connection
-        proxy_protocol = self.limits.proxy_protocol
-        return TlsDetector(connection, self.tls, self.read_shares, self.clock, proxy_protocol=proxy_protocol)
-
-    def stop_accepting(self) -> None:
-        """Accept no more connections; open connections stay open."""
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+    async def run(self) -> None:
+        """Check the deadlines of all connections every second, until cancelled."""
+        await Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run()
 
     async def close_connections(self, connections: Iterable[ServerConnection], over_seconds: float) -> None:
         """Close connections one by one, evenly over a time, so that not all peers reconnect elsewhere at once."""

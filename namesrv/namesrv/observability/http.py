@@ -15,8 +15,9 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from namesrv.context import Namesrv
+from namesrv.net.listeners import listening_on
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.remoting_server import RemotingServer, listening_on
+from namesrv.net.remoting_server import RemotingServer
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, TlsTransport
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, Discovery

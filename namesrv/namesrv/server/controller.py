@@ -16,6 +16,7 @@ from typing import Final
 
 from namesrv import version
 from namesrv.net.fair_scheduler import FairScheduler
+from namesrv.net.listeners import Listeners
 from namesrv.net.peer import address_text
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.remoting_server import RemotingServer
@@ -178,6 +179,7 @@ class NamesrvController:
         process_stops = ProcessStops(self._clock, self._loaded.settings.scan_interval_seconds)
         listener = ConnectionEvents(namesrv, arrived_input, process_stops, tasks.create_task)
         self.server = self._build_server(listener, tasks)
+        self.listeners = Listeners(self.server, namesrv.certificates.tls)
         housekeeping = Housekeeping(namesrv, arrived_input, process_stops, self._service_manager)
         snapshotter = Snapshotter(namesrv, snapshot_path(self._loaded.settings))
         async with AsyncExitStack() as stack:
@@ -216,7 +218,6 @@ class NamesrvController:
             clock=self._clock,
             tasks=tasks,
             slots=namesrv.slots,
-            tls=namesrv.certificates.tls,
             fast_path=namesrv.fast_path,
             read_shares=listener.arrived_input.read_shares,
             scheduler=listener.arrived_input.scheduler,
@@ -230,7 +231,8 @@ class NamesrvController:
             self.http = await stack.enter_async_context(http_ports(namesrv, self.server, spawn))
         further = settings.further_listeners
         with needed():
-            addresses = await self.server.listen(settings.listen_hosts, settings.listen_port, further)
+            addresses = await self.listeners.open(settings.listen_hosts, settings.listen_port, further)
+        spawn(self.server.run())
         namesrv.boot.addresses.extend(addresses)
         for line_log in (namesrv.access.audit, namesrv.heartbeat_log):
             if line_log is not None:
@@ -278,7 +280,7 @@ class NamesrvController:
         namesrv.boot.is_draining = True
         drain_seconds = namesrv.settings.current.drain_seconds
         self._service_manager.stopping("draining", self._stop_seconds)
-        server.stop_accepting()
+        self.listeners.close()
         # The snapshot is saved before connections are closed: its brokers are expected at the next start.
         try:
             async with asyncio.timeout(_SAVE_SECONDS):

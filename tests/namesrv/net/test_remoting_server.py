@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from namesrv.net.dispatcher import Dispatcher, Reply
+from namesrv.net.listeners import Listeners
 from namesrv.net.request import Request
+from namesrv.net.tls import ServerTls
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
@@ -56,15 +58,16 @@ async def test_address_in_use_is_an_error() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         server = server_of(Dispatcher({}), RecordingListener(), FakeClock(), asyncio.TaskGroup())
+        listeners = Listeners(server, ServerTls())
         with pytest.raises(OSError, match="in use"):
-            await server.listen(["127.0.0.2", "127.0.0.1"], port)
+            await listeners.open(["127.0.0.2", "127.0.0.1"], port)
         # uvloop closes the sockets in its next iteration
         await asyncio.sleep(0)
         # A closed connection of another test may still use this port; a listening socket would still prevent the bind.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.2", port))
         with pytest.raises(OSError, match="in use"):
-            await server.listen(["127.0.0.3", "127.0.0.3"], 0)
+            await listeners.open(["127.0.0.3", "127.0.0.3"], 0)
 
 
 async def test_several_connections_are_accepted_in_one_iteration() -> None:
@@ -213,11 +216,11 @@ async def come_and_go(address: tuple[str, int], batch: int) -> None:
             peer.reset()
 
 
-async def test_stopped_listener_accepts_no_connection() -> None:
-    """After `stop_accepting` open connections are served, until `abort_all` closes them without sending the rest."""
+async def test_closed_listeners_accept_no_connection() -> None:
+    """After `Listeners.close` open connections are served, until `abort_all` closes them without sending the rest."""
     async with serving() as served:
         peers = [await served.connect() for _ in range(3)]
-        served.server.stop_accepting()
+        served.listeners.close()
         await settle()
 
         with pytest.raises(OSError, match=r"refused|failed"):

@@ -349,7 +349,8 @@ async def test_old_tls_versions_are_refused(ca: Authority, version: str) -> None
 
 async def test_renegotiation_is_refused(ca: Authority) -> None:
     """A TLS 1.2 client cannot renegotiate, which would cost the server more than the client."""
-    async with serving(tls=tls(ca)) as served:
+    server_tls = tls(ca)
+    async with serving(tls=server_tls) as served:
         context = SSL.Context(SSL.TLS_METHOD)
         context.set_max_proto_version(SSL.TLS1_2_VERSION)
         peer, side = await served.connect(), SSL.Connection(context, None)
@@ -360,7 +361,7 @@ async def test_renegotiation_is_refused(ca: Authority) -> None:
             peer.send(side.bio_read(65536))
             side.bio_write(await peer.reader.read(65536))
         side.do_handshake()
-        await until(lambda: served.server.tls.handshakes.total() == 1)
+        await until(lambda: server_tls.handshakes.total() == 1)
         side.renegotiate()
         with contextlib.suppress(SSL.WantReadError):
             side.do_handshake()
@@ -369,7 +370,7 @@ async def test_renegotiation_is_refused(ca: Authority) -> None:
         with pytest.raises(SSL.Error, match="no renegotiation"):
             side.do_handshake()
 
-        assert served.server.tls.handshakes.total() == 1
+        assert server_tls.handshakes.total() == 1
 
 
 @pytest.mark.parametrize(
@@ -388,8 +389,9 @@ async def test_incomplete_handshake_is_closed(
     ca: Authority, mode: str, cut: int | None, seconds: float, reason: str
 ) -> None:
     """The deadline of a handshake begins with the connection, or in permissive mode with the first byte."""
-    async with serving(tls=tls(ca, mode)) as served:
-        peer, threads = await served.connect(), served.server.tls.threads
+    server_tls = tls(ca, mode)
+    async with serving(tls=server_tls) as served:
+        peer, threads = await served.connect(), server_tls.threads
         peer.send(Side(trusting(ca)).hello()[:cut])
         # A step begins when its records are complete.
         steps = 1 if cut is None else 0
