@@ -31,7 +31,7 @@ Due = tuple[int, int | None]
 class Stream:
     """Bytes sent over one connection, and their expected responses."""
 
-    # `Dispatcher.large_frames` of the server
+    # request code -> largest frame that the server receives for it, if larger than a small frame
     large_frames: Mapping[int, int]
     pieces: list[bytes] = field(default_factory=list)
     # frames read by the server, including one that ends the connection

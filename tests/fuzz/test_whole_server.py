@@ -168,7 +168,8 @@ class FuzzServer:
     @property
     def large_frames(self) -> Mapping[int, int]:
         """The largest frames of requests whose frames may be large."""
-        return self._server.controller.server.dispatcher.large_frames
+        rules = self._server.controller.server.dispatcher.receive_rules
+        return {code: each.largest_frame_bytes for code, each in rules.items()}
 
     async def feed(self, fed: list[Stream], dice: Dice) -> None:
         """Send every stream over a connection of its own, a few at a time, and check the responses."""

@@ -16,7 +16,7 @@ from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.listeners import Listeners
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.remoting_server import ConnectionEventListener, RemotingServer
-from namesrv.net.request import Connection, Request
+from namesrv.net.request import Connection, ReceiveRules, Request
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.tls import ServerTls
 from namesrv.settings.limits import Limits
@@ -170,9 +170,14 @@ async def serving(
             async with asyncio.TaskGroup() as tasks:
                 dispatcher = Dispatcher(
                     table,
-                    concurrent=concurrent,
-                    large_frames=large_frames,
-                    before_registration=before_registration,
+                    receive_rules={
+                        code: ReceiveRules(
+                            is_concurrent=code in concurrent,
+                            largest_frame_bytes=large_frames.get(code, 0),
+                            before_registration=code in before_registration,
+                        )
+                        for code in {*concurrent, *large_frames, *before_registration}
+                    },
                     native_ext={"boot_id": "b00t"},
                 )
                 server = server_of(dispatcher, event_listener, clock, tasks, **options)

@@ -12,7 +12,7 @@ from typing import Final
 
 from namesrv.net.budget import LARGE_BYTES
 from namesrv.net.header_checks import HeaderVerdict
-from namesrv.net.request import Request, Response
+from namesrv.net.request import ReceiveRules, Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import (
@@ -53,18 +53,13 @@ def allow_all(request: Request) -> HeaderVerdict:  # noqa: ARG001 - every reques
 class Dispatcher:
     """Answers each request by the handler of its code, and all other requests by an error response.
 
-    `native_ext` is added to every native response (the server's boot id). Handlers of codes in `concurrent`
-    may take long without delaying later requests of the connection; other requests are answered in order of arrival.
+    `native_ext` is added to every native response (the server's boot id).
     """
 
     handlers: Mapping[int, Handler]
     _: KW_ONLY
-    # codes of requests that may be watches
-    concurrent: frozenset[int] = frozenset()
-    # request code -> largest frame that is received for it, if larger than a small frame
-    large_frames: Mapping[int, int] = field(default_factory=dict)
-    # codes of requests that are allowed over a reserved connection slot before the registration of a broker
-    before_registration: frozenset[int] = frozenset()
+    # request code -> rules for receiving these requests; ORDINARY for all other codes
+    receive_rules: Mapping[int, ReceiveRules] = field(default_factory=dict)
     native_ext: Mapping[str, str] = field(default_factory=dict)
     # The access guard runs before the handler. The guard returns the request with the account and other facts about
     # the peer, or raises a ResponseError.

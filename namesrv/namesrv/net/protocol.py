@@ -28,7 +28,15 @@ from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
 from namesrv.net.read_shares import NetworkShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
-from namesrv.net.request import LONGEST_FAST_REQUEST, FastPath, HeldRequest, Request, RequestHandler, Response
+from namesrv.net.request import (
+    LONGEST_FAST_REQUEST,
+    ORDINARY,
+    FastPath,
+    HeldRequest,
+    Request,
+    RequestHandler,
+    Response,
+)
 from namesrv.net.request_queue import RequestQueue
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
@@ -532,9 +540,10 @@ class ServerConnection(asyncio.Protocol):
         try:
             command = decode_frame(event.header)
             code = command.code
+            rules = handler.receive_rules.get(code, ORDINARY)
             # A request in flight may be the registration of a broker, so frames after it are not refused.
-            may_use_slot = not self.must_register or code in handler.before_registration or self.in_flight > 0
-            largest = handler.large_frames.get(code, 0)
+            may_use_slot = not self.must_register or rules.before_registration or self.in_flight > 0
+            largest = rules.largest_frame_bytes
             check_header(code, event.size, limits, largest_frame_bytes=largest, may_use_slot=may_use_slot)
         except RemoteProtocolError as error:
             self.refuse(without_traceback(error))
@@ -649,7 +658,7 @@ class ServerConnection(asyncio.Protocol):
         charge = size if size > SMALL_BYTES else 0
         self.memory.charge_request(charge)
         request = Request(command, self, unread=unread)
-        if command.code in self._owner.handler.concurrent:
+        if self._owner.handler.receive_rules.get(command.code, ORDINARY).is_concurrent:
             self._queue.add_concurrent(request, charge)
         else:
             self._queue.add(request, charge)
@@ -665,7 +674,7 @@ class ServerConnection(asyncio.Protocol):
     async def answer(self, request: Request, charge: int) -> None:
         """Answer a request, and release the charge that is passed."""
         owner = self._owner
-        may_wait = request.command.code in owner.handler.concurrent
+        may_wait = owner.handler.receive_rules.get(request.command.code, ORDINARY).is_concurrent
         try:
             if not may_wait:
                 await self.until_responses_read()

@@ -109,12 +109,28 @@ class Request:
     displaces: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
-class RequestHandler(Protocol):
-    """The dispatcher, as connections see it; `Dispatcher` explains its fields."""
+@dataclass(slots=True, frozen=True)
+class ReceiveRules:
+    """How connections receive requests with one code, and when the dispatcher gets them."""
 
-    concurrent: frozenset[int]
-    large_frames: Mapping[int, int]
-    before_registration: frozenset[int]
+    # True for requests that may be watches: such a request has a task of its own, and delays no later request of the
+    # connection. All other requests are answered in order of arrival.
+    is_concurrent: bool = False
+    # the largest frame that is received, if larger than a small frame
+    largest_frame_bytes: int = 0
+    # True if the request is allowed over a reserved connection slot before the registration of a broker
+    before_registration: bool = False
+
+
+# the rules for most requests, and for those with an unknown code
+ORDINARY: Final = ReceiveRules()
+
+
+class RequestHandler(Protocol):
+    """The dispatcher, as connections see it."""
+
+    # request code -> rules for receiving these requests; ORDINARY for all other codes
+    receive_rules: Mapping[int, ReceiveRules]
 
     async def answer(self, request: Request) -> Response:
         """The response to a request; empty if a handler holds the request."""

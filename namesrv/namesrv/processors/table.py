@@ -12,7 +12,7 @@ from typing import Any, Concatenate, TypeAlias
 
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply, allow_all
-from namesrv.net.request import Request
+from namesrv.net.request import ReceiveRules, Request
 from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor, note_unread
 from namesrv.processors.client import ClientProcessor
@@ -85,19 +85,26 @@ def served_requests(namesrv: Namesrv) -> Mapping[RequestCode, ServedRequest]:
 def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
     """Return the dispatcher of a server, with the table of its requests."""
     served, access = served_requests(namesrv), namesrv.access
-    watches = frozenset(code for code in served if REQUESTS[code].may_wait)
-    senders: Mapping[int, str] = {code: "watch" if code in watches else REQUESTS[code].sender for code in served}
+    senders: Mapping[int, str] = {
+        code: "watch" if REQUESTS[code].may_wait else REQUESTS[code].sender for code in served
+    }
     return Dispatcher(
         access.audited({code: _bound(namesrv, REQUESTS[code], row.handler) for code, row in served.items()}),
-        concurrent=watches,
-        large_frames={code: row.largest_frame_bytes for code, row in served.items() if row.largest_frame_bytes},
-        before_registration=frozenset(code for code, row in served.items() if row.before_registration),
+        receive_rules={code: _receive_rules(REQUESTS[code], row) for code, row in served.items()},
         native_ext={"boot_id": namesrv.boot.id},
         guard=access.limiter.admitting(access.guard),
         judge_header=allow_all if access.guard is None else access.guard.judge_header,
         on_unread=partial(note_unread, namesrv.manager),
         max_frame_bytes=namesrv.settings.limits.server.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),
+    )
+
+
+def _receive_rules(kind: RequestKind, row: ServedRequest) -> ReceiveRules:
+    return ReceiveRules(
+        is_concurrent=kind.may_wait,
+        largest_frame_bytes=row.largest_frame_bytes,
+        before_registration=row.before_registration,
     )
 
 
