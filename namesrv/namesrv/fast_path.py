@@ -6,7 +6,7 @@ that is already encoded. Every other request belongs to the dispatcher, which kn
 """
 
 import random
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -241,11 +241,8 @@ class FastPath:
         self._views = views
         # None on a server without an access file, where every class is open.
         self._open_classes = open_classes
-        # For the heartbeat log: a callback for the first response of a connection at a topic's revision, and pulls of
-        # topics with late brokers.
-        self._first_served = None if log is None else log.served
-        self._late_topics = set() if log is None else log.late.topics
-        self._late_pulls = Counter() if log is None else log.late.pulls
+        # None if the heartbeat log is switched off
+        self._log = log
         self._manager = manager
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
@@ -321,11 +318,14 @@ class FastPath:
         if response is None:
             return None
         self.pulls += 1
-        if self._first_served is not None:
+        log = self._log
+        if log is not None:
+            # The log gets the first response of a connection at each revision of a topic.
             if peer.served is None or peer.served.get(topic) != row.revision:
-                self._first_served(connection, topic, row.revision)
-            if self._late_topics and topic in self._late_topics:
-                self._late_pulls[topic] += 1
+                log.served(connection, topic, row.revision)
+            late = log.late
+            if late.topics and topic in late.topics:
+                late.pulls[topic] += 1
         if peer.role != "client":
             peer.note_role("client")
         return response.frame(opaque)

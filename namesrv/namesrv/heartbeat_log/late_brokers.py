@@ -25,7 +25,7 @@ class LateBrokers:
     """The topics that have a late broker, and the number of their pulls."""
 
     def __init__(self, tables: RouteTables) -> None:
-        # empty while no broker is late; the set is never replaced, because the fast path holds it
+        # empty while no broker is late
         self.topics: set[str] = set()
         # pulls of these topics since the last `take`
         self.pulls: Counter[str] = Counter()
