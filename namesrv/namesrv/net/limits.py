@@ -33,13 +33,13 @@ class ServerLimits:
     # A new connection that has sent nothing is closed after this time: RocketMQ 5.x connects to every server in
     # advance, and may send its first request two minutes later.
     silent_seconds: float = 120.0
-    # Time from the first byte to the last byte of a connection's first frame, unless its header was accepted as that of
-    # a large frame; also the longest silence of a connection in a reserved slot without a registration.
+    # Time from the first byte to the last byte of a connection's first frame, or to the end of its header if the frame
+    # is large; also the longest silence of a connection in a reserved slot without a registration.
     first_frame_seconds: float = 10.0
     # The same for other frames, and the time for which a peer may leave its responses unread. A registration of 10,000
     # topics, about 2 MB, needs half a megabit per second; a peer that trickles bytes holds memory for this time at
-    # most. Time in which the server is late to read a frame extends the deadline, at most to twice its length. A large
-    # frame waits for memory at most this long, and as a connection's first frame at most `first_frame_seconds`.
+    # most. Time in which the server is late to read a frame extends the deadline, at most to twice its length. For a
+    # large frame, the time starts anew with the wait for memory, and once more when the frame is accepted.
     whole_frame_seconds: float = 30.0
     # A connection without a registered broker is closed when nothing was received for this time. Clients request routes
     # every 30 s, but RocketMQ's clients keep connections to other servers in reserve, and close them after 120 s.

@@ -277,8 +277,9 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def _is_frame_first(self) -> bool:
-        """Whether the current frame has the deadline of a first frame; a large frame that was accepted has not."""
-        return not self.peer.has_sent_request and self._receiver.state is not _BODY
+        """Whether the current frame has the deadline of a first frame; a large frame with a known header has not."""
+        state = self._receiver.state
+        return not self.peer.has_sent_request and state is not _HEADER and state is not _BODY
 
     @property
     def _is_refused(self) -> bool:
@@ -553,6 +554,8 @@ class ServerConnection(asyncio.Protocol):
         elif handler.judge_header(Request(command, self)) is HeaderVerdict.REFUSED:
             self._answer_unread(event, "refused for its header")
         else:
+            # The wait for memory has a deadline of its own, which starts with it.
+            self.deadlines.frame_ended()
             self._input.accept_if_memory()
 
     def _answer_unread(self, event: HeaderReceived, why: str) -> None:

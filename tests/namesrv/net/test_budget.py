@@ -146,20 +146,25 @@ async def test_large_frame_is_read_in_bounded_chunks() -> None:
     assert most <= 256 * 1024
 
 
+@pytest.mark.parametrize("begins_early", [False, True])
 @pytest.mark.parametrize("is_received", [True, False])
-async def test_large_frame_waits_for_memory(is_received: bool) -> None:
-    """Of 48 MiB one address gets 4.5: a second frame waits until the first is answered, or is refused after a time.
+async def test_large_frame_waits_for_memory(is_received: bool, begins_early: bool) -> None:
+    """Of 48 MiB one address gets 4.5: a second frame waits until the first is answered, or is refused after 30 s.
 
-    The body of the refused frame is dropped, and its connection stays open.
+    The time is that of later frames, though the frame is the first one of its connection, and it begins when the
+    header is complete. The body of the refused frame is dropped, and its connection stays open.
     """
     gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
     async with serving({REGISTER: gate}, large_frames=LARGE, budget=budget) as served:
         first, second = await served.connect(), await served.connect()
         first.send(registration(1))
         await until(lambda: gate.came)
-        second.send(registration(2))
+        begun = 20 if begins_early else 0
+        await second.send_slowly(registration(2)[:begun])
+        await served.clock.advance(9 if begins_early else 0)
+        second.send(registration(2)[begun:])
         await settle()
-        await served.clock.advance(5 if is_received else 32)
+        await served.clock.advance(29 if is_received else 32)
         assert gate.came == [1]
         # a small request needs no wait
         assert (await (await served.connect()).ask(json_frame(ECHO, 7))).opaque == 7
