@@ -56,7 +56,7 @@ class Peer:
 
     @property
     def has_sent_request(self) -> bool:
-        """Whether the peer has sent a request; a response, which the server ignores, counts as one."""
+        """Whether the peer has sent a request; a response, which the server ignores, is none."""
         return self.serialize_type >= 0
 
     @property

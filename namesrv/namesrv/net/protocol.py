@@ -650,11 +650,11 @@ class ServerConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self.refuse(without_traceback(error))
             return False
-        self.peer.serialize_type = command.serialize_type
-        self.peer.requests += 1
         if command.is_response:
             # The server sends no requests over accepted connections, so it ignores responses.
             return True
+        self.peer.serialize_type = command.serialize_type
+        self.peer.requests += 1
         if raw:
             self._owner.fast_path.learn(raw, command)
         size = len(frame.header) + len(frame.body)

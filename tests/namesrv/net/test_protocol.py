@@ -102,6 +102,21 @@ async def test_oneway_requests_and_responses_get_no_response(feed: Feed) -> None
         assert done == [0, 1, 2]
 
 
+async def test_response_of_a_peer_is_no_request() -> None:
+    """A response is not counted, and leaves the connection one that has sent no request."""
+    async with serving() as served:
+        peer = await served.connect()
+        connection = served.connection_of(peer)
+        response = native_frame(ECHO, 7, flag=RESPONSE)
+        peer.send(response)
+        await until(lambda: served.server.bytes_received == len(response))
+        assert connection.peer == Peer(peer.address, network="127.0.0.1")
+
+        await served.clock.advance(121)
+        assert await peer.at_end()
+        assert served.event_listener.reasons == ["silent"]
+
+
 async def test_exception_in_a_handler_becomes_code_1(caplog: pytest.LogCaptureFixture) -> None:
     """The request gets code 1, the log a traceback with the peer's address, and the connection goes on."""
     async with serving() as served:

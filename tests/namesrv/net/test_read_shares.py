@@ -10,7 +10,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST, LEAST_SHARE, WAITING_COST, ReadShares
 from namesrv.net.request import Request
 from tests.support.fake_clock import settle, until
-from tests.support.serving import Serving, serving
+from tests.support.serving import serving
 from tests.support.spelling import ONEWAY, RESPONSE, json_frame
 
 FLOOD = 3_000
@@ -21,16 +21,16 @@ def answer_oneway(connection: ServerConnection, frame: bytes) -> bytes | None:
     return b"" if b'"flag":2' in frame else None
 
 
-async def requests_by_iteration(served: Serving, connections: list[ServerConnection], floods: list[bytes]) -> list[int]:
-    """Let each connection receive its flood in one read; return the number of frames processed in each iteration."""
+async def frames_by_iteration(connections: list[ServerConnection], frame: bytes, count: int) -> list[int]:
+    """Let each connection receive `count` frames in one read; return the number of frames handled in each iteration."""
     counts: list[int] = []
-    expected = sum(flood.count(b'"opaque"') for flood in floods)
-    before = sum(connection.peer.requests for connection in connections)
-    for connection, flood in zip(connections, floods, strict=True):
-        connection.data_received(flood)
-    while sum(counts) < expected:
-        seen = before + sum(counts)
-        counts.append(sum(connection.peer.requests for connection in connections) - seen)
+    unhandled = count * len(connections)
+    for connection in connections:
+        connection.data_received(frame * count)
+    while unhandled:
+        before = unhandled
+        unhandled = sum(connection._receiver.held_bytes for connection in connections) // len(frame)
+        counts.append(before - unhandled)
         await asyncio.sleep(0)
     return counts
 
@@ -51,7 +51,7 @@ async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int
         async with asyncio.TaskGroup() as tasks:
             # While any response is unread, no further request is processed.
             reading = tasks.create_task(peer.reader.read())
-            counts = await requests_by_iteration(served, [served.connection_of(peer)], [frame * FLOOD])
+            counts = await frames_by_iteration([served.connection_of(peer)], frame, FLOOD)
             reading.cancel()
 
     assert sum(counts) == FLOOD
@@ -62,8 +62,7 @@ async def test_connections_of_one_address_divide_its_share() -> None:
     """Ten flooding connections of one address are processed as fast as one, and each of them ends."""
     async with serving(fast_path=answer_oneway) as served:
         connections = [served.connection_of(await served.connect()) for _ in range(10)]
-        floods = [json_frame(99, 1, flag=ONEWAY) * 500] * 10
-        counts = await requests_by_iteration(served, connections, floods)
+        counts = await frames_by_iteration(connections, json_frame(99, 1, flag=ONEWAY), 500)
 
     assert sum(counts) == 5_000
     # all connections are read in the first iteration
