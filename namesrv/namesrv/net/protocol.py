@@ -49,8 +49,6 @@ from namesrv_runtime.clock import Clock
 # Memory charged for the requests in the queue of one connection, beyond which nothing more is read from the peer. The
 # number of requests in flight bounds those that are not charged.
 _MAX_CHARGED_BYTES: Final = 256 * 1024
-# a value that `NetworkShare.left` never reaches, so that the share does not end a read
-_ANY_COST: Final = float("-inf")
 # properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
 _HAS_UNREAD: Final = "has_unread_records"
@@ -422,8 +420,7 @@ class ServerConnection(asyncio.Protocol):
         receiver, share, deadlines = self._receiver, self.read_share, self.deadlines
         if not share.is_active:
             share.activate()
-        # Over a reserved slot, `_dispatch` ends the loop after each frame: the share need not end it before that.
-        stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
+        stop_at = share.stop_at()
         # Responses of the fast path to consecutive requests, and their size. They are sent with one write of at most
         # LARGE_BYTES, since no memory is reserved for them.
         responses: list[bytes] = []
