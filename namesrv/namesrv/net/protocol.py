@@ -163,7 +163,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def must_register(self) -> bool:
         """Whether this connection occupies a reserved slot, and no broker has registered over it yet."""
-        return self._receiver.checks_every_header
+        return self._receiver.must_register
 
     @property
     def seconds_left(self) -> float:
@@ -204,7 +204,7 @@ class ServerConnection(asyncio.Protocol):
 
     def confirm_broker(self) -> None:
         """Keep the reserved slot: a broker has registered over this connection."""
-        self._receiver.check_large_headers()
+        self._receiver.confirm_broker()
 
     def reserve(self, size: int) -> bool:
         """Reserve memory on this peer's account until `release`; False if the peer's share has too little left."""
@@ -230,7 +230,7 @@ class ServerConnection(asyncio.Protocol):
         # sent.
         self._transport.set_write_buffer_limits(high=0)
         if self._owner.connection_opened(self):
-            self._receiver.check_every_header()
+            self._receiver.require_registration()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed; requests in the queue are still carried out, as a peer that disconnects expects."""
@@ -507,7 +507,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if self._receive(frame, raw):
             # While requests wait to begin, each connection decodes one frame at a time.
-            is_one_enough = self._receiver.checks_every_header or len(self._owner.scheduler) > 0
+            is_one_enough = self.must_register or len(self._owner.scheduler) > 0
             self._has_undecoded_input = (is_one_enough or not self._has_room) and self._receiver.held_bytes > 0
 
     def _handle(self, event: Event) -> None:

@@ -2,9 +2,9 @@
 
     PREAMBLE ──▶ FRAMES ◀──▶ HEADER ──▶ BODY ──▶ FRAMES          any state ──▶ ENDED
 
-A small frame is an event as soon as it is complete. A large frame, and every frame while all headers are checked (over
-a reserved slot without a registration), begins with an event for its header; further events wait until the caller
-decides about the frame by `accept` or `drop_body`. A caller without memory for the received beginning of the frame
+A small frame is an event as soon as it is complete. A large frame, and every frame while the peer must register (over a
+reserved slot), begins with an event for its header; further events wait until the caller decides about the frame by
+`accept` or `drop_body`. A caller without memory for the received beginning of the frame
 calls `drop_beginning`, after which only `drop_body` is possible. After an error the caller ends the receiver.
 
 The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's network, as
@@ -125,9 +125,9 @@ class Receiver:
         "_preamble",
         "_reader",
         "_share",
-        "checks_every_header",
         "header",
         "is_idle",
+        "must_register",
         "state",
     )
 
@@ -136,8 +136,9 @@ class Receiver:
         self._share = share
         self._reader = FrameReader(limits.max_frame_bytes, limits.max_header_bytes)
         self.state = _PREAMBLE if limits.proxy_protocol else _FRAMES
-        # True while every frame, even a small one, begins with an event for its header
-        self.checks_every_header = False
+        # True over a reserved slot, until the peer has registered a broker: every frame, even a small one, begins with
+        # an event for its header
+        self.must_register = False
         # True while the current frame is small, and was accepted by its header
         self._is_accepted = False
         # True if nothing is buffered, and a small frame needs no decision: the fast path may answer a read as one frame
@@ -187,7 +188,7 @@ class Receiver:
         if self.state is not _FRAMES:
             event = self._leading_event()
         if event is None and self.state is _FRAMES:
-            if self._is_accepted or not self.checks_every_header:
+            if self._is_accepted or not self.must_register:
                 event = self._reader.next_frame(self._limits.small_frame_bytes)
             if event is None:
                 event = self._begun_frame()
@@ -228,13 +229,13 @@ class Receiver:
         """Whether the next bytes are the body of an accepted frame, for which memory is reserved."""
         return self.state is _BODY and self.header is not None
 
-    def check_every_header(self) -> None:
-        """Return the header of every frame as an event before the frame."""
-        self.checks_every_header, self.is_idle = True, False
+    def require_registration(self) -> None:
+        """Return the header of every frame as an event before the frame, until `confirm_broker`."""
+        self.must_register, self.is_idle = True, False
 
-    def check_large_headers(self) -> None:
-        """Return small frames without an event for the header again."""
-        self.checks_every_header = False
+    def confirm_broker(self) -> None:
+        """Return small frames without an event for the header: the peer has registered a broker."""
+        self.must_register = False
         self._note_idle()
 
     def end(self) -> None:
@@ -250,7 +251,7 @@ class Receiver:
         self.state = state
 
     def _note_idle(self) -> None:
-        self.is_idle = self.state is _FRAMES and not self.checks_every_header and not self._reader.held_bytes
+        self.is_idle = self.state is _FRAMES and not self.must_register and not self._reader.held_bytes
 
     def _leading_event(self) -> Frame | ProxyHeader | RemoteProtocolError | None:
         """The event of a body or preamble that is complete, before the next frame."""
@@ -264,7 +265,7 @@ class Receiver:
         size = reader.next_size()
         if reader.error is not None:
             return reader.error
-        is_announced = size > self._limits.small_frame_bytes or (self.checks_every_header and not self._is_accepted)
+        is_announced = size > self._limits.small_frame_bytes or (self.must_register and not self._is_accepted)
         if is_announced and (begin := reader.next_header()) is not None:
             self.header = HeaderReceived(cut_frame(begin), size)
             self._go(_HEADER)

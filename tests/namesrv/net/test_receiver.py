@@ -39,12 +39,12 @@ class CountedShare:
         return True
 
 
-def receive(pieces: Iterable[bytes], *, checks_every_header: bool = False) -> tuple[list[Seen], Receiver]:
+def receive(pieces: Iterable[bytes], *, must_register: bool = False) -> tuple[list[Seen], Receiver]:
     """The events of these reads with every decision taken at once, and the receiver after them; checks all costs."""
     share = CountedShare()
     receiver, seen, cost = Receiver(LIMITS_HERE, share), list[Seen](), 0
-    if checks_every_header:
-        receiver.check_every_header()
+    if must_register:
+        receiver.require_registration()
     for piece in pieces:
         cost += READ_COST + copy_cost(len(piece)) + (0 if receiver.is_idle else FRAME_COST)
         receiver.receive_data(piece)
@@ -125,10 +125,10 @@ def test_events_of_a_stream(stream: bytes, seen: list[Seen]) -> None:
 def test_every_header_comes_first() -> None:
     """While every header is checked, a small frame has an event for its header, too."""
     header = ("event", HeaderReceived(Frame(JSON, b"+{}", b""), len(SMALL_FRAME)))
-    seen, receiver = receive([SMALL_FRAME], checks_every_header=True)
+    seen, receiver = receive([SMALL_FRAME], must_register=True)
     assert seen == [header, ("event", SMALL_FRAME)]
 
-    receiver.check_large_headers()
+    receiver.confirm_broker()
     receiver.receive_data(SMALL_FRAME)
     assert receiver.next_event() == SMALL_FRAME
 
@@ -208,13 +208,13 @@ def streams(draw: st.DrawFn) -> tuple[bytes, Sequence[bytes]]:
     return stream, [stream[begin:end] for begin, end in pairwise(sorted({0, len(stream), *cuts}))]
 
 
-@given(cut_up=streams(), checks_every_header=st.booleans())
-def test_events_are_the_same_for_any_cuts(cut_up: tuple[bytes, Sequence[bytes]], *, checks_every_header: bool) -> None:
+@given(cut_up=streams(), must_register=st.booleans())
+def test_events_are_the_same_for_any_cuts(cut_up: tuple[bytes, Sequence[bytes]], *, must_register: bool) -> None:
     """Any pieces, single bytes included, give the events of the whole stream and the same number of held bytes."""
     stream, pieces = cut_up
-    whole, receiver = receive([stream], checks_every_header=checks_every_header)
+    whole, receiver = receive([stream], must_register=must_register)
     for cut_in in (pieces, [stream[at : at + 1] for at in range(len(stream))]):
-        seen, other = receive(cut_in, checks_every_header=checks_every_header)
+        seen, other = receive(cut_in, must_register=must_register)
         assert whole == seen
         assert (receiver.state, receiver.held_bytes) == (other.state, other.held_bytes)
     assert receiver.held_bytes <= LIMITS_HERE.max_frame_bytes
