@@ -50,17 +50,17 @@ class ReadShares:
         return f"<ReadShares [{len(self._shares)} networks | {len(self._waiting)} waiting]>"
 
     def enter(self, network: str) -> "NetworkShare":
-        """The share of a network, for one more connection; the connection calls `leave` when it is closed."""
+        """The share of a network, for one more user; the user calls `leave` when its connection is closed."""
         share = self._shares.get(network)
         if share is None:
             share = self._shares[network] = NetworkShare(self, network)
-        share.connections += 1
+        share.users += 1
         return share
 
     def leave(self, share: "NetworkShare") -> None:
-        """Remove a connection from the share of its network."""
-        share.connections -= 1
-        if not share.connections:
+        """Remove a user from the share of its network."""
+        share.users -= 1
+        if not share.users:
             if share.uncounted:
                 # The next connection of the network begins with a new share; these requests count for the quota, too.
                 share.count_requests()
@@ -106,7 +106,6 @@ class NetworkShare:
     __slots__ = (
         "_shares",
         "_waiting",
-        "connections",
         "count_at",
         "is_active",
         "is_only_observed",
@@ -114,12 +113,13 @@ class NetworkShare:
         "may_use_fast_path",
         "network",
         "uncounted",
+        "users",
     )
 
     def __init__(self, shares: ReadShares, network: str) -> None:
         self.network = network
         # number of users of this share: each open connection, and the TLS transport of each connection with TLS
-        self.connections = 0
+        self.users = 0
         # True from the first use of the share in an iteration until the iteration ends; `left` is valid only then
         self.is_active = False
         # the cost that is left in this iteration; below 0 after a frame that cost more than was left

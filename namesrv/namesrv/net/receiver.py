@@ -4,8 +4,8 @@
 
 A small frame is an event as soon as it is complete. A large frame, and every frame while the peer must register (over a
 reserved slot), begins with an event for its header; further events wait until the caller decides about the frame by
-`accept` or `drop_body`. A caller without memory for the received beginning of the frame
-calls `drop_beginning`, after which only `drop_body` is possible. After an error the caller ends the receiver.
+`accept` or `drop_body`. A caller without memory for the received beginning of the frame calls `drop_beginning`, after
+which only `drop_body` is possible. After an error the caller ends the receiver.
 
 The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's network, as
 `costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
