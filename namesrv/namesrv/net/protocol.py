@@ -671,20 +671,17 @@ class ServerConnection(asyncio.Protocol):
             self.close()
         self._throttle()
 
-    async def answer(self, request: Request, charge: int) -> None:
-        """Answer a request, and release the charge that is passed."""
+    async def answer(self, request: Request) -> None:
+        """Answer a request, once its turn has come."""
         owner = self._owner
         may_wait = owner.handler.receive_rules.get(request.command.code, ORDINARY).is_concurrent
-        try:
-            if not may_wait:
-                await self.until_responses_read()
-            await owner.scheduler.begin(self)
-            if self._has_undecoded_input:
-                # Frames after this request waited for it to begin.
-                self._throttle()
-            response = await owner.handler.answer(request)
-        finally:
-            self.memory.charge_request(-charge)
+        if not may_wait:
+            await self.until_responses_read()
+        await owner.scheduler.begin(self)
+        if self._has_undecoded_input:
+            # Frames after this request waited for it to begin.
+            self._throttle()
+        response = await owner.handler.answer(request)
         self._send_response(response, may_wait=may_wait)
 
     def _send_response(self, response: Response, *, may_wait: bool) -> None:
@@ -721,8 +718,8 @@ class ServerConnection(asyncio.Protocol):
         self._send_response(await self._owner.handler.respond(request, reply(), began), may_wait=True)
 
 
-def _answer(request: Request, charge: int) -> Coroutine[None, None, None]:
-    return _connection_of(request).answer(request, charge)
+def _answer(request: Request) -> Coroutine[None, None, None]:
+    return _connection_of(request).answer(request)
 
 
 def _request_ended(request: Request, charge: int) -> None:

@@ -27,10 +27,8 @@ class RequestQueue(Generic[R]):
     cycle with this queue, and a closed connection would stay in memory until a full garbage collection, which is rare.
 
     The charge of a request is the memory that the peer is charged for the request. `answer` answers a request, and
-    `ended` is called afterwards; each releases the charge that it gets. One of them gets the charge, and the other 0:
-    `answer` gets the charge of a request in the queue, and `ended` that of a request with a task of its own, since
-    `answer` never runs if the task is cancelled before its first step. For a request that `answer` leaves held, `ended`
-    gets the charge as soon as the task ends, and is not called again when the request is released or cancelled.
+    `ended` is called afterwards with the charge, which it releases. For a request that `answer` leaves held, `ended` is
+    called as soon as the task ends, and not again when the request is released or cancelled.
     """
 
     __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_held", "_queue", "_tasks")
@@ -38,7 +36,7 @@ class RequestQueue(Generic[R]):
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
-        answer: Callable[[R, int], Coroutine[None, None, None]],
+        answer: Callable[[R], Coroutine[None, None, None]],
         ended: Callable[[R, int], None],
     ) -> None:
         self._tasks = tasks
@@ -86,7 +84,7 @@ class RequestQueue(Generic[R]):
 
     def add_concurrent(self, request: R, charge: int) -> None:
         """Answer a request in a task of its own."""
-        self._start(request, self._answer(request, 0), charge)
+        self._start(request, self._answer(request), charge)
 
     def hold(self, held: HeldRequest) -> None:
         """Count a request as in flight until it is released, resumed or cancelled."""
@@ -126,13 +124,13 @@ class RequestQueue(Generic[R]):
         answered, ends = 0, time.perf_counter() + _ANSWERING_SECONDS
         while queue:
             request, charge = queue[0]
-            await self._answer(request, charge)
+            await self._answer(request)
             queue.popleft()
             self._charged_bytes -= charge
             answered += 1
             if not queue:
                 self._queue = None
-            self._ended(request, 0)
+            self._ended(request, charge)
             if queue and (answered >= _ANSWERED_TOGETHER or time.perf_counter() > ends):
                 # Handlers that never suspend must not block the event loop for thousands of pipelined requests.
                 await asyncio.sleep(0)
