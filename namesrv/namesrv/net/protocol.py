@@ -86,8 +86,8 @@ class ConnectionOwner(Protocol):
         ...
 
     @property
-    def handler(self) -> RequestHandler:
-        """The dispatcher."""
+    def dispatcher(self) -> RequestHandler:
+        """The dispatcher, which answers all frames that the fast path leaves."""
         ...
 
     @property
@@ -534,11 +534,11 @@ class ServerConnection(asyncio.Protocol):
 
     def _decide(self, event: HeaderReceived) -> None:
         """Accept or refuse a frame by its header; a frame that would be refused anyway is answered without its body."""
-        handler, limits = self._owner.handler, self._owner.limits
+        dispatcher, limits = self._owner.dispatcher, self._owner.limits
         try:
             command = decode_frame(event.header)
             code = command.code
-            rules = handler.receive_rules.get(code, ORDINARY)
+            rules = dispatcher.receive_rules.get(code, ORDINARY)
             # A request in flight may be the registration of a broker, so frames after it are not refused.
             may_use_slot = not self.must_register or rules.before_registration or self.in_flight > 0
             largest = rules.largest_frame_bytes
@@ -548,7 +548,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if event.size <= limits.small_frame_bytes:
             self._receiver.accept()
-        elif handler.judge_header(Request(command, self)) is HeaderVerdict.REFUSED:
+        elif dispatcher.judge_header(Request(command, self)) is HeaderVerdict.REFUSED:
             self._answer_unread(event, "refused for its header")
         else:
             # The wait for memory has a deadline of its own, which starts with it.
@@ -658,7 +658,7 @@ class ServerConnection(asyncio.Protocol):
         charge = size if size > SMALL_BYTES else 0
         self.memory.charge_request(charge)
         request = Request(command, self, unread=unread)
-        if self._owner.handler.receive_rules.get(command.code, ORDINARY).is_concurrent:
+        if self._owner.dispatcher.receive_rules.get(command.code, ORDINARY).is_concurrent:
             self._queue.add_concurrent(request, charge)
         else:
             self._queue.add(request, charge)
@@ -674,14 +674,14 @@ class ServerConnection(asyncio.Protocol):
     async def answer(self, request: Request) -> None:
         """Answer a request, once its turn has come."""
         owner = self._owner
-        may_wait = owner.handler.receive_rules.get(request.command.code, ORDINARY).is_concurrent
+        may_wait = owner.dispatcher.receive_rules.get(request.command.code, ORDINARY).is_concurrent
         if not may_wait:
             await self.until_responses_read()
         await owner.scheduler.begin(self)
         if self._has_undecoded_input:
             # Frames after this request waited for it to begin.
             self._throttle()
-        response = await owner.handler.answer(request)
+        response = await owner.dispatcher.answer(request)
         self._send_response(response, may_wait=may_wait)
 
     def _send_response(self, response: Response, *, may_wait: bool) -> None:
@@ -702,7 +702,7 @@ class ServerConnection(asyncio.Protocol):
 
     def end_held(self, held: HeldRequest, data: bytes, request_code: int, began: float) -> None:
         """Send the encoded success response to a request that is held since `began` on the monotonic clock."""
-        self._owner.handler.note_answered(request_code, ResponseCode.SUCCESS, began)
+        self._owner.dispatcher.note_answered(request_code, ResponseCode.SUCCESS, began)
         self._queue.release(held)
         self.write(data)
         if self._transport is not None and not self._transport.is_reading():
@@ -715,7 +715,7 @@ class ServerConnection(asyncio.Protocol):
 
     async def _answer_held(self, request: Request, reply: Callable[[], Awaitable[Any]], began: float) -> None:
         # The reply begins here, since a task that is cancelled before its first step would never await it.
-        self._send_response(await self._owner.handler.respond(request, reply(), began), may_wait=True)
+        self._send_response(await self._owner.dispatcher.respond(request, reply(), began), may_wait=True)
 
 
 def _answer(request: Request) -> Coroutine[None, None, None]:

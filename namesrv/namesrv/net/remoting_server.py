@@ -11,7 +11,7 @@ from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.limits import ServerLimits
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.request import FastPath, RequestHandler
+from namesrv.net.request import FastPath
 from namesrv.net.slots import ConnectionSlots
 from namesrv.periodic import Periodic
 from namesrv.yielding import in_chunks
@@ -62,11 +62,6 @@ class RemotingServer:
     # sums over all connections since the start, closed ones included
     bytes_received: int = field(default=0, init=False)
     bytes_sent: int = field(default=0, init=False)
-
-    @property
-    def handler(self) -> RequestHandler:
-        """The dispatcher, as connections see it."""
-        return self.dispatcher
 
     @property
     def limits(self) -> ServerLimits:
