@@ -172,8 +172,8 @@ MUTATIONS: Final = (
     Mutation(
         "a slow reader is kept",
         "namesrv.net.protocol",
-        "        if deadlines.write_deadline < now:\n",
-        "        if deadlines.write_deadline < 0:\n",
+        "        if self.deadlines.write_deadline < now:\n",
+        "        if self.deadlines.write_deadline < 0:\n",
     ),
     Mutation(
         "an agent leaves its old connection open",

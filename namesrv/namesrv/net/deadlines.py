@@ -70,6 +70,13 @@ class Deadlines:
         if not self._is_in_handshake:
             self.frame_deadline = NEVER
 
+    def is_frame_late(self, now: float) -> bool:
+        """Whether the deadline of the current frame or handshake has passed.
+
+        While the connection waits for its share of the event loop, only a deadline that passed before the wait counts.
+        """
+        return self.frame_deadline < min(now, self.waiting_since)
+
     def extend(self, seconds: float) -> bool:
         """Extend the deadline, since the server was late to read; False once it was extended by its own length.
 

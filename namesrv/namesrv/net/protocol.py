@@ -294,31 +294,40 @@ class ServerConnection(asyncio.Protocol):
 
         A large frame that waits for memory is accepted here if there is memory now, or declined after its deadline.
         """
-        deadlines, has_sent_request = self.deadlines, self.peer.has_sent_request
-        waits_for_memory = self._receiver.state is _HEADER
-        if deadlines.write_deadline < now:
+        if self.deadlines.write_deadline < now:
             self._give_up_slow_reader()
         elif not self.is_open:
             # The connection closes when the peer has read its last responses, or when `write_deadline` has passed.
             return
-        # While the connection waits for its share, only a deadline that passed before the wait counts.
-        elif deadlines.frame_deadline < min(now, deadlines.waiting_since):
-            if waits_for_memory:
+        elif self._receiver.state is _HEADER:
+            if self.deadlines.is_frame_late(now):
                 self._decline_frame()
-            # The rest of the frame may have arrived in time and be unread: the next sweep checks again.
-            elif not self._is_input_unread() or not deadlines.extend(now - deadlines.frame_deadline):
-                self.refuse(deadlines.late_frame(is_first=self._is_frame_first))
-        elif waits_for_memory:
-            self._try_again()
+            else:
+                self._try_again()
+        elif self.deadlines.is_frame_late(now):
+            self._refuse_late_frame(now)
         elif not self._receiver.is_inside_frame and not self.in_flight:
-            may_be_idle = has_sent_request and self._owner.may_be_idle(self)
-            error = deadlines.silence(
-                now, has_sent_request=has_sent_request, must_register=self.must_register, may_be_idle=may_be_idle
-            )
-            if error is not None and not self._is_input_unread():
+            self._close_if_silent_or_old(now)
+
+    def _refuse_late_frame(self, now: float) -> None:
+        deadlines = self.deadlines
+        # The rest of the frame may have arrived in time and be unread: then the deadline is extended, as far as it may
+        # be, and the next sweep checks again.
+        if self._is_input_unread() and deadlines.extend(now - deadlines.frame_deadline):
+            return
+        self.refuse(deadlines.late_frame(is_first=self._is_frame_first))
+
+    def _close_if_silent_or_old(self, now: float) -> None:
+        has_sent_request = self.peer.has_sent_request
+        may_be_idle = has_sent_request and self._owner.may_be_idle(self)
+        error = self.deadlines.silence(
+            now, has_sent_request=has_sent_request, must_register=self.must_register, may_be_idle=may_be_idle
+        )
+        if error is not None:
+            if not self._is_input_unread():
                 self.refuse(error)
-            elif error is None and deadlines.may_close_for_age(now) and self._is_due_to_close():
-                self.close()
+        elif self.deadlines.may_close_for_age(now) and self._is_due_to_close():
+            self.close()
 
     def _is_input_unread(self) -> bool:
         """Whether the server is late, not the peer: input is unread, reading is paused, or a handshake step is due."""
@@ -426,7 +435,11 @@ class ServerConnection(asyncio.Protocol):
         responses: list[bytes] = []
         size = 0
         self._has_undecoded_input = False
-        while share.left > stop_at and not self._has_undecoded_input:
+        while True:
+            if share.left <= stop_at or self._has_undecoded_input:
+                # The receiver may have further events, which are handled later.
+                self._has_undecoded_input = receiver.is_inside_frame
+                break
             event = receiver.next_event()
             if event is None:
                 break
@@ -444,9 +457,6 @@ class ServerConnection(asyncio.Protocol):
                 deadlines.frame_deadline = NEVER
                 responses.append(response)
                 size += len(response)
-        else:
-            # The loop ended early: the receiver may have further events, which are handled later.
-            self._has_undecoded_input = receiver.is_inside_frame
         if responses:
             self.write(b"".join(responses))
         self._end_read()
