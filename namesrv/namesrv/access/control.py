@@ -1,13 +1,14 @@
 """Access control of one server."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
 from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
 from namesrv.net.dispatcher import Handler
+from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.request import Request
 
 
@@ -37,6 +38,14 @@ class AccessControl:
             self.guard.tick()
         if self.audit is not None:
             self.audit.tick()
+
+    def admit(self, request: Request) -> Awaitable[Request]:
+        """Admit a request under the access rules and quotas: see `RequestLimiter.admit`."""
+        return self.limiter.admit(request, self.guard)
+
+    def judge_header(self, request: Request) -> HeaderVerdict:
+        """Judge a request by its header alone."""
+        return HeaderVerdict.ALLOWED if self.guard is None else self.guard.judge_header(request)
 
     def rules_of(self, request: Request) -> tuple[int, bool]:
         """Return a value that changes when the access file changes or the account of the request expires."""

@@ -6,7 +6,7 @@ quota wait first: a Java client waits three seconds for a response and repeats a
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -35,7 +35,6 @@ class Rank(IntEnum):
     ADMINISTRATION = 2
 
 
-Guard = Callable[[Request], Awaitable[Request]]
 # Share of a bucket that a rank leaves to higher ranks; larger than the overdraft of waiting requests of that rank.
 RESERVES: Final = {Rank.LIVENESS: 0.0, Rank.READ: 0.25, Rank.ADMINISTRATION: 0.5}
 # Requests of one address on the fast path that are counted together while the buckets have tokens.
@@ -92,24 +91,24 @@ class RequestLimiter:
     def __repr__(self) -> str:
         return f"<RequestLimiter [{self.quotas.mode} | {len(self._by_network)} networks | {self._all.tokens:.0f} left]>"
 
-    def admitting(self, guard: AccessGuard | None) -> Guard:
-        """Return a guard that also waits for a token, and raises SystemBusyError when too many requests come."""
+    async def admit(self, request: Request, guard: AccessGuard | None) -> Request:
+        """Let the guard judge a request, and wait for a token.
 
-        async def admit(request: Request) -> Request:
-            about = REQUESTS.get(request.command.code)
-            name = "none" if about is None else about.access_class.value
-            try:
-                admitted = request if guard is None else await guard(request)
-            except ResponseError:
-                # Refused requests take tokens of the lowest rank: unknown peers must not use up the share of higher
-                # ranks.
-                await self._take(request, name, Rank.ADMINISTRATION)
-                raise
-            has_waited = await self._take(request, name, _RANKS.get(name, Rank.ADMINISTRATION))
-            # The access file may have changed during the wait, or the account may have expired.
-            return await guard.judge_again(admitted) if has_waited and guard is not None else admitted
-
-        return admit
+        Raises:
+            SystemBusyError: too many requests come.
+            ResponseError: the guard refuses the request.
+        """
+        about = REQUESTS.get(request.command.code)
+        name = "none" if about is None else about.access_class.value
+        try:
+            admitted = request if guard is None else await guard(request)
+        except ResponseError:
+            # Refused requests take tokens of the lowest rank: unknown peers must not use up the share of higher ranks.
+            await self._take(request, name, Rank.ADMINISTRATION)
+            raise
+        has_waited = await self._take(request, name, _RANKS.get(name, Rank.ADMINISTRATION))
+        # The access file may have changed during the wait, or the account may have expired.
+        return await guard.judge_again(admitted) if has_waited and guard is not None else admitted
 
     async def _take(self, request: Request, name: str, rank: Rank) -> bool:
         """Take a token; True if the request had to wait for it."""

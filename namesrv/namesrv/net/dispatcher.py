@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from namesrv.net.budget import LARGE_BYTES
 from namesrv.net.header_checks import HeaderVerdict
@@ -44,9 +44,16 @@ SUCCESS: Final = Reply()
 HELD: Final = Reply(remark="held")
 
 
-def allow_all(request: Request) -> HeaderVerdict:  # noqa: ARG001 - every request is allowed
-    """The decision of a server without an access guard."""
-    return HeaderVerdict.ALLOWED
+class Guard(Protocol):
+    """The access rules and quotas of a server."""
+
+    def admit(self, request: Request) -> Awaitable[Request]:
+        """The request with the account and other facts about the peer. Raises ResponseError for a refused request."""
+        ...
+
+    def judge_header(self, request: Request) -> HeaderVerdict:
+        """Judge a request by its header alone."""
+        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -61,11 +68,8 @@ class Dispatcher:
     # request code -> rules for receiving these requests; ORDINARY for all other codes
     receive_rules: Mapping[int, ReceiveRules] = field(default_factory=dict)
     native_ext: Mapping[str, str] = field(default_factory=dict)
-    # The access guard runs before the handler. The guard returns the request with the account and other facts about
-    # the peer, or raises a ResponseError.
-    guard: Callable[[Request], Awaitable[Request]] | None = None
-    # the guard's decision by the header alone
-    judge_header: Callable[[Request], HeaderVerdict] = allow_all
+    # The guard admits or refuses each request before its handler is called; without a guard, all are admitted.
+    guard: Guard | None = None
     # called with a request that cannot be carried out, since its body was not received; the guard allowed the header,
     # or could not decide without the body
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
@@ -110,6 +114,10 @@ class Dispatcher:
         self.note_answered(command.code, code, began)
         return Response(data, closes, reserved)
 
+    def judge_header(self, request: Request) -> HeaderVerdict:
+        """Judge a request by its header alone."""
+        return HeaderVerdict.ALLOWED if self.guard is None else self.guard.judge_header(request)
+
     def note_answered(self, request_code: int, code: int, began: float) -> None:
         """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
         # All unknown codes are counted as -1, so that peers cannot grow the table.
@@ -123,7 +131,7 @@ class Dispatcher:
         # The signature of a request covers the body, so it cannot be verified without the body.
         is_unverified = request.unread and self.judge_header(request) is HeaderVerdict.UNDECIDED
         if self.guard is not None and not is_unverified:
-            request = await self.guard(request)
+            request = await self.guard.admit(request)
         if request.unread:
             self.on_unread(request)
             raise SystemBusyError(f"{request.unread}; try again later")

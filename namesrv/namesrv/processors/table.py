@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Concatenate, TypeAlias
 
 from namesrv.context import Namesrv
-from namesrv.net.dispatcher import Dispatcher, Handler, Reply, allow_all
+from namesrv.net.dispatcher import Dispatcher, Handler, Reply
 from namesrv.net.request import ReceiveRules, Request
 from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor, note_unread
@@ -92,8 +92,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
         access.audited({code: _bound(namesrv, REQUESTS[code], row.handler) for code, row in served.items()}),
         receive_rules={code: _receive_rules(REQUESTS[code], row) for code, row in served.items()},
         native_ext={"boot_id": namesrv.boot.id},
-        guard=access.limiter.admitting(access.guard),
-        judge_header=allow_all if access.guard is None else access.guard.judge_header,
+        guard=access,
         on_unread=partial(note_unread, namesrv.manager),
         max_frame_bytes=namesrv.settings.limits.server.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),
