@@ -238,7 +238,7 @@ class ServerLink:
                 self._connections.check()
         if not self._registration.is_current:
             # The connection works, and the next heartbeat tries again.
-            self._becomes("connecting", error=problem)
+            self._becomes("refused", error=problem)
 
     async def _registration_accepted(self, response: RegistrationResponse) -> None:
         self._state.registration_accepted(response.boot_id)

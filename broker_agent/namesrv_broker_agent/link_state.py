@@ -11,9 +11,13 @@ logger: Final = logging.getLogger("namesrv_agent.connection")
 _registration_logger: Final = logging.getLogger("namesrv_agent.registration")
 _heartbeat_logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
-# connecting: the link has just started, or the server has refused the broker over a connection that is still open;
-# unreachable: the last attempt failed, or the connection ended; stopped: the link is closed
-Status = Literal["connecting", "registered", "unreachable", "stopped"]
+# connecting: the link has just started, and its first attempt has no result yet;
+# registered: the server has accepted a registration over the current connection;
+# refused: the connection is open, but the server lacks the broker: it refused the registration, or the registration was
+# too large to send; `last_error` has the reason;
+# unreachable: the last attempt failed, or the connection ended;
+# stopped: the link is closed
+Status = Literal["connecting", "registered", "refused", "unreachable", "stopped"]
 # A heartbeat that is this late is worth a warning; a single lost attempt delays the heartbeat by less.
 _LATE_SECONDS: Final = 10.0
 

@@ -111,7 +111,7 @@ class ServerLinks:
         # before this link leaves.
         with suppress(TimeoutError):
             async with timeout_on(self._clock, settings.connect_timeout_seconds + settings.response_timeout_seconds):
-                while any((other.state.status, other.state.last_error) == ("connecting", None) for other in self):
+                while any(other.state.status == "connecting" for other in self):
                     self._link_changed.clear()
                     await self._link_changed.wait()
         # If the list had two addresses of this server (IPv4 and IPv6, for example), the broker stays registered there.

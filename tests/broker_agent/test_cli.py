@@ -353,3 +353,18 @@ async def test_side_car_ends_while_its_file_hangs(file: ConfigFile) -> None:
 
             assert process.wait() == 0
     file.wait_until_left()
+
+
+def test_refusal_is_logged_with_its_reason(file: ConfigFile, tmp_path: Path) -> None:
+    """An operator sees that the server is reachable and refuses the broker, and why."""
+    access = tmp_path / "access.toml"
+    access.write_text('[accounts.brokers]\nnetworks = ["127.0.0.0/8"]\nmay = [{ access = "route-read" }]\n')
+    with Daemon(tmp_path / "data", f"--access={access}") as server:
+        server.listening()
+        file.write({"orders": 6}, name_servers=server.where)
+        with side_car(file) as process:
+            process.wait_for(
+                f'WARNING name_server_changed server={server.where} status=refused error="registration refused: '
+                "account brokers lacks broker-control"
+            )
+            assert process.stop() == 0

@@ -119,7 +119,10 @@ async def test_delta_of_an_unknown_broker_becomes_a_full_registration(tmp_path: 
 
 @pytest.mark.parametrize("code", [1, 22])
 async def test_refused_registration_is_retried_once_per_period(code: int) -> None:
-    """A server that refuses a full registration, or answers it with not found, gets one per period."""
+    """A server that refuses a full registration, or answers it with not found, gets one per period.
+
+    Until the server accepts one, the status is the refusal with its reason, although the connection is open.
+    """
     async with agents.played() as it:
         peer = await it.server.accept()
         for number in range(4):
@@ -130,7 +133,7 @@ async def test_refused_registration_is_retried_once_per_period(code: int) -> Non
             await settle()
             assert it.pending == 0
             state = it.state
-            assert (state.status, state.last_error) == ("connecting", "registration refused: field brokerId: taken")
+            assert (state.status, state.last_error) == ("refused", "registration refused: field brokerId: taken")
             # the first period begins after the random delay
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)
@@ -147,7 +150,7 @@ async def test_server_that_lost_the_broker_and_refuses_it_is_not_registered() ->
         assert (request.code, it.state.status) == (REGISTER, "registered")
         peer.send(agents.native_response(request, 16, remark="not allowed"))
         await until(lambda: it.state.refusals)
-        assert (it.state.status, it.state.last_error) == ("connecting", "registration refused: not allowed")
+        assert (it.state.status, it.state.last_error) == ("refused", "registration refused: not allowed")
 
         await it.clock.advance(28.5)
         await it.registered_over(peer)
