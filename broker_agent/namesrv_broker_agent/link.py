@@ -20,7 +20,13 @@ from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProto
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, STALE_FIELD
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import LocalProtocolError, QueryNotFoundError, RemotingError, ResponseError
+from namesrv_remoting.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    QueryNotFoundError,
+    RemotingError,
+    ResponseError,
+)
 from namesrv_runtime.clock import Clock, timeout_on
 
 logger: Final = logging.getLogger("namesrv_agent.connection")
@@ -198,7 +204,7 @@ class ServerLink:
             response = await protocol.register(client, snapshot, change)
         except (ResponseError, LocalProtocolError) as error:
             registration.unsent.needs_full = True
-            self._refused(error)
+            self._registration_failed(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
                 self._forgotten()
             elif (earlier := registration.in_place_of(snapshot, role)) is not None:
@@ -216,12 +222,12 @@ class ServerLink:
         try:
             response = await protocol.register(client, earlier, None)
         except (ResponseError, LocalProtocolError) as error:
-            self._refused(error)
+            self._registration_failed(error)
             return
         self._registration.accepted_in_place(earlier, role)
         await self._registration_accepted(response)
 
-    def _refused(self, error: ResponseError | LocalProtocolError) -> None:
+    def _registration_failed(self, error: ResponseError | LocalProtocolError) -> None:
         """Note that the server has refused the topics, or that they do not fit into a frame.
 
         Raises ConnectionClosedError if another process has registered in this agent's name.
@@ -233,9 +239,9 @@ class ServerLink:
             problem = self._registration.problem = f"registration refused: {error}"
             self._state.refused(problem)
             if STALE_FIELD in (error.ext_fields or {}):
-                # Another process registered in this agent's name. A registration over a new connection counts as newer.
-                self._connections.give_up(f"is taken over: {error}")
-                self._connections.check()
+                # The server prefers the registration of the other process, until this agent registers over a new
+                # connection: that registration counts as newer.
+                raise ConnectionClosedError(f"connection to {self.address} is taken over: {error}") from error
         if not self._registration.is_current:
             # The connection works, and the next heartbeat tries again.
             self._becomes("refused", error=problem)
