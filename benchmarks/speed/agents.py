@@ -53,7 +53,7 @@ async def _measured(bench: Bench, fleet: Fleet) -> list[Figure]:
             [await reached(agents, wires, f"new-{each}-{change}") for change in range(_CHANGES_A_ROUND)]
             for each in rounds
         ]
-        registrations = sum(state.registrations for each in agents for state in each.servers.values())
+        registrations = sum(state.counts.registrations for each in agents for state in each.servers.values())
     # each agent once on each server, and once more for each change
     expected = _SERVERS * (_AGENTS + len(rounds) * _CHANGES_A_ROUND)
     if registrations != expected:

@@ -5,7 +5,6 @@ import logging
 import random
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 from namesrv_broker_agent.link_connections import LinkConnections
@@ -88,8 +87,7 @@ class ServerLink:
 
     def status(self) -> ServerState:
         """The current state; any thread may call this."""
-        lateness_seconds = max(0.0, self._state.lateness_seconds)
-        return replace(self._state.reported(), lateness_seconds=lateness_seconds, is_settled=self.settled.is_set())
+        return self._state.reported(is_settled=self.settled.is_set())
 
     def socket_descriptors(self) -> list[int]:
         """File descriptors of the open connections: the current one, and the previous one while it is kept."""

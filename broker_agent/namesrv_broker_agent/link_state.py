@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from namesrv_runtime.clock import Clock, wall_at
 
@@ -23,6 +23,39 @@ _LATE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class LinkCounts:
+    """What has happened on the link to one NameServer since the link's start, as counts that only grow."""
+
+    # registrations and heartbeats that the server has accepted
+    registrations: int = 0
+    heartbeats: int = 0
+    # registrations and heartbeats that the server has refused
+    refusals: int = 0
+    # attempts to connect or register that failed, and connections that ended
+    failures: int = 0
+    # connections over which the server has accepted a registration, without the first one
+    reconnects: int = 0
+
+    def with_registration(self, *, over_new_connection: bool) -> "LinkCounts":
+        """The counts after an accepted registration, which may be the first one over its connection."""
+        is_reconnect = over_new_connection and self.registrations > 0
+        reconnects = self.reconnects + 1 if is_reconnect else self.reconnects
+        return replace(self, registrations=self.registrations + 1, reconnects=reconnects)
+
+    def with_heartbeat(self) -> "LinkCounts":
+        """The counts after an accepted heartbeat."""
+        return replace(self, heartbeats=self.heartbeats + 1)
+
+    def with_refusal(self) -> "LinkCounts":
+        """The counts after a refused registration or heartbeat."""
+        return replace(self, refusals=self.refusals + 1)
+
+    def with_failure(self) -> "LinkCounts":
+        """The counts after a failed attempt, or the end of a connection."""
+        return replace(self, failures=self.failures + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class ServerState:
     """The state of the link to one NameServer; times are wall-clock seconds since 1970."""
 
@@ -37,15 +70,7 @@ class ServerState:
     # the last failure or refusal, until the server accepts a registration or a heartbeat; while the server lacks topics
     # that it has refused, this refusal
     last_error: str | None = None
-    # registrations and heartbeats that the server has accepted
-    registrations: int = 0
-    heartbeats: int = 0
-    # registrations and heartbeats that the server has refused
-    refusals: int = 0
-    # attempts to connect or register that failed, and connections that ended
-    failures: int = 0
-    # connections over which the server has accepted a registration, without the first one
-    reconnects: int = 0
+    counts: LinkCounts = LinkCounts()
     # time of the last accepted heartbeat or registration
     last_heartbeat: float | None = None
     # seconds by which the time since the last accepted heartbeat (or the start) exceeds heartbeat_seconds
@@ -62,62 +87,80 @@ class LinkState:
     ) -> None:
         self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
-        # the state with monotonic times
-        self.current = ServerState(address, "connecting", clock.monotonic())
         # called after each change of the status, with the previous status
         self._on_status = on_status
-        # monotonic time of the last accepted registration or heartbeat, or of the start
-        self._accepted_at = clock.monotonic()
-        # number of connections over which the server accepted a registration
-        self._connections = 0
-        # True if this number includes the current connection
-        self._is_counted = False
+        # monotonic time
+        self._started_at = clock.monotonic()
+        # the state with monotonic times; `reported` fills in lateness_seconds and is_settled
+        self.current = ServerState(address, "connecting", self._started_at)
+        # True until the server accepts a registration over the current connection
+        self._is_new_connection = True
         # The last refusal, if the server has accepted nothing since. A server that refuses a broker may close the
         # connection, and the refusal is then the reason of the end.
         self._last_refusal: str | None = None
 
     @property
     def lateness_seconds(self) -> float:
-        """Seconds by which the next heartbeat is overdue; 0 or less before the heartbeat is due."""
-        return self._clock.monotonic() - self._accepted_at - self._heartbeat_seconds
+        """Seconds by which the next heartbeat is overdue; 0 before the heartbeat is due."""
+        last_heartbeat = self.current.last_heartbeat
+        silent_since = self._started_at if last_heartbeat is None else last_heartbeat
+        return max(0.0, self._clock.monotonic() - silent_since - self._heartbeat_seconds)
 
-    def reported(self) -> ServerState:
+    def reported(self, *, is_settled: bool) -> ServerState:
         """The current state, with times by the wall clock as it is set now; any thread may call this."""
         current = self.current
-        times: dict[str, Any] = {name: getattr(current, name) for name in ("since", "last_response", "last_heartbeat")}
-        times |= {name: wall_at(self._clock, at) for name, at in times.items() if at is not None}
-        return replace(current, **times)
+        return replace(
+            current,
+            since=wall_at(self._clock, current.since),
+            last_response=self._by_wall_clock(current.last_response),
+            last_heartbeat=self._by_wall_clock(current.last_heartbeat),
+            lateness_seconds=self.lateness_seconds,
+            is_settled=is_settled,
+        )
+
+    def _by_wall_clock(self, at: float | None) -> float | None:
+        return None if at is None else wall_at(self._clock, at)
 
     def connection_replaced(self) -> None:
         """Note that the next registration goes over a new connection."""
-        self._is_counted = False
+        self._is_new_connection = True
 
     def registration_accepted(self, boot_id: str | None) -> None:
         """Note that the server has accepted a registration."""
-        if not self._is_counted:
-            self._is_counted = True
-            self._connections += 1
-        self._accepted(
-            boot_id=boot_id,
-            registrations=self.current.registrations + 1,
-            reconnects=self._connections - 1,
-        )
+        counts = self.current.counts.with_registration(over_new_connection=self._is_new_connection)
+        self._is_new_connection = False
+        self._accepted(counts, boot_id, error=None)
 
     def heartbeat_accepted(self, error: str | None) -> None:
         """Note that the server has accepted a heartbeat, with the error that continues in spite of that."""
-        self._accepted(error=error, heartbeats=self.current.heartbeats + 1)
+        self._accepted(self.current.counts.with_heartbeat(), self.current.boot_id, error)
+
+    def _accepted(self, counts: LinkCounts, boot_id: str | None, error: str | None) -> None:
+        late = self.lateness_seconds
+        # Before the first registration the server expected no heartbeat.
+        if late > _LATE_SECONDS and self.current.last_heartbeat is not None:
+            _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
+        self._last_refusal = None
+        now = self._clock.monotonic()
+        self.current = replace(
+            self.current, counts=counts, boot_id=boot_id, last_response=now, last_heartbeat=now, last_error=error
+        )
 
     def refused(self, error: str) -> None:
         """Note that the server has refused a registration or a heartbeat, and log each new reason once."""
-        self.not_sent(error)
+        self._warn_of_new(error)
         self._last_refusal = error
-        self._responded(error=error, refusals=self.current.refusals + 1)
+        counts, now = self.current.counts.with_refusal(), self._clock.monotonic()
+        self.current = replace(self.current, counts=counts, last_response=now, last_error=error)
 
     def not_sent(self, error: str) -> None:
         """Note a registration that this side could not send, and log each new reason once."""
+        self._warn_of_new(error)
+        self.current = replace(self.current, last_error=error)
+
+    def _warn_of_new(self, error: str) -> None:
         if error != self.current.last_error:
             _registration_logger.warning("%s: %s", self.current.address, error)
-        self.current = replace(self.current, last_error=error)
 
     def failed(self, error: str, protocol: str | None) -> None:
         """Note that an attempt failed or a connection ended, and log each new reason once."""
@@ -128,7 +171,7 @@ class LinkState:
             # The errors of connections name the server, but its responses do not.
             address = self.current.address
             logger.info("%s", error if address in error else f"{address}: {error}")
-        self.current = replace(self.current, failures=self.current.failures + 1)
+        self.current = replace(self.current, counts=self.current.counts.with_failure())
         self.becomes("unreachable", protocol, error)
 
     def becomes(self, status: Status, protocol: str | None, error: str | None = None) -> None:
@@ -140,14 +183,3 @@ class LinkState:
             if status == "registered":
                 logger.info("registered with %s", self.current.address)
             self._on_status(before)
-
-    def _accepted(self, **changes: Any) -> None:
-        # Before the first registration the server expected no heartbeat.
-        if (late := self.lateness_seconds) > _LATE_SECONDS and self.current.last_heartbeat is not None:
-            _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
-        self._accepted_at = self._clock.monotonic()
-        self._last_refusal = None
-        self._responded(last_heartbeat=self._clock.monotonic(), **changes)
-
-    def _responded(self, *, error: str | None = None, **changes: Any) -> None:
-        self.current = replace(self.current, last_response=self._clock.monotonic(), last_error=error, **changes)

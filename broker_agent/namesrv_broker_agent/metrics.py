@@ -40,23 +40,33 @@ TABLE: Final[MetricTable[AgentStatus]] = MetricTable(
             ("server",),
             "seconds",
         ),
-        Metric("heartbeats", "counter", "Heartbeats that were accepted.", _of_each("heartbeats"), ("server",)),
-        Metric("registrations", "counter", "Registrations that were accepted.", _of_each("registrations"), ("server",)),
+        Metric("heartbeats", "counter", "Heartbeats that were accepted.", _of_each("counts.heartbeats"), ("server",)),
         Metric(
-            "refusals", "counter", "Heartbeats and registrations that were refused.", _of_each("refusals"), ("server",)
+            "registrations",
+            "counter",
+            "Registrations that were accepted.",
+            _of_each("counts.registrations"),
+            ("server",),
+        ),
+        Metric(
+            "refusals",
+            "counter",
+            "Heartbeats and registrations that were refused.",
+            _of_each("counts.refusals"),
+            ("server",),
         ),
         Metric(
             "failures",
             "counter",
             "Attempts to connect or register that failed, and connections that ended.",
-            _of_each("failures"),
+            _of_each("counts.failures"),
             ("server",),
         ),
         Metric(
             "reconnects",
             "counter",
             "Connections with an accepted registration, after the first one.",
-            _of_each("reconnects"),
+            _of_each("counts.reconnects"),
             ("server",),
         ),
         Metric(

@@ -262,7 +262,7 @@ def test_agent_has_counted_a_change_that_a_client_knows() -> None:
             counts = []
             for number in range(50):
                 await agents.reached([changing], [wire], f"new-{number}")
-                counts += [state.registrations for state in changing.servers.values()]
+                counts += [state.counts.registrations for state in changing.servers.values()]
             return counts
 
     with Fleet(Bench(), count=1) as fleet, Wire(fleet.servers[0]) as wire:

@@ -91,7 +91,7 @@ async def test_agent_reconnects_when_its_registration_is_refused_as_stale(tmp_pa
         await passing(clock, lambda: queues(server, "orders") is not None, at_most=90)
 
         (state,) = agent.servers.values()
-        assert (state.status, state.reconnects) == ("registered", 1)
+        assert (state.status, state.counts.reconnects) == ("registered", 1)
         assert [error for error in errors if "is taken over" in error and "older than the registered" in error]
 
 
@@ -116,7 +116,7 @@ async def with_refused_topic(
     ):
         await agent.registered()
         await agent.create_topic(TopicConfig("refunds", 4, 4))
-        await until(lambda: agent.servers[proxy.address].refusals == 1)
+        await until(lambda: agent.servers[proxy.address].counts.refusals == 1)
         yield server, agent, proxy
 
 

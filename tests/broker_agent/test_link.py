@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from namesrv_broker_agent import TopicConfig
+from namesrv_broker_agent import LinkCounts, TopicConfig
 from namesrv_remoting.codes import STALE_FIELD
 from tests.support import agents
 from tests.support.fake_clock import passing, settle, until
@@ -149,12 +149,12 @@ async def test_server_that_lost_the_broker_and_refuses_it_is_not_registered() ->
         request = await peer.receive()
         assert (request.code, it.state.status) == (REGISTER, "registered")
         peer.send(agents.native_response(request, 16, remark="not allowed"))
-        await until(lambda: it.state.refusals)
+        await until(lambda: it.state.counts.refusals)
         assert (it.state.status, it.state.last_error) == ("refused", "registration refused: not allowed")
 
         await it.clock.advance(28.5)
         await it.registered_over(peer)
-        assert (it.state.status, it.state.reconnects) == ("registered", 0)
+        assert (it.state.status, it.state.counts.reconnects) == ("registered", 0)
 
 
 async def test_error_of_a_refused_heartbeat_ends_with_the_next_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,9 +166,9 @@ async def test_error_of_a_refused_heartbeat_ends_with_the_next_heartbeat(caplog:
         for number, pause in enumerate((14.25, 28.5), start=1):
             await it.clock.advance(pause)
             peer.send(agents.native_response(await peer.receive(), 1, remark="no"))
-            await until(lambda: it.state.refusals == number)  # noqa: B023 - called in this iteration
-        state = it.state
-        assert (state.last_error, state.heartbeats, state.registrations) == ("heartbeat refused: no", 0, 1)
+            await until(lambda: it.state.counts.refusals == number)  # noqa: B023 - called in this iteration
+        assert it.state.last_error == "heartbeat refused: no"
+        assert it.state.counts == LinkCounts(registrations=1, refusals=2)
         reasons = [record.getMessage() for record in caplog.records if record.name == "namesrv_agent.registration"]
         assert reasons == [f"{it.server.address}: heartbeat refused: no"]
 
@@ -184,11 +184,11 @@ async def test_no_heartbeat_follows_a_stale_registration() -> None:
         peer = await it.registers()
         await it.agent.create_topic(REFUNDS)
         peer.send(agents.native_response(await peer.receive(), 1, remark="no"))
-        await until(lambda: it.state.refusals == 1)
+        await until(lambda: it.state.counts.refusals == 1)
         await it.clock.advance(14.25)
         stale = agents.native_response(await peer.receive(), 1, {STALE_FIELD: "true"}, remark="older")
         peer.send(stale)
-        await until(lambda: it.state.refusals == 2)
+        await until(lambda: it.state.counts.refusals == 2)
         await settle()
         assert it.pending == 0
         registering = asyncio.ensure_future(it.registers())
@@ -207,7 +207,7 @@ async def test_reason_of_a_refusal_outlives_the_closed_connection(caplog: pytest
             peer = await it.server.accept()
             peer.send(agents.native_response(await peer.receive(), 1, remark="TLS required"))
             peer.writer.close()
-            await passing(it.clock, lambda: it.state.failures == number)
+            await passing(it.clock, lambda: it.state.counts.failures == number)
             assert (it.state.status, it.state.last_error) == ("unreachable", "registration refused: TLS required")
 
         await attempt(1)
@@ -226,7 +226,7 @@ async def test_topics_that_fit_into_no_frame_do_not_end_the_registration() -> No
         await it.agent.replace_topics([*agents.TOPICS, *(TopicConfig(name, 1, 1) for name in names)])
         await until(lambda: it.state.last_error)
         assert str(it.state.last_error).startswith("registration not sent: ")
-        assert (it.state.status, it.state.refusals, it.state.failures) == ("registered", 0, 0)
+        assert (it.state.status, it.state.counts.refusals, it.state.counts.failures) == ("registered", 0, 0)
         await it.clock.advance(14.25)
         assert (await peer.receive()).code == HEARTBEAT
 
@@ -320,7 +320,7 @@ async def test_refused_registration_keeps_the_former_connection() -> None:
         current = await it.server.accept()
         busy = agents.native_response(await current.receive(), 2, remark="too many requests; try again later")
         current.send(busy)
-        await until(lambda: it.state.refusals)
+        await until(lambda: it.state.counts.refusals)
         await settle()
         assert len(agents.sockets(it.agent)) == 2
 

@@ -280,7 +280,7 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
             await until(lambda: not it.pending)
 
         state = it.state
-        assert (state.status, state.protocol, state.registrations) == ("registered", "rocketmq", 1)
+        assert (state.status, state.protocol, state.counts.registrations) == ("registered", "rocketmq", 1)
         assert it.server.connections == 2
 
 

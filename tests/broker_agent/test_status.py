@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent, TopicConfig
+from namesrv_broker_agent import AgentStatus, LinkCounts, ServerState, SyncBrokerAgent, TopicConfig
 from namesrv_broker_agent.link_state import LinkState
 from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
 from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, real
@@ -33,7 +33,7 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
             "native",
             it.server.namesrv.boot.id,
             START,
-            registrations=1,
+            counts=LinkCounts(registrations=1),
             last_heartbeat=START,
             is_settled=True,
         )
@@ -46,11 +46,12 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
         it.clock.step_wall(-3600.0)
 
         # the first heartbeat comes after half a period, the next ones after 28.5 s
-        await it.passing(lambda: it.state.heartbeats == 1)
+        await it.passing(lambda: it.state.counts.heartbeats == 1)
         assert pytest.approx(START + 14.25, abs=0.11) == it.state.last_heartbeat
         it.proxy.cut()
         await until(lambda: it.state.status == "unreachable")
-        assert (it.state.failures, it.state.lateness_seconds, it.agent.status().is_ready) == (1, 0.0, False)
+        assert it.state.counts == LinkCounts(registrations=1, heartbeats=1, failures=1)
+        assert (it.state.lateness_seconds, it.agent.status().is_ready) == (0.0, False)
         assert it.state.last_response == it.state.last_heartbeat
         assert pytest.approx(it.clock.wall()) == it.state.since
         # a reset or a graceful close, as the kernel decides
@@ -60,7 +61,8 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
 
         await it.proxy.heal()
         await it.passing(lambda: it.agent.status().is_ready)
-        assert (it.state.reconnects, it.state.registrations, it.state.lateness_seconds) == (1, 2, 0.0)
+        assert it.state.counts == LinkCounts(registrations=2, heartbeats=1, failures=1, reconnects=1)
+        assert it.state.lateness_seconds == 0.0
         (link,) = it.agent._links
     assert (link.state.status, it.agent.status()) == ("stopped", STOPPED)
 

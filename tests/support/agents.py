@@ -118,12 +118,12 @@ class Played(NamedTuple):
         """Receive a registration and accept it, natively with boot id b1; return the request."""
         request = await peer.receive()
         assert request.code == 103
-        before = self.state.registrations
+        before = self.state.counts.registrations
         if isinstance(request.header, dict):
             peer.answer(request.opaque, extFields={}, **answer)
         else:
             peer.send(native_response(request, **answer))
-        await until(lambda: self.state.registrations > before)
+        await until(lambda: self.state.counts.registrations > before)
         return request
 
 

@@ -102,8 +102,8 @@ async def test_an_agent_registers_a_deleted_topic_again_with_its_next_heartbeat(
         await it.agent.delete_topic("orders")
         await it.agent.registered()
         again = await ctl(*at(it.server), "delete-topic", "orders", "-y")
-        beats = it.state.heartbeats
-        await it.passing(lambda: it.state.heartbeats > beats + 1, at_most=60.0)
+        beats = it.state.counts.heartbeats
+        await it.passing(lambda: it.state.counts.heartbeats > beats + 1, at_most=60.0)
         assert (again.code, perms(it.server, "orders")) == (1, {})
         assert await registrations(it.server) == [("full", 2), ("full", 2), ("delta", 1)]
 
