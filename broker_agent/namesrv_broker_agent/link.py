@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Final
 
 from namesrv_broker_agent.link_connections import LinkConnections
+from namesrv_broker_agent.link_registration import LinkRegistration
 from namesrv_broker_agent.link_state import LinkState, ServerState, Status
-from namesrv_broker_agent.own_broker import OwnBroker
+from namesrv_broker_agent.own_broker import OwnBroker, Role
 from namesrv_broker_agent.protocols import BrokerProtocol, MasterInfo, RegistrationResponse
-from namesrv_broker_agent.registration import Registration, Role
 from namesrv_broker_agent.retries import Retries
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_remoting.aio.client import RemotingClient
@@ -63,7 +63,7 @@ class ServerLink:
         settings = broker.settings
         self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
         self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
-        self._registration = Registration()
+        self._registration = LinkRegistration()
         # the master that this server reported last, for a slave
         self.master: MasterInfo | None = None
         # set while the server has accepted all topics and settings of the broker

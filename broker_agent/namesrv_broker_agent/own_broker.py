@@ -3,11 +3,10 @@
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from namesrv_broker_agent.registration import Role
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import BrokerTopics, TopicChange, TopicSnapshot
 from namesrv_remoting.bodies.advertised import AdvertisedAddresses
@@ -22,6 +21,14 @@ logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
 # The state that a broker reports of itself: a small flat map with names of its own.
 BrokerState = Mapping[str, str | int | float | bool | None]
+
+
+class Role(NamedTuple):
+    """The part of a registration that describes the broker itself, and not its topics."""
+
+    broker_id: int
+    # False while the broker drains
+    is_writable: bool
 
 
 class OwnBroker:

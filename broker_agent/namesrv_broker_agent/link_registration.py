@@ -1,20 +1,11 @@
 """The broker's registration with one server: what the server has accepted, and what it still lacks."""
 
-from typing import NamedTuple
-
+from namesrv_broker_agent.own_broker import Role
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 
 
-class Role(NamedTuple):
-    """The part of a registration that describes the broker itself, and not its topics."""
-
-    broker_id: int
-    # False while the broker drains
-    is_writable: bool
-
-
-class Registration:
+class LinkRegistration:
     """What one server has accepted of the broker, what it was not sent yet, and why it lacks the current topics."""
 
     def __init__(self) -> None:
@@ -27,7 +18,7 @@ class Registration:
         self.problem: str | None = None
 
     def __repr__(self) -> str:
-        return f"<Registration [{'current' if self.is_current else 'none'} | {len(self.unsent)} pending]>"
+        return f"<LinkRegistration [{'current' if self.is_current else 'none'} | {len(self.unsent)} pending]>"
 
     @property
     def version(self) -> DataVersion | None:

@@ -1,6 +1,7 @@
 """The broker's registration with one server: accepted topics, refused ones, and the next registration."""
 
-from namesrv_broker_agent.registration import Registration, Role
+from namesrv_broker_agent.link_registration import LinkRegistration
+from namesrv_broker_agent.own_broker import Role
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 
@@ -15,7 +16,7 @@ def snapshot(counter: int, *topics: TopicConfig) -> TopicSnapshot:
 
 def test_heartbeats_have_the_version_of_the_accepted_topics() -> None:
     """There is none before the first registration, nor over a new connection until the server has accepted another."""
-    registration = Registration()
+    registration = LinkRegistration()
     versions = [registration.version]
     registration.accepted(None, snapshot(1, ORDERS), MASTER)
     versions.append(registration.version)
@@ -29,7 +30,7 @@ def test_heartbeats_have_the_version_of_the_accepted_topics() -> None:
 
 def test_refused_topic_is_left_out() -> None:
     """Topics that the server accepted are registered once in place of the refused ones, and the problem stays."""
-    registration = Registration()
+    registration = LinkRegistration()
     refused = snapshot(2, ORDERS, WRONG)
     assert registration.in_place_of(refused, MASTER) is None
 
@@ -47,7 +48,7 @@ def test_refused_topic_is_left_out() -> None:
 
 def test_forgotten_broker_registers_fully() -> None:
     """The next registration has all topics, and changes until then are part of it."""
-    registration = Registration()
+    registration = LinkRegistration()
     registration.unsent.take()
     registration.unsent.add(TopicChange((ORDERS,), ("bills",)))
     assert registration.unsent.take() == TopicChange((ORDERS,), ("bills",))
