@@ -130,7 +130,8 @@ class BrokerAgent:
         # An agent may start again in another event loop, and a lock belongs to the loop in which a task waited for it.
         if not self._topics_lock.locked():
             self._topics_lock = asyncio.Lock()
-        # Addresses from before a restart of this agent: no event is sent if they are the same again.
+        # After a restart of this agent, its links begin with the addresses of the last list. If the next list has the
+        # same addresses, no event is sent.
         self._links.open(self._name_servers.addresses)
         self._name_servers.open()
         self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
@@ -176,7 +177,8 @@ class BrokerAgent:
             if self._stopping is None:
                 raise RuntimeError("the agent is not started")
             return
-        watch, self._broker.is_writable = self._watch, False
+        watch = self._watch
+        self._broker.is_writable = False
         async with self._topics_lock:
             self._topics.bump_in_memory()
         self._links.register_again()
@@ -216,7 +218,7 @@ class BrokerAgent:
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """The state of the link to each NameServer, by address."""
-        return {link.address: link.status() for link in self._links}
+        return {link.address: link.reported_state() for link in self._links}
 
     def status(self) -> AgentStatus:
         """The state of the broker and its servers; any thread may call this."""
@@ -331,11 +333,13 @@ class BrokerAgent:
             return
         # Only reports of servers that are still reachable count; the report of another server may be out of date. The
         # known master stays if as many servers report it as another one.
-        named = Counter(link.master for link in self._links.registered() if link.master is not None)
-        for most, times in named.most_common(1):
-            if self.master is None or times > named[self.master]:
-                self.master = most
-                self._events.call(self._on_master_changed, most)
+        reports = Counter(link.master for link in self._links.registered() if link.master is not None)
+        if not reports:
+            return
+        ((most_reported, count),) = reports.most_common(1)
+        if self.master is None or count > reports[self.master]:
+            self.master = most_reported
+            self._events.call(self._on_master_changed, most_reported)
 
     def _on_request(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:

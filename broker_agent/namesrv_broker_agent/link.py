@@ -85,8 +85,8 @@ class ServerLink:
         """The state at its last change, with monotonic times."""
         return self._state.current
 
-    def status(self) -> ServerState:
-        """The current state; any thread may call this."""
+    def reported_state(self) -> ServerState:
+        """The current state with times by the wall clock, for the owner of the agent; any thread may call this."""
         return self._state.reported(is_settled=self.settled.is_set())
 
     def socket_descriptors(self) -> list[int]:
@@ -123,7 +123,8 @@ class ServerLink:
 
     def _unsettle(self) -> None:
         """Note that the server lacks topics or settings of the broker, and let the task act at once."""
-        # Cleared here and not later in the task, so that callers of `registered` wait for a new registration.
+        # The event is cleared here and not later by the task, so that callers of `registered` wait for a new
+        # registration from this moment on.
         self.settled.clear()
         self._wake.set()
 
@@ -180,24 +181,30 @@ class ServerLink:
         # The first heartbeat comes at a random moment of the interval, so that links do not send at the same time.
         due = self._clock.monotonic() + self._interval() * self._random_unit()
         while True:
-            with suppress(TimeoutError):
-                async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
-                    await self._wake.wait()
-            self._wake.clear()
-            connections.check()
+            await self._wait_until(due)
+            connections.check_usable()
             if registration.unsent.is_due:
                 await self._register(client, protocol)
             if self._clock.monotonic() >= due:
-                # If the server has accepted nothing over this connection, the refused registration takes the place of
-                # the heartbeat.
+                # If the server has accepted nothing over this connection, it expects no heartbeat. The refused
+                # registration is then sent again at the time of a heartbeat.
                 if registration.version is not None:
                     await self._send_heartbeat(client, protocol, registration.version)
                 due = self._clock.monotonic() + self._interval()
 
+    async def _wait_until(self, due: float) -> None:
+        """Wait until the next heartbeat is due, or until the task has to act earlier."""
+        with suppress(TimeoutError):
+            async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
+                await self._wake.wait()
+        self._wake.clear()
+
     async def _register(self, client: RemotingClient, protocol: BrokerProtocol) -> None:
         """Send a full registration, or only the changed topics if the server knows the others."""
-        registration, broker = self._registration, self._broker
-        change, snapshot, role = registration.unsent.take(), broker.topics.snapshot(), broker.role()
+        registration = self._registration
+        change = registration.unsent.take()
+        snapshot = self._broker.topics.snapshot()
+        role = self._broker.role()
         try:
             response = await protocol.register(client, snapshot, change)
         except (ResponseError, LocalProtocolError) as error:
@@ -205,24 +212,24 @@ class ServerLink:
             self._registration_failed(error)
             if isinstance(error, QueryNotFoundError) and change is not None:
                 self._forgotten()
-            elif (earlier := registration.in_place_of(snapshot, role)) is not None:
-                await self._register_in_place(client, protocol, earlier, role)
+            elif (replacement := registration.replacement_for(snapshot, role)) is not None:
+                await self._register_replacement(client, protocol, replacement, role)
             return
-        what = "all" if change is None else len(change.changed) + len(change.deleted)
-        _registration_logger.debug("registered topics with %s: %s", self.address, what)
+        sent = "all" if change is None else len(change.changed) + len(change.deleted)
+        _registration_logger.debug("registered topics with %s: %s", self.address, sent)
         registration.accepted(change, snapshot, role)
         await self._registration_accepted(response)
 
-    async def _register_in_place(
-        self, client: RemotingClient, protocol: BrokerProtocol, earlier: TopicSnapshot, role: Role
+    async def _register_replacement(
+        self, client: RemotingClient, protocol: BrokerProtocol, replacement: TopicSnapshot, role: Role
     ) -> None:
         """Register topics that the server accepted earlier, because the server refuses newer ones."""
         try:
-            response = await protocol.register(client, earlier, None)
+            response = await protocol.register(client, replacement, None)
         except (ResponseError, LocalProtocolError) as error:
             self._registration_failed(error)
             return
-        self._registration.accepted_in_place(earlier, role)
+        self._registration.replacement_accepted(replacement, role)
         await self._registration_accepted(response)
 
     def _registration_failed(self, error: ResponseError | LocalProtocolError) -> None:
@@ -247,7 +254,7 @@ class ServerLink:
     async def _registration_accepted(self, response: RegistrationResponse) -> None:
         self._state.registration_accepted(response.boot_id)
         self._becomes("registered", error=self._registration.problem)
-        if self._registration.unsent.is_complete and self._connections.is_useful:
+        if self._registration.unsent.is_complete and self._connections.is_usable:
             self.settled.set()
         self.master = response.master
         self._on_registered()
@@ -268,7 +275,7 @@ class ServerLink:
             self._state.refused(f"heartbeat refused: {error}")
             return
         if boot_id is not None and boot_id != self.state.boot_id:
-            # The server has restarted behind a connection that stayed open, through a proxy.
+            # The server has restarted behind a proxy, which kept this connection open.
             self.register_again()
         elif self._broker.broker_id != MASTER_ID:
             # The master may have changed, and only the response to a registration names it.

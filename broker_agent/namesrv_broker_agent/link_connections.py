@@ -47,8 +47,8 @@ class LinkConnections:
         self._former: RemotingClient | None = None
         # the connection over which the server has accepted the last registration: the current one or an earlier one
         self._registered_client: RemotingClient | None = None
-        # the reason to stop using the current connection
-        self._useless: str | None = None
+        # why the current connection must not be used any more; None while it may be used
+        self._unusable_because: str | None = None
         # the protocol that was chosen last
         self.protocol: BrokerProtocol | None = None
 
@@ -61,18 +61,18 @@ class LinkConnections:
         return None if self.protocol is None else self.protocol.name
 
     @property
-    def is_useful(self) -> bool:
+    def is_usable(self) -> bool:
         """True unless the current connection was lost or given up."""
-        return self._useless is None
+        return self._unusable_because is None
 
-    def check(self) -> None:
-        """Check that the current connection is useful. Raises ConnectionClosedError."""
-        if self._useless is not None:
-            raise ConnectionClosedError(f"connection to {self.address} {self._useless}")
+    def check_usable(self) -> None:
+        """Raise ConnectionClosedError if the current connection was lost or given up."""
+        if self._unusable_because is not None:
+            raise ConnectionClosedError(f"connection to {self.address} {self._unusable_because}")
 
     def give_up(self, why: str) -> None:
         """Stop using the current connection, open or being opened."""
-        self._useless = why
+        self._unusable_because = why
 
     def socket_descriptors(self) -> list[int]:
         """File descriptors of the open connections."""
@@ -97,13 +97,15 @@ class LinkConnections:
         If the current one was lost or never opened, the former one stays. The connection that has no further use is
         closed, unless it has the broker's registration.
         """
-        is_open = self._client is not None and self._client.connected
-        superseded, former = (self._former, self._client) if is_open else (self._client, self._former)
+        if self._client is not None and self._client.connected:
+            superseded, former = self._former, self._client
+        else:
+            superseded, former = self._client, self._former
         if superseded is not None and superseded is not self._registered_client:
             await _shut_down(superseded)
         client = self._new_client(timeout_factor)
         self._former, self._client = former, client
-        self._useless = None
+        self._unusable_because = None
         return client
 
     def _new_client(self, timeout_factor: float) -> RemotingClient:
@@ -111,7 +113,8 @@ class LinkConnections:
 
         def lost(error: ConnectionClosedError) -> None:  # noqa: ARG001 - the next call raises an error of its own
             if client is self._client:
-                self._useless = self._useless or _LOST
+                if self._unusable_because is None:
+                    self._unusable_because = _LOST
                 self._on_lost()
 
         settings = self._broker.settings
@@ -132,21 +135,27 @@ class LinkConnections:
     async def choose_protocol(self, client: RemotingClient, timeout_seconds: float) -> BrokerProtocol:
         """Choose the protocol that the settings name, or the best one that the server understands."""
         wanted = self._broker.settings.protocol
-        is_native = wanted == "native"
-        if wanted == "auto":
-            known = client.speaks_native()
-            is_native = await client.server_info(timeout_seconds) is not None if known is None else known
-            # An Apache server may close the connection on a native request; that is not a lost connection.
-            self._useless = None if self._useless == _LOST else self._useless
+        is_native = await self._is_native(client, timeout_seconds) if wanted == "auto" else wanted == "native"
         self.protocol = (NativeProtocol if is_native else RocketmqProtocol)(self._broker, timeout_seconds)
         return self.protocol
+
+    async def _is_native(self, client: RemotingClient, timeout_seconds: float) -> bool:
+        """True if the server understands the native protocol, which a native request finds out unless it is known."""
+        is_native = client.speaks_native()
+        if is_native is None:
+            is_native = await client.server_info(timeout_seconds) is not None
+            # An Apache server may close the connection on a native request; that is not a lost connection.
+            if self._unusable_because == _LOST:
+                self._unusable_because = None
+        return is_native
 
     async def close_earlier(self) -> None:
         """Close all earlier connections, because the server has accepted a registration over the current one."""
         earlier = [client for client in self._clients() if client is not self._client]
         for client in earlier:
             await _shut_down(client)
-        # Not before, so that `close` finds all connections if this task is cancelled meanwhile.
+        # The earlier connections stay in these fields until all of them are closed, so that `close` finds them if this
+        # task is cancelled meanwhile.
         self._former, self._registered_client = None, self._client
 
     async def close(self) -> None:

@@ -46,19 +46,22 @@ class LinkRegistration:
             self._accepted.add(change, snapshot[1], role)
         self.is_current, self.problem = True, None
 
-    def in_place_of(self, refused: TopicSnapshot, role: Role) -> TopicSnapshot | None:
-        """The accepted topics to register in place of refused ones; None without any, or if they are registered.
+    def replacement_for(self, refused: TopicSnapshot, role: Role) -> TopicSnapshot | None:
+        """The accepted topics to register instead of refused ones; None without any, or if they are registered.
 
-        Otherwise, from the next reconnect on, one refused topic would keep all topics of the broker out of the server's
-        table, and no deletion or change of the broker's role would reach the server.
+        Without this replacement, from the next reconnect on, one refused topic would keep all topics of the broker out
+        of the server's table, and no deletion or change of the broker's role would reach the server.
         """
-        snapshot = None if self._accepted is None else self._accepted.in_place_of(refused)
-        if self._accepted is None or snapshot is None or (self.is_current and self._accepted.has(snapshot, role)):
+        if self._accepted is None:
             return None
-        return snapshot
+        replacement = self._accepted.replacement_for(refused)
+        if replacement is None:
+            return None
+        is_registered = self.is_current and self._accepted.has(replacement, role)
+        return None if is_registered else replacement
 
-    def accepted_in_place(self, snapshot: TopicSnapshot, role: Role) -> None:
-        """Note that the server has accepted earlier topics in place of refused ones, so that the problem stays."""
+    def replacement_accepted(self, snapshot: TopicSnapshot, role: Role) -> None:
+        """Note that the server has accepted earlier topics instead of refused ones, so that the problem stays."""
         self._accepted, self.is_current = Accepted(snapshot, role), True
 
 
@@ -102,7 +105,7 @@ class UnsentChanges:
         self._topics.clear()
 
     def take(self) -> TopicChange | None:
-        """The change to send now, None for a full registration; an empty change if only the master is asked for.
+        """The change to send now, None for a full registration; an empty change only requests the current master.
 
         The change counts as sent from this moment; after a failure, the caller requires a full registration.
         """
@@ -141,15 +144,16 @@ class Accepted:
         """True if the server has accepted these topics, in this role, and nothing since."""
         return (tuple(snapshot[0]), role) == (tuple(self._topics.values()), self._role)
 
-    def in_place_of(self, refused: TopicSnapshot) -> TopicSnapshot | None:
-        """The topics to register in place of refused ones, under the accepted version; None if they are the same.
+    def replacement_for(self, refused: TopicSnapshot) -> TopicSnapshot | None:
+        """The topics to register instead of refused ones, under the accepted version; None if they are the same.
 
         These are the broker's current topics without those that the server has never accepted. If nothing is left out,
         a change of a topic was refused: then the result is the topics as the server accepted them.
         """
-        wanted = tuple(refused[0])
-        current = {topic.topic_name: topic for topic in wanted}
-        left = tuple(current[name] for name in self._topics if name in current)
-        if left == wanted:
-            left = tuple(self._topics.values())
-        return None if left == wanted else (left, self.version)
+        refused_topics = tuple(refused[0])
+        current = {topic.topic_name: topic for topic in refused_topics}
+        without_new_topics = tuple(current[name] for name in self._topics if name in current)
+        if without_new_topics != refused_topics:
+            return without_new_topics, self.version
+        as_accepted = tuple(self._topics.values())
+        return None if as_accepted == refused_topics else (as_accepted, self.version)

@@ -71,22 +71,23 @@ class ServerLinks:
 
     def open(self, addresses: tuple[str, ...]) -> None:
         """Start with the servers of the last list, in the running event loop."""
-        # Tasks that wait since before a restart go on to wait for the new event.
+        # Tasks that have waited since before a restart are woken up, and wait for the new event.
         self._link_changed.set()
         self._link_changed = asyncio.Event()
         self.follow(addresses)
 
     def follow(self, addresses: tuple[str, ...]) -> None:
         """Use another list of servers: start links to new servers, and leave those that are not in the list."""
-        is_another = set(addresses) != self._links.keys()
+        has_changed = set(addresses) != self._links.keys()
         for address in addresses:
             if address not in self._links:
                 self._start(address)
-        for link in [self._links.pop(address) for address in tuple(self._links) if address not in addresses]:
+        for address in [known for known in self._links if known not in addresses]:
+            link = self._links.pop(address)
             leaving = self._leaving[link] = asyncio.ensure_future(self._leave(link))
             leaving.add_done_callback(partial(self._left, link))
         self._link_changed.set()
-        if is_another:
+        if has_changed:
             self._events.servers_changed(addresses)
         self._update_readiness()
 

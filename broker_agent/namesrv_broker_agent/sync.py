@@ -179,12 +179,13 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return self._started().topics
 
     def _started(self) -> _ThreadAgent:
-        # Refused in callbacks for all methods, including those that would not block.
+        # The agent's thread, and so a callback, may call none of the methods, also none that would not block.
         self._check_other_thread()
         return super()._started()
 
     def _end(self) -> None:
-        # Before the agent is forgotten, so that a drain that finds no agent knows why.
+        # This process is noted before the agent is forgotten: a drain in another thread that then finds no agent has to
+        # see that the agent was stopped.
         self._stopped_in = os.getpid()
         super()._end()
 

@@ -32,18 +32,18 @@ def test_refused_topic_is_left_out() -> None:
     """Topics that the server accepted are registered once in place of the refused ones, and the problem stays."""
     registration = LinkRegistration()
     refused = snapshot(2, ORDERS, WRONG)
-    assert registration.in_place_of(refused, MASTER) is None
+    assert registration.replacement_for(refused, MASTER) is None
 
     registration.accepted(None, snapshot(1, ORDERS), MASTER)
     registration.problem = "refused"
-    assert registration.in_place_of(refused, MASTER) is None
+    assert registration.replacement_for(refused, MASTER) is None
 
     registration.begin_again()
-    earlier = registration.in_place_of(refused, MASTER)
+    earlier = registration.replacement_for(refused, MASTER)
     assert earlier == snapshot(1, ORDERS)
-    registration.accepted_in_place(earlier, MASTER)
-    assert (registration.problem, registration.in_place_of(refused, MASTER)) == ("refused", None)
-    assert registration.in_place_of(refused, Role(1, is_writable=True)) == earlier
+    registration.replacement_accepted(earlier, MASTER)
+    assert (registration.problem, registration.replacement_for(refused, MASTER)) == ("refused", None)
+    assert registration.replacement_for(refused, Role(1, is_writable=True)) == earlier
 
 
 def test_forgotten_broker_registers_fully() -> None:
