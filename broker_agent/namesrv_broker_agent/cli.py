@@ -166,7 +166,8 @@ class SideCar:
     async def _reload_changed(self, agent: BrokerAgent) -> None:
         stamp, problem = self._stamp, None
         try:
-            # In a thread: on a dead network disk this takes for ever, and the event loop has to serve signals.
+            # The stat runs in a thread, because on a dead network disk a stat never ends, and the event loop has to
+            # serve signals.
             stamp = await in_thread(file_stamp, self._path)
             if self._reload.is_set():
                 self._reload.clear()

@@ -97,7 +97,8 @@ class LinkConnections:
         If the current one was lost or never opened, the former one stays. The connection that has no further use is
         closed, unless it has the broker's registration.
         """
-        if self._client is not None and self._client.connected:
+        is_open = self._client is not None and self._client.connected
+        if is_open:
             superseded, former = self._former, self._client
         else:
             superseded, former = self._client, self._former

@@ -99,13 +99,6 @@ class LinkState:
         # connection, and the refusal is then the reason of the end.
         self._last_refusal: str | None = None
 
-    @property
-    def lateness_seconds(self) -> float:
-        """Seconds by which the next heartbeat is overdue; 0 before the heartbeat is due."""
-        last_heartbeat = self.current.last_heartbeat
-        silent_since = self._started_at if last_heartbeat is None else last_heartbeat
-        return max(0.0, self._clock.monotonic() - silent_since - self._heartbeat_seconds)
-
     def reported(self, *, is_settled: bool) -> ServerState:
         """The current state, with times by the wall clock as it is set now; any thread may call this."""
         current = self.current
@@ -114,9 +107,14 @@ class LinkState:
             since=wall_at(self._clock, current.since),
             last_response=self._by_wall_clock(current.last_response),
             last_heartbeat=self._by_wall_clock(current.last_heartbeat),
-            lateness_seconds=self.lateness_seconds,
+            lateness_seconds=self._lateness_seconds(current.last_heartbeat),
             is_settled=is_settled,
         )
+
+    def _lateness_seconds(self, last_heartbeat: float | None) -> float:
+        """Seconds by which the next heartbeat is overdue; 0 before the heartbeat is due."""
+        silent_since = self._started_at if last_heartbeat is None else last_heartbeat
+        return max(0.0, self._clock.monotonic() - silent_since - self._heartbeat_seconds)
 
     def _by_wall_clock(self, at: float | None) -> float | None:
         return None if at is None else wall_at(self._clock, at)
@@ -136,9 +134,10 @@ class LinkState:
         self._accepted(self.current.counts.with_heartbeat(), self.current.boot_id, error)
 
     def _accepted(self, counts: LinkCounts, boot_id: str | None, error: str | None) -> None:
-        late = self.lateness_seconds
+        last_heartbeat = self.current.last_heartbeat
+        late = self._lateness_seconds(last_heartbeat)
         # Before the first registration the server expected no heartbeat.
-        if late > _LATE_SECONDS and self.current.last_heartbeat is not None:
+        if late > _LATE_SECONDS and last_heartbeat is not None:
             _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
         self._last_refusal = None
         now = self._clock.monotonic()

@@ -104,7 +104,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         An agent that has stopped has left already. Raises RuntimeError if this process never started the agent.
         """
         self._check_other_thread()
-        # Read once, because another thread may stop the agent at any moment.
+        # The field is read once, because another thread may stop the agent at any moment.
         agent = self._inner
         if agent is None:
             if self._stopped_in != os.getpid():

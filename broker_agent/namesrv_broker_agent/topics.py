@@ -188,7 +188,7 @@ class BrokerTopics:
             try:
                 write_sealed(self._file, document)
             except OSError as error:
-                # Most errors of a write name no file, and the others a temporary one.
+                # Most errors of a write name no file, and some name a temporary one.
                 error.filename, error.filename2 = str(self._file), None
                 raise
 
