@@ -248,7 +248,7 @@ class ServerLink:
                 # connection: that registration counts as newer.
                 raise ConnectionClosedError(f"connection to {self.address} is taken over: {error}") from error
         if not self._registration.is_current:
-            # The connection works, and the next heartbeat tries again.
+            # The connection works, and the registration is sent again at the time of the next heartbeat.
             self._becomes("refused", error=problem)
 
     async def _registration_accepted(self, response: RegistrationResponse) -> None:

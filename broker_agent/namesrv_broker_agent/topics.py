@@ -202,9 +202,10 @@ class BrokerTopics:
         except FileNotFoundError:
             self._save(self._topics, self.data_version)
             return
-        topics, version = _decoded(data, self._file)
-        given, self._current = self._topics, (topics, version)
-        differing = tuple(topic for name, topic in given.items() if topics.get(name) != topic)
+        given = self._topics
+        restored, version = _decoded(data, self._file)
+        self._current = (restored, version)
+        differing = tuple(topic for name, topic in given.items() if restored.get(name) != topic)
         if differing:
             self._change(differing)
 
