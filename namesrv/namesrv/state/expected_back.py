@@ -23,7 +23,8 @@ class BrokersExpectedBack:
 
     A server that loses half of its brokers or more within 35 s may be cut off itself, and so may a server whose last
     broker became silent: a network that drops packets closes no connection. When the network is back, clients may reach
-    the server before the brokers do.
+    the server before the brokers do. A server that some brokers still reach takes the silent ones for dead, however
+    many they are; the return of one of them shows that the others may be alive as well.
     """
 
     def __init__(self, now: Callable[[], float], limits: TableLimits, live: Sized) -> None:
@@ -35,8 +36,11 @@ class BrokersExpectedBack:
         # after half of the brokers or more were disconnected: time until which they are expected back
         self._disconnected_back_at = 0.0
         # after the last broker became silent, or `waited_in_vain`: NEVER until a broker registers, then 35 s after its
-        # registration
+        # registration; after half of the brokers or more became silent: 35 s after the first of them has registered
         self._silent_back_at = 0.0
+        # identities of brokers that became silent and have not registered since, in this order; emptied when
+        # `_silent_back_at` is set by a registration, so that brokers that return one by one extend no wait
+        self._silent: dict[tuple[str, str, int], None] = {}
         # (cluster, broker name, broker id) -> the broker, and the time until which it is expected back; in
         # the order of these times
         self._expected: dict[tuple[str, str, int], tuple[ExpectedBroker, float]] = {}
@@ -49,9 +53,14 @@ class BrokersExpectedBack:
         match effect:
             case Evicted(reason="disconnected"):
                 self._add(ExpectedBroker.of(effect.key, effect.live))
-            case Evicted() | Registered():
+            case Evicted():
                 self.forget(effect.key, effect.live)
-                self._note_silence(effect)
+                if effect.reason == "silent":
+                    self._note_silence(ExpectedBroker.of(effect.key, effect.live))
+            case Registered():
+                broker = ExpectedBroker.of(effect.key, effect.live)
+                self._expected.pop(broker.identity, None)
+                self._note_return(broker)
 
     def waited_in_vain(self) -> None:
         """Note that no broker registered while this boot waited for them: the outage may last on."""
@@ -59,14 +68,26 @@ class BrokersExpectedBack:
 
     def forget(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Forget a broker that is back, or that left for another reason, as by a change of the access file."""
-        self._expected.pop(ExpectedBroker.of(key, live).identity, None)
+        identity = ExpectedBroker.of(key, live).identity
+        self._expected.pop(identity, None)
+        self._silent.pop(identity, None)
 
-    def _note_silence(self, effect: Evicted | Registered) -> None:
-        if isinstance(effect, Evicted):
-            if effect.reason == "silent" and not self._live:
-                self._silent_back_at = NEVER
-        elif self._silent_back_at == NEVER:
+    def _note_silence(self, broker: ExpectedBroker) -> None:
+        self._silent[broker.identity] = None
+        if len(self._silent) > self._limits.max_brokers:
+            del self._silent[next(iter(self._silent))]
+        if not self._live:
+            self._silent_back_at = NEVER
+
+    def _note_return(self, broker: ExpectedBroker) -> None:
+        """Note the registration of a broker: the first one after a common silence begins the wait for the others."""
+        was_silent = broker.identity in self._silent
+        self._silent.pop(broker.identity, None)
+        # The silent brokers before this return, and the live ones, were the brokers before the silence.
+        were_half_silent = len(self._silent) + 1 >= len(self._live) - 1
+        if self._silent_back_at == NEVER or (was_silent and self._silent and were_half_silent):
             self._silent_back_at = self._now() + RECONNECTION_SECONDS
+            self._silent.clear()
 
     def _add(self, broker: ExpectedBroker) -> None:
         until, may_lack_disconnected = self._now() + RECONNECTION_SECONDS, self._may_lack_disconnected
@@ -97,6 +118,8 @@ class BrokersExpectedBack:
     @property
     def may_lack_silent(self) -> bool:
         """True after the last broker became silent, or `waited_in_vain`, until 35 s after the next registration.
+
+        If half of the brokers or more became silent and others stayed, it is true for 35 s after the first return.
 
         A boot that begins in this time expects brokers without knowing which: the silent ones have left the tables one
         by one, and the snapshot does not name them.

@@ -99,3 +99,62 @@ def test_server_whose_last_broker_became_silent_may_lack_live_ones() -> None:
     assert after(registered("a"), 0.0)
     assert after(registered("a"), 34.9)
     assert not after(registered("a"), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("silent", "back", "may_lack"),
+    [("abc", "a", True), ("ab", "a", True), ("a", "a", False), ("abc", "e", False)],
+    ids=["most", "half", "all are back", "a new broker"],
+)
+def test_first_return_after_half_became_silent_may_precede_others(silent: str, back: str, *, may_lack: bool) -> None:
+    """Of four brokers some survive the outage of a network: those that became silent may be back up to 35 s later.
+
+    Until the first of them is back they count as dead: a rack without power would keep the server unready for ever.
+    """
+    clock, live = FakeClock(), set("abcd")
+    brokers = BrokersExpectedBack(clock.monotonic, TableLimits(8, 1, 1, 1), live)
+    for name in silent:
+        live.remove(name)
+        brokers.observe(evicted(name, "silent"))
+    clock.stall(1_000.0)
+    assert not brokers.may_lack_live_brokers
+
+    live.add(back)
+    brokers.observe(registered(back))
+    assert brokers.may_lack_live_brokers is may_lack
+    clock.stall(34.9)
+    assert brokers.may_lack_live_brokers is may_lack
+    clock.stall(0.1)
+    assert not brokers.may_lack_live_brokers
+
+
+def test_one_outage_is_one_wait() -> None:
+    """Brokers of a rack that start one by one do not make the server wait anew."""
+    clock, live = FakeClock(), set("abcd")
+    brokers = BrokersExpectedBack(clock.monotonic, TableLimits(8, 1, 1, 1), live)
+    for name in "abc":
+        live.remove(name)
+        brokers.observe(evicted(name, "silent"))
+    live.add("a")
+    brokers.observe(registered("a"))
+    clock.stall(35.0)
+
+    live.add("b")
+    brokers.observe(registered("b"))
+
+    assert not brokers.may_lack_live_brokers
+
+
+def test_silent_brokers_are_bounded() -> None:
+    """Peers that register ever new names and become silent displace the oldest, which then come as new brokers."""
+    live = set("x")
+    brokers = BrokersExpectedBack(FakeClock().monotonic, LIMITS, live)
+    for name in "abc":
+        brokers.observe(evicted(name, "silent"))
+
+    live.add("a")
+    brokers.observe(registered("a"))
+    assert not brokers.may_lack_live_brokers
+    live.add("b")
+    brokers.observe(registered("b"))
+    assert brokers.may_lack_live_brokers
