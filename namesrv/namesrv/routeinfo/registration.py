@@ -192,8 +192,7 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         for dropped in changes.dropped
     )
     if name in tables.write_removed:
-        removal, is_first = tables.write_removed[name], name not in tables.broker_addr_table
-        tables.write_removed[name] = removal.after_registration(registration.broker_id, is_first=is_first)
+        tables.write_removed[name] = tables.write_removed[name].after_registration(registration.broker_id)
     if prepared.topics.row_changes.rows:
         # Two brokers of a group may make routes, a master and a broker with an id below 0: after a registration of one
         # of them, the next registration of the other is applied even if it is unchanged.

@@ -8,11 +8,13 @@ not restore the permission. The removal ends in one of these ways:
 - The master has left without unregistering, and its expiry after its last heartbeat is over.
 - The last broker of a group without a master has left without unregistering, and the expiries of all slaves that left
   in this way are over. The slave that was seen last need not be the last to leave.
-- After a restart of the server, no broker of the group has registered within the default expiry.
+- After a restart of the server, no broker of the group has registered within the default expiry. A removal that was
+  about to end when the server stopped has the rest of its time instead, since it began with another broker's expiry.
 
 If the master returns in time, or any broker of an empty group, the removal goes on as at its beginning.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -28,10 +30,13 @@ class WriteRemoval(NamedTuple):
     ends_at: float = NEVER
     # The latest end of the expiries of the slaves that have left.
     slaves_expire_at: float = 0.0
+    # True if the master has left a group that still has slaves: their registrations do not lift the end.
+    awaits_master: bool = False
 
-    def after_registration(self, broker_id: int, *, is_first: bool) -> "WriteRemoval":
-        """Return the removal after the registration of a broker; `is_first`: the group had no broker."""
-        return WriteRemoval() if broker_id == MASTER_ID or is_first else self
+    def after_registration(self, broker_id: int) -> "WriteRemoval":
+        """Return the removal after the registration of a broker."""
+        was_empty = self.ends_at != NEVER and not self.awaits_master
+        return WriteRemoval() if broker_id == MASTER_ID or was_empty else self
 
     def after_departure(self, live: BrokerLiveInfo, reason: Reason, *, is_last: bool) -> "WriteRemoval | None":
         """Return the removal after a broker has left; None if the removal has ended."""
@@ -39,11 +44,31 @@ class WriteRemoval(NamedTuple):
         if reason == "unregistered":
             return None if is_master or is_last else self
         if self.ends_at != NEVER:
-            return self
+            return self._replace(awaits_master=self.awaits_master and not is_last)
         if is_master:
-            return WriteRemoval(live.expires_at())
+            return WriteRemoval(live.expires_at(), awaits_master=not is_last)
         latest = max(self.slaves_expire_at, live.expires_at())
         return WriteRemoval(latest if is_last else NEVER, latest)
+
+
+class RemovalEnd(NamedTuple):
+    """The end of a removal in the snapshot: what the next boot needs of a `WriteRemoval` that has an end."""
+
+    broker_name: str
+    # Whole seconds from the time of the snapshot. The time in which no server runs does not count: no broker could
+    # return in it.
+    seconds_left: int
+    awaits_master: bool
+
+    def restored(self, now: float, least_seconds: float) -> WriteRemoval:
+        """Return the removal after a restart; brokers have at least these seconds to connect again."""
+        return WriteRemoval(now + max(self.seconds_left, least_seconds), awaits_master=self.awaits_master)
+
+
+def removal_ends(removals: Mapping[str, WriteRemoval], now: float) -> tuple[RemovalEnd, ...]:
+    """Return the ends of the removals that have one, in the order of their groups' names."""
+    with_end = sorted((name, removal) for name, removal in removals.items() if removal.ends_at != NEVER)
+    return tuple(RemovalEnd(name, math.ceil(each.ends_at - now), each.awaits_master) for name, each in with_end)
 
 
 def ended_removals(removals: Mapping[str, WriteRemoval], now: float) -> list[str]:

@@ -36,7 +36,7 @@ from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
-from namesrv.state.expected_back import BrokersExpectedBack
+from namesrv.state.expected_back import RECONNECTION_SECONDS, BrokersExpectedBack
 from namesrv.state.lost_routes import LostRoutes
 from namesrv.state.snapshot import Readiness, Snapshot
 from namesrv.state.watchers import RouteWatchers
@@ -70,7 +70,7 @@ def build_namesrv(loaded: Loaded, limits: Limits, clock: Clock, spawn: Spawn) ->
     last = snapshot.load(snapshot_path(settings))
     liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
     if last is not None:
-        _restore_write_removals(tables, last, ends_at=liveness.now() + settings.broker_expiry_seconds)
+        _restore_write_removals(tables, last, liveness.now(), settings.broker_expiry_seconds)
     boot = _boot(boot_id, last, running, clock, tables)
     heartbeat_log = None
     if settings.heartbeat_log_path is not None:
@@ -149,12 +149,15 @@ def _kv_config(settings: Settings, limits: Limits, audit: AuditLog | None) -> KV
         return KVConfig.load(path, limits.kv, *([] if audit is None else [audit.kv_changed]))
 
 
-def _restore_write_removals(tables: RouteTables, last: Snapshot, ends_at: float) -> None:
+def _restore_write_removals(tables: RouteTables, last: Snapshot, now: float, expiry_seconds: float) -> None:
     """Remove the write permissions that were removed before the restart.
 
-    A permission returns at `ends_at` unless a broker of its group registers before: the snapshot has no expiries.
+    A permission whose removal had no end returns after the default expiry, unless a broker of its group registers
+    before: the snapshot has no expiries of live brokers.
     """
-    tables.write_removed.update((name, WriteRemoval(ends_at)) for _, name in last.wiped)
+    tables.write_removed.update((name, WriteRemoval(now + expiry_seconds)) for _, name in last.wiped)
+    for end in last.wiped_ends:
+        tables.write_removed[end.broker_name] = end.restored(now, RECONNECTION_SECONDS)
 
 
 def _boot(boot_id: str, last: Snapshot | None, running: RunningSettings, clock: Clock, tables: RouteTables) -> Boot:

@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from namesrv.context import Namesrv
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.write_removal import RemovalEnd, removal_ends
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from namesrv_runtime.log import event
@@ -29,8 +30,14 @@ class Snapshotter:
         self._namesrv = namesrv
         self._path = path
         # The state that the file has: the version of its brokers and removed write permissions (`membership` of the
-        # manager), the disconnected brokers, and `may_lack_silent`.
-        self._saved: tuple[int, tuple[ExpectedBroker, ...], bool] = namesrv.manager.membership, (), False
+        # manager), the disconnected brokers, `may_lack_silent`, and the ends of removed write permissions, whose
+        # seconds shrink at every tick.
+        self._saved: tuple[int, tuple[ExpectedBroker, ...], bool, tuple[RemovalEnd, ...]] = (
+            namesrv.manager.membership,
+            (),
+            False,
+            (),
+        )
         # True if the file names brokers, or the next boot waits for unknown ones.
         self._expects_brokers = namesrv.boot.readiness.expects_brokers
         with suppress(FileNotFoundError):
@@ -49,14 +56,16 @@ class Snapshotter:
         async with self._writing:
             brokers = self._namesrv.boot.expected_back
             disconnected = brokers.expected()
-            contents = self._namesrv.manager.membership, disconnected, brokers.may_lack_silent
+            manager = self._namesrv.manager
+            ends = removal_ends(manager.tables.write_removed, manager.now())
+            contents = manager.membership, disconnected, brokers.may_lack_silent, ends
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
             if contents != self._saved:
                 had_failed = counters.snapshot_writes.has_failed
                 try:
                     # A write for which no thread can start fails as well.
                     with counters.snapshot_writes.writing():
-                        current = await self._current(disconnected)
+                        current = await self._current(disconnected, ends)
                         counters.snapshot_bytes = await in_thread(snapshot.save, self._path, current)
                 except OSError as error:
                     if not had_failed:
@@ -68,7 +77,7 @@ class Snapshotter:
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
 
-    async def _current(self, disconnected: Sequence[ExpectedBroker]) -> Snapshot:
+    async def _current(self, disconnected: Sequence[ExpectedBroker], ends: tuple[RemovalEnd, ...]) -> Snapshot:
         """Return the brokers of this moment: the live, the disconnected, and the expected ones that are still missing.
 
         A copy of the table takes less than a millisecond; the list of five thousand brokers, which a thread makes from
@@ -86,6 +95,7 @@ class Snapshotter:
             boot_id=namesrv.boot.id,
             brokers=brokers,
             wiped=write_removed,
+            wiped_ends=ends,
             is_incomplete=(is_waiting and readiness.expects_unknown) or namesrv.boot.expected_back.may_lack_silent,
         )
 

@@ -15,6 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.write_removal import RemovalEnd
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.durable_file import SealedFileError, keep_copy, remove_leftovers, unseal, write_sealed
 from namesrv_runtime.log import event
@@ -58,6 +59,8 @@ class Snapshot:
     brokers: tuple[ExpectedBroker, ...] = ()
     # The file's name for removed write permissions: (cluster, broker name); cluster None stands for all clusters.
     wiped: tuple[tuple[str | None, str], ...] = ()
+    # The ends of those removals that have one. The file has this field only if there are any.
+    wiped_ends: tuple[RemovalEnd, ...] = ()
     version: int = VERSION
     # True if there may be further brokers, which have not had time to register since an earlier snapshot was lost, or
     # since the last broker became silent. The file has this field only then.
@@ -83,6 +86,8 @@ def save(path: Path, snapshot: Snapshot) -> int:
     content = {**msgspec.to_builtins(replace(snapshot, brokers=())), "brokers": brokers}
     if not snapshot.is_incomplete:
         del content["is_incomplete"]
+    if not snapshot.wiped_ends:
+        del content["wiped_ends"]
     return write_sealed(path, content)
 
 

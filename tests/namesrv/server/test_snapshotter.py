@@ -378,3 +378,71 @@ async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> No
         table = server.namesrv.manager.tables.topic_queue_table
         assert [queues.perm for queues in table["T"].queues] == [4]
         assert [queues.perm for queues in table["U"].queues] == [4, 6]
+
+
+@pytest.mark.parametrize(("expiry_seconds", "ends_after"), [(120, 60), (600, 540), (65, 35)])
+async def test_end_of_a_removed_write_permission_survives_a_restart(
+    tmp_path: Path, expiry_seconds: int, ends_after: int
+) -> None:
+    """The expiry of a master that left goes on after the restart; its slave's registration does not lift that end.
+
+    After a start the master has 35 s at least, in which it connects again.
+    """
+    slave = Broker("broker-a", 1, "10.0.0.3:10911")
+    async with namesrv_in_process(tmp_path) as server:
+        master_peer, slave_peer = await server.connect(), await server.connect()
+        await master_peer.register(A, heartbeatTimeoutMillis=f"{expiry_seconds}000")
+        await slave_peer.register(slave, heartbeatTimeoutMillis="86400000")
+        await slave_peer.call(205, {"brokerName": "broker-a"})
+        await server.hang_up(master_peer)
+        await server.clock.advance(60)
+
+    async with namesrv_in_process(tmp_path, scan_interval_seconds=1.0) as server:
+        await (await server.connect()).register(slave, heartbeatTimeoutMillis="86400000")
+        tables = server.namesrv.manager.tables
+        await server.clock.advance(ends_after - 2)
+        assert tables.write_removed.keys() == {"broker-a"}
+        # The file has whole seconds, and a scan comes a second later.
+        await server.clock.advance(10)
+        assert tables.write_removed == {}
+
+
+async def test_master_that_returns_after_a_restart_stays_read_only(tmp_path: Path) -> None:
+    """It left before the restart, and is back before its expiry is over."""
+    slave = Broker("broker-a", 1, "10.0.0.3:10911")
+    async with namesrv_in_process(tmp_path) as server:
+        master_peer, slave_peer = await server.connect(), await server.connect()
+        await master_peer.register(A)
+        await slave_peer.register(slave)
+        await slave_peer.call(205, {"brokerName": "broker-a"})
+        await server.hang_up(master_peer)
+        await server.clock.advance(10)
+
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(slave)
+        await peer.register(A)
+        await server.clock.advance(115)
+        await peer.register(A)
+        await server.clock.advance(115)
+        assert server.namesrv.manager.tables.write_removed.keys() == {"broker-a"}
+
+
+async def test_removal_that_had_nearly_ended_does_not_last_for_another_expiry(tmp_path: Path) -> None:
+    """The last broker of a group left 100 s before the restart; any broker of the group continues the removal."""
+    slave = Broker("broker-b", 1, "10.0.0.3:10911")
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for broker in (A, slave):
+            await peer.register(broker)
+            await peer.call(205, {"brokerName": broker.name})
+        await server.hang_up(peer)
+        await server.clock.advance(100)
+
+    async with namesrv_in_process(tmp_path, scan_interval_seconds=1.0) as server:
+        await (await server.connect()).register(slave)
+        tables = server.namesrv.manager.tables
+        await server.clock.advance(34)
+        assert tables.write_removed.keys() == {"broker-a", "broker-b"}
+        await server.clock.advance(3)
+        assert tables.write_removed.keys() == {"broker-b"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv.routeinfo.write_removal import RemovalEnd
 from namesrv.state.snapshot import ExpectedBroker, Readiness, Snapshot, decode, load, save
 from namesrv_runtime.durable_file import SealedFileError, seal
 
@@ -35,6 +36,16 @@ def test_bytes_of_a_snapshot_file(tmp_path: Path) -> None:
 
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
     assert (tmp_path / "snapshot.json").read_bytes() == b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n"
+
+
+def test_ends_of_removed_write_permissions_in_the_file(tmp_path: Path) -> None:
+    """They are in the file, if there are any, and a file of an earlier version has none."""
+    snapshot = replace(SMALL, wiped_ends=(RemovalEnd("broker-a", 87, awaits_master=True),))
+    save(tmp_path / "snapshot.json", snapshot)
+
+    assert b'"wiped_ends":[["broker-a",87,true]]' in (tmp_path / "snapshot.json").read_bytes()
+    assert load(tmp_path / "snapshot.json") == snapshot
+    assert decode(seal(json.loads(CONTENT))) == SMALL
 
 
 @pytest.mark.parametrize(
