@@ -3,8 +3,10 @@
 The classes follow those in RocketMQ's package `protocol/header/namesrv`, such as `RegisterBrokerRequestHeader`.
 """
 
+import functools
+import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, get_args
 
 import msgspec
 
@@ -21,6 +23,10 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 HeartbeatTimeout = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 
 _SHOWN_CHARACTERS: Final = 64
+# Numbers as Java's `Long.parseLong` reads them, and those of them that msgspec reads, too: it refuses +1 and 01, which
+# are not in JSON. Other texts must not reach msgspec, which takes 1e0 and 1.0 for 1.
+_JAVA_NUMBER: Final = re.compile("[+-]?[0-9]+")
+_PLAIN_NUMBER: Final = re.compile("-?(?:0|[1-9][0-9]*)")
 
 
 class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -34,13 +40,19 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     def from_ext(cls, ext_fields: Mapping[str, str] | None) -> Self:
         """The typed fields. Raises a BadRequestError that names a missing, empty or unreadable field."""
         fields = dict(ext_fields or {})
+        values = fields.copy()
+        for name in _number_fields(cls):
+            text = fields.get(name)
+            if text is not None and not _PLAIN_NUMBER.fullmatch(text):
+                values[name] = _plain_number(text)
         try:
-            return msgspec.convert(fields, cls, strict=False)
+            return msgspec.convert(values, cls, strict=False)
         except msgspec.ValidationError as error:
-            raise BadRequestError(cls._problem(fields)) from error
+            raise BadRequestError(cls._problem(fields, values)) from error
 
     @classmethod
-    def _problem(cls, fields: dict[str, str]) -> str:
+    def _problem(cls, fields: dict[str, str], values: dict[str, str]) -> str:
+        """The first problem of the values; the text of a field is that in `fields`."""
         for field in msgspec.structs.fields(cls):
             name = field.encode_name
             if name not in fields:
@@ -48,7 +60,7 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
                     return f"field {name} is missing"
                 continue
             try:
-                msgspec.convert(fields[name], field.type, strict=False)
+                msgspec.convert(values[name], field.type, strict=False)
             except msgspec.ValidationError as error:
                 if not fields[name]:
                     return f"field {name} is empty"
@@ -63,6 +75,24 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
             for name, value in msgspec.to_builtins(self).items()
             if value is not None
         }
+
+
+@functools.cache
+def _number_fields(header: type[ExtHeader]) -> tuple[str, ...]:
+    """The names of the ext fields that are numbers."""
+    return tuple(field.encode_name for field in msgspec.structs.fields(header) if _has_number(field.type))
+
+
+def _has_number(kind: object) -> bool:
+    return kind is int or any(_has_number(part) for part in get_args(kind))
+
+
+def _plain_number(text: str) -> str:
+    """The plain form of a number that Java's `Long.parseLong` reads; empty, which is no number, for any other text."""
+    if not _JAVA_NUMBER.fullmatch(text):
+        return ""
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    return f"-{digits}" if text.startswith("-") else digits
 
 
 class _OfBroker(ExtHeader, frozen=True, kw_only=True):

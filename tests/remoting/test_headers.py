@@ -57,7 +57,9 @@ def test_ext_fields_become_typed_values() -> None:
 @pytest.mark.parametrize(
     ("header", "name", "value", "reason"),
     [
-        *((Header, "topicCount", value, "expected `int`, got `str`") for value in ("abc", "1.5", "1_0")),
+        *((Header, "topicCount", value, "expected `int`, got `str`") for value in ("abc", "1.5", "1_0", "1e0", "1.0")),
+        *((Header, "topicCount", value, "expected `int`, got `str`") for value in (" 1", "1 ", "+", "--1", "+-1")),
+        *((Header, "counter", value, "expected `int | null`, got `str`") for value in ("1e0", "null")),
         (Header, "topicCount", "2147483648", "expected `int` <= 2147483647"),
         (Header, "topicCount", "-2147483649", "expected `int` >= -2147483648"),
         (Header, "topicCount", "9" * 5000, "integer value out of range"),
@@ -77,6 +79,18 @@ def test_bad_field_is_refused_by_name_and_value(
     with pytest.raises(BadRequestError) as caught:
         header.from_ext({**LEAST, **REGISTRATION, name: value})
     assert (caught.value.remark or "").startswith(f"field {name}: {value[:64]!r}: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("+1", 1), ("01", 1), ("-01", -1), ("-0", 0), ("+0", 0), ("000", 0)),
+        *(("0" * 5000 + "7", 7), ("+9223372036854775807", (1 << 63) - 1), ("-9223372036854775808", -(1 << 63))),
+    ],
+)
+def test_numbers_are_those_of_java(text: str, number: int) -> None:
+    """As `Long.parseLong` reads them: decimal digits after a sign or none."""
+    assert Header.from_ext({**LEAST, "counter": text}).counter == number
 
 
 @pytest.mark.parametrize(
