@@ -1,5 +1,6 @@
 """Stops of this process, found by late ticks, and the time from which closed connections count after them."""
 
+import math
 from typing import Final
 
 from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS, stopped_seconds
@@ -15,8 +16,8 @@ class ProcessStops:
 
     def __init__(self, clock: Clock, scan_interval_seconds: float) -> None:
         self._clock = clock
-        # Time between two ticks: the time between two scans, divided by a whole number so that about a second is left.
-        self.tick_seconds = scan_interval_seconds / max(1, round(scan_interval_seconds / LONGEST_TICK_SECONDS))
+        # Time between two ticks: the time between two scans, divided by the least number that leaves a second at most.
+        self.tick_seconds = scan_interval_seconds / math.ceil(scan_interval_seconds / LONGEST_TICK_SECONDS)
         self._last_tick = clock.monotonic()
         # Processor time of this process at the last tick.
         self._busy_seconds = clock.busy()
