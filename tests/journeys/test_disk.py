@@ -124,6 +124,18 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
         assert "2 of 2 expected brokers" in daemon.wait_for("waiting")["reason"]
 
 
+def test_start_on_a_stuck_disk_is_logged(disk: FaultyDisk, data_dir: Path) -> None:
+    """A start that waits for its disk names the directory, and goes on once the disk works."""
+    disk.turn("slow")
+    with Daemon(data_dir, environ=disk.environ) as daemon:
+        found = daemon.wait_for("start_stuck")
+        assert (found["level"], found["data_dir"], found["seconds"]) == ("error", str(data_dir), 5)
+        assert daemon.lines("listening") == []
+
+        disk.turn("ok")
+        daemon.listening()
+
+
 def test_a_killed_server_has_what_it_confirmed(disk: FaultyDisk, data_dir: Path) -> None:
     """A server that is killed between two responses, on a disk that fails now and then, keeps all confirmed values."""
     rng, confirmed = Random(1), set[str]()

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +39,8 @@ from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
 from namesrv_runtime.log import event
+from namesrv_runtime.threads import NoThreadError, thread_starts
+from namesrv_runtime.write_state import STUCK_SECONDS
 
 logger: Final = logging.getLogger(__name__)
 
@@ -158,7 +161,8 @@ class NamesrvController:
             loop.add_signal_handler(signal.SIGHUP, self._on_sighup, has_terminal(), deadline)
         self._service_manager = ServiceManager.of(os.environ)
         try:
-            await self.serve()
+            with _stuck_start_logged(self._loaded.settings.data_dir, self.listening):
+                await self.serve()
         finally:
             self._service_manager.close()
 
@@ -299,6 +303,28 @@ class NamesrvController:
         server.abort_all()
         logs = (namesrv.access.audit, namesrv.heartbeat_log)
         await asyncio.gather(*(each.close() for each in logs if each is not None))
+
+
+@contextmanager
+def _stuck_start_logged(data_dir: Path, listening: asyncio.Event) -> Iterator[None]:
+    """Log an error if the server does not listen after some seconds: a disk that hangs blocks the event loop.
+
+    A thread logs it. The path is not resolved, since that could hang as well.
+    """
+
+    def log_if_stuck() -> None:
+        if not listening.is_set():
+            event(logger, logging.ERROR, "start_stuck", data_dir=data_dir.absolute(), seconds=STUCK_SECONDS)
+
+    timer = threading.Timer(STUCK_SECONDS, log_if_stuck)
+    timer.daemon = True
+    # A process that can start no thread starts without this line.
+    with suppress(NoThreadError), thread_starts():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager
