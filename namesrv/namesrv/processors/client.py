@@ -74,9 +74,9 @@ class ClientProcessor:
                 await request.check_topics(pull.topics)
             if pull.wait_ms and not namesrv.boot.is_draining:
                 revision = namesrv.manager.revisions.revision
-                # Nothing is awaited between the second look at the revision and `_watch`, so no change is missed.
+                # Nothing is awaited between the second look at the revision and `_begin_watch`, so no change is missed.
                 if await self._changed(pull) == [] and revision == namesrv.manager.revisions.revision:
-                    self._watch(request, pull, rules, revision)
+                    self._begin_watch(request, pull, rules, revision)
                     return HELD
             return await self._response(request, pull)
 
@@ -107,7 +107,7 @@ class ClientProcessor:
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def _watch(self, request: Request, pull: Pull, rules: tuple[int, bool], revision: int) -> None:
+    def _begin_watch(self, request: Request, pull: Pull, rules: tuple[int, bool], revision: int) -> None:
         """Hold a request until one of its topics changes."""
         namesrv, connection, command = self._namesrv, request.connection, request.command
         if not connection.reserve(_watch_bytes(pull.topics)):
