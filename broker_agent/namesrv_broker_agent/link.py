@@ -185,6 +185,9 @@ class ServerLink:
             connections.check_usable()
             if registration.unsent.is_due:
                 await self._register(client, protocol)
+                # The server may have closed the connection after its response. A heartbeat would then open another
+                # connection, over which the server has no registration.
+                connections.check_usable()
             if self._clock.monotonic() >= due:
                 # If the server has accepted nothing over this connection, it expects no heartbeat. The refused
                 # registration is then sent again at the time of a heartbeat.
@@ -224,6 +227,8 @@ class ServerLink:
         self, client: RemotingClient, protocol: BrokerProtocol, replacement: TopicSnapshot, role: Role
     ) -> None:
         """Register topics that the server accepted earlier, because the server refuses newer ones."""
+        # A server may close the connection after a refusal; the link then registers over a new connection of its own.
+        self._connections.check_usable()
         try:
             response = await protocol.register(client, replacement, None)
         except (ResponseError, LocalProtocolError) as error:

@@ -330,6 +330,28 @@ async def test_refused_registration_keeps_the_former_connection() -> None:
         assert len(agents.sockets(it.agent)) == 1
 
 
+async def test_no_heartbeat_follows_a_connection_that_is_lost_after_the_registration() -> None:
+    """The agent registers over the next connection, also if a heartbeat was due when it closed its former connection.
+
+    A heartbeat would open another connection, over which the server has no registration.
+    """
+    async with agents.played() as it:
+        former = await it.registers()
+        await it.clock.advance(14.25)
+        assert (await former.receive()).code == HEARTBEAT
+        await passing(it.clock, lambda: it.server.connections == 2)
+        current = await it.server.accept()
+        current.send(agents.native_response(await current.receive(), 2, remark="too many requests; try again later"))
+        await until(lambda: it.state.counts.refusals)
+        # The registration is sent again when a heartbeat is due.
+        await it.clock.advance(14.25)
+        current.send(agents.native_response(await current.receive()))
+        current.writer.close()
+
+        await passing(it.clock, lambda: it.server.connections == 3)
+        assert (await (await it.server.accept()).receive()).code == REGISTER
+
+
 async def test_agent_backs_off_from_an_overloaded_server() -> None:
     """Timeouts and delays grow while the server accepts connections and sends no response.
 
