@@ -73,7 +73,8 @@ class ServerLink:
         self._running: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<ServerLink [{self.address} | {self.state.status} | {len(self._registration.unsent)} pending]>"
+        status, pending = self.monotonic_state.status, len(self._registration.unsent)
+        return f"<ServerLink [{self.address} | {status} | {pending} pending]>"
 
     @property
     def address(self) -> str:
@@ -81,8 +82,8 @@ class ServerLink:
         return self._connections.address
 
     @property
-    def state(self) -> ServerState:
-        """The state at its last change, with monotonic times."""
+    def monotonic_state(self) -> ServerState:
+        """The state as of its last change, with monotonic times; `reported_state` has times by the wall clock."""
         return self._state.current
 
     def reported_state(self) -> ServerState:
@@ -138,7 +139,7 @@ class ServerLink:
             try:
                 await self._serve()
             except RemotingError as error:
-                was_registered = self.state.status == "registered"
+                was_registered = self.monotonic_state.status == "registered"
                 self._retries.failed(error, was_registered=was_registered)
                 self.settled.clear()
                 self._state.failed(str(error) or type(error).__name__, self._connections.protocol_name)
@@ -279,7 +280,7 @@ class ServerLink:
         except ResponseError as error:
             self._state.refused(f"heartbeat refused: {error}")
             return
-        if boot_id is not None and boot_id != self.state.boot_id:
+        if boot_id is not None and boot_id != self.monotonic_state.boot_id:
             # The server has restarted behind a proxy, which kept this connection open.
             self.register_again()
         elif self._broker.broker_id != MASTER_ID:

@@ -59,6 +59,9 @@ class LinkCounts:
 class ServerState:
     """The state of the link to one NameServer; times are wall-clock seconds since 1970."""
 
+    # Only within the agent, `LinkState.current` is a ServerState with monotonic times, and with the defaults of
+    # `lateness_seconds` and `is_settled`.
+
     address: str
     status: Status
     # time of the last change of the status
@@ -91,7 +94,8 @@ class LinkState:
         self._on_status = on_status
         # monotonic time
         self._started_at = clock.monotonic()
-        # the state with monotonic times; `reported` fills in lateness_seconds and is_settled
+        # The state with monotonic times, and without lateness_seconds and is_settled; `reported` sets the wall-clock
+        # times and both of these fields.
         self.current = ServerState(address, "connecting", self._started_at)
         # True until the server accepts a registration over the current connection
         self._is_new_connection = True

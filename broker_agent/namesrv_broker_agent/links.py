@@ -57,7 +57,7 @@ class ServerLinks:
 
     def registered(self) -> list[ServerLink]:
         """The links to reachable servers, with which the broker is registered."""
-        return [link for link in self if link.state.status == "registered"]
+        return [link for link in self if link.monotonic_state.status == "registered"]
 
     def registered_count(self) -> int:
         """Number of servers with which the broker is registered."""
@@ -65,7 +65,7 @@ class ServerLinks:
 
     def has_unreachable(self) -> bool:
         """True if a server is unreachable."""
-        return any(link.state.status == "unreachable" for link in self)
+        return any(link.monotonic_state.status == "unreachable" for link in self)
 
     # -- the list of servers ------------------------------------------------------------------------------------------
 
@@ -112,17 +112,17 @@ class ServerLinks:
         # before this link leaves.
         with suppress(TimeoutError):
             async with timeout_on(self._clock, settings.connect_timeout_seconds + settings.response_timeout_seconds):
-                while any(other.state.status == "connecting" for other in self):
+                while any(other.monotonic_state.status == "connecting" for other in self):
                     self._link_changed.clear()
                     await self._link_changed.wait()
         # If the list had two addresses of this server (IPv4 and IPv6, for example), the broker stays registered there.
-        boot_ids = {other.state.boot_id for other in self.registered()} - {None}
-        await link.close(settings.stop_seconds, unregisters=link.state.boot_id not in boot_ids)
-        if link.state.boot_id is None:
+        boot_ids = {other.monotonic_state.boot_id for other in self.registered()} - {None}
+        await link.close(settings.stop_seconds, unregisters=link.monotonic_state.boot_id not in boot_ids)
+        if link.monotonic_state.boot_id is None:
             # Apache's servers have no boot id. If another link is to the same server, the server has just removed the
             # broker, over whichever connection the broker had registered.
             for other in self.registered():
-                if other.state.boot_id is None:
+                if other.monotonic_state.boot_id is None:
                     other.register_again()
 
     def _left(self, link: ServerLink, _: asyncio.Task[None]) -> None:
@@ -185,7 +185,7 @@ class ServerLinks:
 
     def unsettled(self) -> list[str]:
         """The servers that have not accepted all topics, each with its last error."""
-        missing = ((link.address, link.state.last_error) for link in self if not link.settled.is_set())
+        missing = ((link.address, link.monotonic_state.last_error) for link in self if not link.settled.is_set())
         # The errors of connections name the server, but its responses do not.
         return [
             error if error and address in error else f"{address} ({error or 'no answer yet'})"
@@ -197,7 +197,7 @@ class ServerLinks:
         self._on_registered()
 
     def _status_changed(self, link: ServerLink, before: Status) -> None:
-        state = link.state
+        state = link.monotonic_state
         if state.status == "registered":
             self._events.connected(link.address)
         elif before == "registered":
@@ -206,7 +206,7 @@ class ServerLinks:
         self._update_readiness()
 
     def _update_readiness(self) -> None:
-        statuses = {link.state.status for link in self}
+        statuses = {link.monotonic_state.status for link in self}
         was_ready, self.is_ready = self.is_ready, statuses == {"registered"}
         if self.is_ready and not was_ready:
             self._events.ready()

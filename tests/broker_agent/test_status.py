@@ -64,7 +64,7 @@ async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> Non
         assert it.state.counts == LinkCounts(registrations=2, heartbeats=1, failures=1, reconnects=1)
         assert it.state.lateness_seconds == 0.0
         (link,) = it.agent._links
-    assert (link.state.status, it.agent.status()) == ("stopped", STOPPED)
+    assert (link.monotonic_state.status, it.agent.status()) == ("stopped", STOPPED)
 
 
 def test_first_contact_with_a_server_is_not_a_late_heartbeat(caplog: pytest.LogCaptureFixture) -> None:

@@ -185,7 +185,7 @@ MUTATIONS: Final = (
         "an agent stops trying after failures",
         "namesrv_broker_agent.link",
         "            await self._clock.sleep(self._retries.pause_seconds())\n",
-        "            if self.state.counts.failures > 3:\n                return\n"
+        "            if self.monotonic_state.counts.failures > 3:\n                return\n"
         "            await self._clock.sleep(self._retries.pause_seconds())\n",
     ),
 )
