@@ -48,7 +48,8 @@ class ServerLink:
         *,
         clock: Clock,
         on_registered: Callable[[], None],
-        on_status: "Callable[[ServerLink, Status], None]",
+        # called with the link and its previous status
+        on_status_changed: "Callable[[ServerLink, Status], None]",
         on_request: Callable[[RemotingCommand], None],
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
@@ -61,7 +62,9 @@ class ServerLink:
             address, broker, clock=clock, protocols=protocols, on_request=on_request, on_lost=self._unsettle
         )
         settings = broker.settings
-        self._state = LinkState(address, settings.heartbeat_seconds, clock, lambda before: on_status(self, before))
+        self._state = LinkState(
+            address, settings.heartbeat_seconds, clock, lambda before: on_status_changed(self, before)
+        )
         self._retries = Retries(settings.max_backoff_seconds, settings.heartbeat_seconds, random_unit)
         self._registration = LinkRegistration()
         # the master that this server reported last, for a slave

@@ -69,14 +69,16 @@ class ServerState:
     # native or rocketmq; None before the first choice
     protocol: str | None = None
     boot_id: str | None = None
+    # time of the last response that accepted or refused a registration or a heartbeat; a response to a heartbeat that
+    # the server does not know the broker is not counted, because a registration follows at once
     last_response: float | None = None
     # the last failure or refusal, until the server accepts a registration or a heartbeat; while the server lacks topics
     # that it has refused, this refusal
     last_error: str | None = None
     counts: LinkCounts = LinkCounts()
-    # time of the last accepted heartbeat or registration
+    # time of the last accepted heartbeat or registration: for the server, a registration counts as a heartbeat
     last_heartbeat: float | None = None
-    # seconds by which the time since the last accepted heartbeat (or the start) exceeds heartbeat_seconds
+    # seconds by which the time since `last_heartbeat` (or the start) exceeds heartbeat_seconds
     lateness_seconds: float = 0.0
     # True if the server has accepted all topics and settings of the broker
     is_settled: bool = False
@@ -86,12 +88,12 @@ class LinkState:
     """Keeps the ServerState of one link up to date, logs what an operator should know, and reports each new status."""
 
     def __init__(
-        self, address: str, heartbeat_seconds: float, clock: Clock, on_status: Callable[[Status], None]
+        self, address: str, heartbeat_seconds: float, clock: Clock, on_status_changed: Callable[[Status], None]
     ) -> None:
         self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
         # called after each change of the status, with the previous status
-        self._on_status = on_status
+        self._on_status_changed = on_status_changed
         # monotonic time
         self._started_at = clock.monotonic()
         # The state with monotonic times, and without lateness_seconds and is_settled; `reported` sets the wall-clock
@@ -185,4 +187,4 @@ class LinkState:
         if status != before:
             if status == "registered":
                 logger.info("registered with %s", self.current.address)
-            self._on_status(before)
+            self._on_status_changed(before)

@@ -97,7 +97,7 @@ class ServerLinks:
             self._broker,
             clock=self._clock,
             on_registered=self._link_registered,
-            on_status=self._status_changed,
+            on_status_changed=self._status_changed,
             on_request=self._on_request,
             protocols=self._protocols,
             random_unit=self._random_unit,
