@@ -160,14 +160,14 @@ class ServerLink:
     async def close(self, timeout_seconds: float, *, unregisters: bool) -> None:
         """Close all connections within `timeout_seconds`; first unregister, if wanted, over one that is open."""
         await self.end_task()
-        connected = self._connections.connected() if unregisters else None
+        open_client = self._connections.open_client() if unregisters else None
         with suppress(TimeoutError, RemotingError):
             async with timeout_on(self._clock, timeout_seconds):
                 try:
-                    if (protocol := self._connections.protocol) is not None and connected is not None:
+                    if (protocol := self._connections.protocol) is not None and open_client is not None:
                         # Some time is left for closing, because a server that does not respond may not read either.
                         seconds = max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2)
-                        await protocol.unregister(connected, seconds)
+                        await protocol.unregister(open_client, seconds)
                 finally:
                     self._becomes("stopped")
                     await self._connections.close()

@@ -24,6 +24,9 @@ class LinkConnections:
     Earlier connections are kept until the server has accepted a registration over the current one: if the agent closed
     them earlier, a server that was only slow, or that the network had cut off, would evict the broker for a moment.
     A slow server may also have the registration of the former connection, whose response came after the timeout.
+
+    Each connection is a RemotingClient that is not used after its first loss, because it would connect again by itself.
+    Only while the protocol is chosen may it do so: an Apache server may close the connection on a native request.
     """
 
     def __init__(  # noqa: PLR0913 - keyword arguments
@@ -83,8 +86,8 @@ class LinkConnections:
         """True if the current connection has one of these descriptors."""
         return self._client is not None and self._client.socket_descriptor in descriptors
 
-    def connected(self) -> RemotingClient | None:
-        """The current connection if it is open, else an earlier one that is open."""
+    def open_client(self) -> RemotingClient | None:
+        """The client of the current connection if it is open, else that of an earlier one that is open."""
         return next((client for client in self._clients() if client.connected), None)
 
     def _clients(self) -> list[RemotingClient]:
@@ -92,10 +95,10 @@ class LinkConnections:
         return [client for client in clients if client is not None]
 
     async def replace(self, timeout_factor: float) -> RemotingClient:
-        """Begin a new connection; the current one becomes the former one if it is open.
+        """Make a new client, which connects with its first request, and return it as the current connection.
 
-        If the current one was lost or never opened, the former one stays. The connection that has no further use is
-        closed, unless it has the broker's registration.
+        The current one so far becomes the former one if it is open; if it was lost or never opened, the former one
+        stays. The connection that has no further use is closed, unless it has the broker's registration.
         """
         is_open = self._client is not None and self._client.connected
         if is_open:
