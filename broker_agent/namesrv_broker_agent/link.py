@@ -263,7 +263,7 @@ class ServerLink:
     async def _registration_accepted(self, response: RegistrationResponse) -> None:
         self._state.registration_accepted(response.boot_id)
         self._becomes("registered", error=self._registration.problem)
-        if self._registration.unsent.is_complete and self._connections.is_usable:
+        if self._registration.unsent.has_sent_all and self._connections.is_usable:
             self.settled.set()
         self.master = response.master
         self._on_registered()

@@ -86,7 +86,7 @@ class UnsentChanges:
         return self.needs_full or self.asks_master or bool(self._topics)
 
     @property
-    def is_complete(self) -> bool:
+    def has_sent_all(self) -> bool:
         """True if the server has been sent all topics and settings of the broker."""
         return not (self.needs_full or self._topics)
 
