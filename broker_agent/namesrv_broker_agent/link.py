@@ -102,7 +102,7 @@ class ServerLink:
         return self._connections.has_one_of(descriptors)
 
     def topics_changed(self, change: TopicChange) -> None:
-        """Send a change to the server at once.
+        """Have the task send a change to the server at once.
 
         If the server refuses the change, a full registration follows with the next heartbeat; after a lost connection,
         over the next one.
@@ -111,24 +111,24 @@ class ServerLink:
         self._unsettle()
 
     def register_again(self) -> None:
-        """Send a full registration at once, after a change of the broker's role or permission."""
+        """Have the task send a full registration at once, after a change of the broker's role or permission."""
         self._registration.unsent.needs_full = True
         self._unsettle()
 
     def ask_for_master(self) -> None:
-        """Register again at once, because the response names the current master."""
+        """Have the task register again at once, because the response names the current master."""
         self._registration.unsent.asks_master = True
         self._wake.set()
 
     def reconnect(self) -> None:
-        """Replace the current connection, open or being opened, because a forked child process holds a copy of it."""
+        """Have the task replace the current connection, open or being opened: a forked child holds a copy of it."""
         self._connections.give_up("was shared with the child of a fork")
         self._unsettle()
 
     def _unsettle(self) -> None:
         """Note that the server lacks topics or settings of the broker, and let the task act at once."""
-        # The event is cleared here and not later by the task, so that callers of `registered` wait for a new
-        # registration from this moment on.
+        # The event is cleared here and not later by the task, so that callers of `BrokerAgent.registered` wait
+        # for a new registration from this moment on.
         self.settled.clear()
         self._wake.set()
 
@@ -270,7 +270,7 @@ class ServerLink:
         await self._connections.close_earlier()
 
     def _forgotten(self) -> None:
-        """Register fully at once, because the server does not know the broker, or asks for all of its topics."""
+        """Have the task register fully at once: the server does not know the broker, or asks for all of its topics."""
         self._registration.forgotten()
         self._unsettle()
 

@@ -137,12 +137,12 @@ class ServerLinks:
     # -- the broker's registrations -----------------------------------------------------------------------------------
 
     def topics_changed(self, change: TopicChange) -> None:
-        """Send a change to all servers at once."""
+        """Have each link send a change to its server at once."""
         for link in self:
             link.topics_changed(change)
 
     def register_again(self) -> None:
-        """Send full registrations; unreachable servers get theirs when they are reachable again."""
+        """Have each link send a full registration; unreachable servers get theirs when they are reachable again."""
         for link in self:
             link.register_again()
 
@@ -154,7 +154,7 @@ class ServerLinks:
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
 
     def ask_for_master(self) -> None:
-        """Register again at once with all servers, because their responses name the current master."""
+        """Have each link register again at once, because the responses name the current master."""
         for link in self:
             link.ask_for_master()
 
