@@ -102,7 +102,7 @@ class RouteClient:
         """Read the snapshot and the list of servers, and start without waiting for any server.
 
         A list that cannot be read within `call_timeout_seconds` is used once it is known. A second start is a
-        RuntimeError.
+        RuntimeError, and so is one during which another task closes the client.
         """
         self._lifecycle.start()
         self._events.open()

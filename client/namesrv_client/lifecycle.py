@@ -36,7 +36,7 @@ class ClientLifecycle:
         if self.is_started:
             raise RuntimeError("the client is started already")
         if self.is_closed:
-            raise RuntimeError("the client is closed; make another one")
+            raise _closed()
         self._stage = "started"
 
     def check_started(self) -> None:
@@ -45,7 +45,13 @@ class ClientLifecycle:
             raise RuntimeError("the client is not started")
 
     def run(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Run coroutines until the client is closed."""
+        """Run coroutines until the client is closed. Raises a RuntimeError if it was closed during its start."""
+        works = list(works)
+        if self.is_closed:
+            # `close` has ended the tasks there were, and nothing would end these.
+            for work in works:
+                work.close()
+            raise _closed()
         self._tasks = [asyncio.create_task(work) for work in works]
         for task in self._tasks:
             task.add_done_callback(_report_bug)
@@ -66,6 +72,10 @@ class ClientLifecycle:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await release()
+
+
+def _closed() -> RuntimeError:
+    return RuntimeError("the client is closed; make another one")
 
 
 def _report_bug(task: asyncio.Task[None]) -> None:

@@ -315,19 +315,35 @@ async def test_hanging_disk_does_not_hang_the_close(
         assert scene.client._session.socket_descriptors() == []
 
 
-async def test_client_whose_start_was_cancelled_is_closed(tmp_path: Path) -> None:
-    """A start waits for the snapshot's file, which may hang."""
+async def hanging_start(directory: Path) -> tuple[RouteClient, asyncio.Task[RouteClient], threading.Event]:
+    """A client whose start waits for the snapshot's file, the task of its start, and the event that ends the wait."""
     executor, released = ThreadPoolExecutor(1), threading.Event()
     asyncio.get_running_loop().set_default_executor(executor)
     executor.submit(released.wait)
-    files = {"snapshot_file": tmp_path / "routes.json", "heartbeat_log_dir": tmp_path / "log"}
+    files = {"snapshot_file": directory / "routes.json", "heartbeat_log_dir": directory / "log"}
     client = RouteClient(client_settings("127.0.0.1:1", **files), clock=FakeClock())
     starting = asyncio.create_task(client.__aenter__())
     await settle()
+    return client, starting, released
+
+
+async def test_client_whose_start_was_cancelled_is_closed(tmp_path: Path) -> None:
+    """A start waits for the snapshot's file, which may hang."""
+    client, starting, released = await hanging_start(tmp_path)
     starting.cancel()
     await asyncio.wait([starting])
     released.set()
     assert (starting.cancelled(), client.status().is_started) == (True, False)
+
+
+async def test_client_that_is_closed_during_its_start_begins_no_tasks(tmp_path: Path) -> None:
+    """No later call would end them."""
+    client, starting, released = await hanging_start(tmp_path)
+    await client.__aexit__(None, None, None)
+    released.set()
+    with pytest.raises(RuntimeError, match=r"^the client is closed; make another one$"):
+        await starting
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_crash_of_a_task_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
