@@ -85,7 +85,7 @@ class RouteClient:
             on_change=self._use_servers,
             logger=logging.getLogger("namesrv_client.connection"),
             refresh_seconds=settings.refresh_seconds,
-            is_urgent=lambda: not self._session.is_ready and self._session.unanswered_calls > 0,
+            is_urgent=lambda: not self._session.is_ready and self._session.failed_calls > 0,
         )
         self._keeper = RouteKeeper(
             settings, clock, self._session, cache, changed=self._changed, random_unit=random_unit
@@ -221,7 +221,7 @@ class RouteClient:
             routes=self._cache.statuses(self._keeper.topics),
             watches=session.watches(),
             failovers=session.failovers,
-            unanswered=session.unanswered_calls,
+            unanswered=session.failed_calls,
             changes=self._observers.listeners.notified,
         )
 

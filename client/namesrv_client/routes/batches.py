@@ -26,7 +26,7 @@ from namesrv_remoting.errors import (
 from namesrv_remoting.frames import MAX_HEADER_BYTES
 
 # topics that a working server did not answer, with its refusal, its silence or its malformed response
-Unanswered = Mapping[str, RemotingError]
+TopicErrors = Mapping[str, RemotingError]
 
 # Topics of one full request: with eight broker groups the response takes 0.8 MB, which the loop decodes at once.
 _BATCH: Final = 500
@@ -190,7 +190,7 @@ def _has_server_failed(server: Server, error: RemotingError, since: float) -> bo
 
 async def request_changes(
     server: Server, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float
-) -> Unanswered:
+) -> TopicErrors:
     """Request the changes of the topics in the sync point, and the full routes of the other topics.
 
     Returns the unanswered topics. Raises RemotingError, also if the server refuses each of the topics.

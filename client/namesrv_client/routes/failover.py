@@ -39,16 +39,16 @@ class UndecidedError(RemotingError):
     """The server may not know all topics and brokers yet, or refused a topic; another server may have the route."""
 
 
-class UnansweredError(RouteUnavailableError):
-    """No server answered a call; `reasons` are those of the servers that were tried."""
+class CallFailedError(RouteUnavailableError):
+    """No attempt of a call succeeded; `reasons` are those of the servers that were tried."""
 
     def __init__(self, message: str, reasons: Mapping[Server, str]) -> None:
         super().__init__(message)
         self.reasons = reasons
 
 
-class RefusedError(UnansweredError):
-    """No server answered, and at least one works but refused the request."""
+class CallRefusedError(CallFailedError):
+    """No attempt of a call succeeded, and at least one server works but refused the request."""
 
 
 # the result of a route request by its error; the first row that fits counts
@@ -88,7 +88,7 @@ class _FailoverLog:
             self._chosen = chosen
 
     def outage(self, reason: str) -> None:
-        """No server answered; logged once a minute."""
+        """No server gave routes; logged once a minute."""
         now = self._clock.monotonic()
         if self._outage_logged_at is None or now - self._outage_logged_at >= _OUTAGE_LINE_SECONDS:
             self._outage_logged_at = now
@@ -147,7 +147,7 @@ class _Attempts:
 
 
 class Failover:
-    """Makes calls to the servers in their order, until one responds; counts and logs failovers and outages."""
+    """Makes calls to the servers in their order, until an attempt succeeds; counts and logs failovers and outages."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Failover:
         # True if a server answered the last call; refused calls and failed watches change nothing
         self.is_ready = False
         # number of calls that no server answered, or that were only refused
-        self.unanswered_calls = 0
+        self.failed_calls = 0
 
     def __repr__(self) -> str:
         return f"<Failover [{self._servers!r} | {'ready' if self.is_ready else 'not ready'}]>"
@@ -180,7 +180,7 @@ class Failover:
         await self._servers.close()
 
     async def call(self, attempt: Attempt) -> Server:
-        """Try the chosen server, and the next one after a failure or a silence; return the first one that responds.
+        """Try the chosen server, and the next one after a failure or a silence; return the one whose attempt succeeds.
 
         All servers are tried within the first half of the call's time and may use the rest of it. If this process was
         stopped meanwhile, the remaining servers still get a short attempt.
@@ -211,7 +211,7 @@ class Failover:
                     reasons[server] = self.note_failure(server, error)
         finally:
             await attempts.cancel()
-        raise self._unanswered_call(reasons, has_refused=has_refused)
+        raise self._failed_call(reasons, has_refused=has_refused)
 
     def _attempt_seconds(self) -> float:
         """The time without a response after which the next server is tried."""
@@ -229,19 +229,19 @@ class Failover:
         self._count_response(server)
         return None
 
-    def _unanswered_call(self, reasons: Mapping[Server, str], *, has_refused: bool) -> UnansweredError:
-        """Count and log a call that no server answered; return its error."""
-        self.unanswered_calls += 1
+    def _failed_call(self, reasons: Mapping[Server, str], *, has_refused: bool) -> CallFailedError:
+        """Count and log a call without a successful attempt; return its error."""
+        self.failed_calls += 1
         reason = self.why_unavailable(reasons)
         if has_refused:
-            return RefusedError(reason, reasons)
+            return CallRefusedError(reason, reasons)
         self.is_ready = False
         if not self._is_closed:
             self._log.outage(reason)
-        return UnansweredError(reason, reasons)
+        return CallFailedError(reason, reasons)
 
     def log_outage(self, reason: str) -> None:
-        """Log that no server answered, once a minute."""
+        """Log that no server gave routes, once a minute."""
         self._log.outage(reason)
 
     def note_response(self, server: Server) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from namesrv_client.routes.batches import FullRequests, TimeLimit, Unanswered, may_concern_a_topic, request_changes
-from namesrv_client.routes.failover import Failover, RefusedError, UnansweredError, UndecidedError, count_failure
+from namesrv_client.routes.batches import FullRequests, TimeLimit, TopicErrors, may_concern_a_topic, request_changes
+from namesrv_client.routes.failover import CallFailedError, CallRefusedError, Failover, UndecidedError, count_failure
 from namesrv_client.routes.response import Receive, RouteResponse
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import Server
@@ -90,9 +90,9 @@ class ServerSession:
         return self._failover.is_ready
 
     @property
-    def unanswered_calls(self) -> int:
+    def failed_calls(self) -> int:
         """Number of calls that no server answered, or that were only refused."""
-        return self._failover.unanswered_calls
+        return self._failover.failed_calls
 
     @property
     def failovers(self) -> int:
@@ -138,7 +138,7 @@ class ServerSession:
         fetch = _Fetch(topics, receive, rejected)
         try:
             await self._failover.call(fetch.attempt)
-        except UnansweredError as error:
+        except CallFailedError as error:
             return {topic: self._failover.why_unavailable(fetch.reasons(topic, error)) for topic in fetch.left}
         return {}
 
@@ -148,20 +148,20 @@ class ServerSession:
         A native server gets a request for the changes since the sync point, and requests for the full routes of topics
         that are not in the sync point. A RocketMQ server gets one request per topic.
         """
-        unanswered: dict[Server, Unanswered] = {}
+        unanswered: dict[Server, TopicErrors] = {}
 
         async def attempt(server: Server, timeout_seconds: float) -> None:
             unanswered[server] = await request_changes(server, topics, self._point, receive, timeout_seconds)
 
         try:
             server = await self._failover.call(attempt)
-        except RefusedError as error:
+        except CallRefusedError as error:
             # Logged here, because a poll has no caller who would see the error.
             self._failover.log_outage(str(error))
             raise
         self._note_unanswered(server, topics, unanswered[server])
 
-    def _note_unanswered(self, server: Server, topics: Collection[str], unanswered: Unanswered) -> None:
+    def _note_unanswered(self, server: Server, topics: Collection[str], unanswered: TopicErrors) -> None:
         """Log topics that a server did not answer, in contrast to the last request for them."""
         new = sorted(unanswered.keys() - self._unanswered_topics)
         self._unanswered_topics = self._unanswered_topics.difference(topics).union(unanswered)
@@ -186,7 +186,7 @@ class ServerSession:
             return WatchEnd(has_news=bool(response.routes))
         if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
-        with suppress(RefusedError):
+        with suppress(CallRefusedError):
             await self.refresh(topics, receive)
         _, left_to_poll = self._point.known(self._point.boot_id, topics)
         return WatchEnd(has_news=not left_to_poll, left_to_poll=left_to_poll)
@@ -307,7 +307,7 @@ class _Fetch:
             if is_decided and topic not in self._rejected:
                 self.left.pop(topic, None)
 
-    def reasons(self, topic: str, error: UnansweredError) -> dict[Server, str]:
+    def reasons(self, topic: str, error: CallFailedError) -> dict[Server, str]:
         """The reason of each server for a topic: that for this topic, or else that for the whole attempt."""
         return {server: self._reasons.get(server, {}).get(topic, reason) for server, reason in error.reasons.items()}
 
