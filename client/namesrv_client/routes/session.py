@@ -249,8 +249,8 @@ class ServerSession:
             if server is not self._servers.chosen and server.record.is_connected and server.is_idle:
                 await server.disconnect("another server was chosen")
 
-    async def ping(self, timeout_seconds: float) -> bool:
-        """Request the boot id of the chosen server; True if the last watch was sent to another boot id.
+    async def is_watch_stale(self, timeout_seconds: float) -> bool:
+        """Request the chosen server's boot id; True if the last watch was sent to an earlier boot.
 
         False without a request if the server is not known to be native. The timeout is that of an attempt, if that is
         longer than `timeout_seconds`. Raises RemotingError if the request fails; the server then counts as failed.

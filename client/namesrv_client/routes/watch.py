@@ -106,7 +106,7 @@ class RouteWatch:
         while True:
             await self._clock.sleep(_PING_SECONDS)
             try:
-                if len(self._topics) and await self._session.ping(_PING_RESPONSE_SECONDS):
+                if len(self._topics) and await self._session.is_watch_stale(_PING_RESPONSE_SECONDS):
                     # The process that held the watch is gone, although the connection, through a proxy, is open.
                     self.begin_again()
             except RemotingError as error:

@@ -189,7 +189,7 @@ async def test_request_that_a_silent_server_fails_names_the_silence(tmp_path: Pa
         await scene.routes("orders")
         proxy.stall()
         asking = asyncio.ensure_future(scene.changes("orders"))
-        pinging = asyncio.ensure_future(scene.session.ping(1.5))
+        pinging = asyncio.ensure_future(scene.session.is_watch_stale(1.5))
         await passing(scene.clock, lambda: pinging.done() and asking.done())
         assert isinstance(pinging.exception(), RequestTimeoutError)
 
