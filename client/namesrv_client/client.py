@@ -115,10 +115,14 @@ class RouteClient:
 
     async def _start(self) -> None:
         await self._observers.start()
-        works = [self._name_servers.run(), *self._keeper.works(), *self._observers.works()]
+        background_coroutines = [
+            self._name_servers.run(),
+            *self._keeper.background_coroutines(),
+            *self._observers.background_coroutines(),
+        ]
         if self.settings.fault_tolerance and self.settings.probe == "connect":
-            works.append(self._faults.probe(self.master_of))
-        self._lifecycle.run(works)
+            background_coroutines.append(self._faults.probe(self.master_of))
+        self._lifecycle.start_tasks(background_coroutines)
         # A hanging name or URL delays the start by no more than this; servers are used once they are known.
         if not await self._name_servers.looked_within(self.settings.call_timeout_seconds):
             logger.warning("name servers from %s: no answer yet", self._name_servers.source)
@@ -153,7 +157,7 @@ class RouteClient:
             ValueError: the topic's name is empty, longer than 390 characters, or not valid Unicode.
             RuntimeError: the client is not started.
         """
-        self._lifecycle.check_started()
+        self._lifecycle.check_was_started()
         known = self._known(topic, max_stale)
         if known is not None:
             self._keeper.topics.use(topic)
@@ -191,7 +195,7 @@ class RouteClient:
 
     async def refresh(self) -> bool:
         """Request all changes of the topics in use now; True if a server has answered, or no topic is in use."""
-        self._lifecycle.check_started()
+        self._lifecycle.check_was_started()
         return await self._keeper.refresh()
 
     @property

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Literal
 
 logger: Final = logging.getLogger("namesrv_client")
@@ -23,36 +23,35 @@ class ClientLifecycle:
 
     @property
     def is_started(self) -> bool:
-        """True between the start and the begin of the end."""
+        """True from `start` until `close` is called."""
         return self._stage == "started"
 
     @property
     def is_closed(self) -> bool:
-        """True from the begin of the end."""
+        """True once `close` has been called."""
         return self._stage == "closed"
 
     def start(self) -> None:
         """Begin the stage `started`. A second start, or one after the end, is a RuntimeError."""
         if self.is_started:
-            raise RuntimeError("the client is started already")
+            raise RuntimeError("the client is already started")
         if self.is_closed:
             raise _closed()
         self._stage = "started"
 
-    def check_started(self) -> None:
+    def check_was_started(self) -> None:
         """Raise a RuntimeError before the start."""
         if self._stage == "new":
             raise RuntimeError("the client is not started")
 
-    def run(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    def start_tasks(self, background_coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Run coroutines until the client is closed. Raises a RuntimeError if it was closed during its start."""
-        works = list(works)
         if self.is_closed:
             # `close` has ended the tasks there were, and nothing would end these.
-            for work in works:
-                work.close()
+            for coroutine in background_coroutines:
+                coroutine.close()
             raise _closed()
-        self._tasks = [asyncio.create_task(work) for work in works]
+        self._tasks = [asyncio.create_task(coroutine) for coroutine in background_coroutines]
         for task in self._tasks:
             task.add_done_callback(_report_bug)
 

@@ -37,7 +37,7 @@ class ClientObservers:
         if self._snapshot is not None:
             await self._snapshot.restore()
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def background_coroutines(self) -> list[Coroutine[Any, Any, None]]:
         """The coroutines that have to run as long as the client runs."""
         return [part.run() for part in (self._log, self._snapshot) if part is not None]
 

@@ -47,7 +47,7 @@ async def test_client_starts_once() -> None:
     """A second start would leave the tasks of the first one running for ever."""
     client = RouteClient("127.0.0.1:1")
     async with client:
-        with pytest.raises(RuntimeError, match=r"^the client is started already$"):
+        with pytest.raises(RuntimeError, match=r"^the client is already started$"):
             await client.__aenter__()
     with pytest.raises(RuntimeError, match=r"^the client is closed; make another one$"):
         await client.__aenter__()

@@ -67,7 +67,7 @@ class RouteKeeper:
     def __repr__(self) -> str:
         return f"<RouteKeeper [{len(self.topics)} in use | {len(self._fetches)} requested]>"
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def background_coroutines(self) -> list[Coroutine[Any, Any, None]]:
         """The coroutines that have to run as long as the client runs."""
         is_watching = self._settings.watch and self._settings.protocol != "rocketmq"
         watching = [self._watch.run(), self._watch.ping()] if is_watching else []
