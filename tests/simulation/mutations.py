@@ -159,8 +159,8 @@ MUTATIONS: Final = (
     Mutation(
         "a client drops a route when a server does not know the topic",
         "namesrv_client.routes.cache",
-        "            self.unconfirmed.discard(topic)\n            if data is not None:",
-        "            self.unconfirmed.discard(topic)\n            if data is None:\n"
+        "            self.to_request_again.discard(topic)\n            if data is not None:",
+        "            self.to_request_again.discard(topic)\n            if data is None:\n"
         "                self.forget(topic)\n                continue\n            if data is not None:",
     ),
     Mutation(

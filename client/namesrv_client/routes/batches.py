@@ -195,7 +195,7 @@ async def request_changes(
 
     Returns the unanswered topics. Raises RemotingError, also if the server refuses each of the topics.
     """
-    known, others = point.known(server.identity.boot_id, topics) if server.identity.is_native else ([], list(topics))
+    known, others = point.divide(server.identity.boot_id, topics) if server.identity.is_native else ([], list(topics))
     if known:
         try:
             await _request_known_changes(server, known, point.revision, receive, timeout_seconds)

@@ -61,10 +61,11 @@ class KnownRoutes:
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
         self.point = SyncPoint(self._leave_point)
         # topics whose last response was not accepted, or that the server refused, and that have to be requested again
-        self.unconfirmed: set[str] = set()
+        self.to_request_again: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<KnownRoutes [{len(self._routes)} topics | {len(self.unconfirmed)} unconfirmed | {self.point!r}]>"
+        again = f"{len(self.to_request_again)} to request again"
+        return f"<KnownRoutes [{len(self._routes)} topics | {again} | {self.point!r}]>"
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -127,7 +128,7 @@ class KnownRoutes:
     def forget(self, topic: str) -> None:
         """Drop a topic that is not used any more."""
         self.point.topics.discard(topic)
-        self.unconfirmed.discard(topic)
+        self.to_request_again.discard(topic)
         route = self._routes.pop(topic, None)
         if route is not None:
             self._brokers.remove(route.data)
@@ -151,7 +152,7 @@ class KnownRoutes:
             if old is not None and not _is_accepted(old, data, response):
                 rejected.append(topic)
                 continue
-            self.unconfirmed.discard(topic)
+            self.to_request_again.discard(topic)
             if data is not None:
                 sender = response.boot_id, response.connection
                 new = Route(topic, self._interner.shared(data), source, now, None, self._clock, sender)
@@ -185,7 +186,7 @@ class KnownRoutes:
         covers_all = self.point.advance(response, now)
         # `advance` has added all topics of a full request, the rejected ones, too.
         self.point.topics.difference_update(rejected)
-        self.unconfirmed.update(rejected)
+        self.to_request_again.update(rejected)
         if not covers_all:
             # The sync point keeps its time of confirmation, which is that of all its topics.
             for topic in self.point.topics.intersection(response.topics):

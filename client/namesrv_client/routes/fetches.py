@@ -61,7 +61,9 @@ class RouteFetches:
         sent, self._unsent = self._unsent, {}
         reasons: Mapping[str, str] = {}
         try:
-            reasons = await self._session.fetch(list(sent), self._received, rejected=self._topics.cache.unconfirmed)
+            reasons = await self._session.fetch(
+                list(sent), self._received, to_request_again=self._topics.cache.to_request_again
+            )
         finally:
             for topic, waiting in sent.items():
                 # In `finally`, so that no caller waits for ever after an unexpected error.
@@ -90,7 +92,7 @@ class RouteFetches:
         if known is not None and known.confirmed_absent_since is not None:
             # An accepted response, this one or an earlier one, has reported the absence.
             return False
-        if topic in self._topics.cache.unconfirmed:
+        if topic in self._topics.cache.to_request_again:
             # The response was not accepted.
             return True
         return response.routes[topic] is None and not response.knows_all_topics

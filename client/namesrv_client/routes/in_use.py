@@ -42,10 +42,9 @@ class TopicsInUse:
     def watched(self) -> list[str]:
         """The topics that a watch names.
 
-        Unconfirmed topics are left to the poll: the server would answer or refuse a watch of them at once, again and
-        again.
+        Topics to request again are left to the poll: the server would answer or refuse each watch of them at once.
         """
-        return sorted(self._topics - self.cache.unconfirmed)
+        return sorted(self._topics - self.cache.to_request_again)
 
     def of_brokers(self, brokers: Collection[str]) -> list[str]:
         """The topics whose route has one of the brokers."""
@@ -64,7 +63,7 @@ class TopicsInUse:
 
     def leave_to_poll(self, topics: Collection[str]) -> None:
         """Leave topics out of the watch until a response for them is accepted, because a server refuses them."""
-        self.cache.unconfirmed.update(self._topics.intersection(topics))
+        self.cache.to_request_again.update(self._topics.intersection(topics))
 
     def refreshed(self, source: Source, response: RouteResponse) -> None:
         """Apply the response to a poll, a watch or another request that keeps routes fresh; announce the changes."""
@@ -79,10 +78,10 @@ class TopicsInUse:
         return self._apply("pull", response, is_sync=False)
 
     def _apply(self, source: Source, response: RouteResponse, *, is_sync: bool) -> list[RouteChange]:
-        unconfirmed = set(self.cache.unconfirmed)
+        before = set(self.cache.to_request_again)
         changes = self.cache.apply(response, source, is_sync=is_sync)
-        if unconfirmed - self.cache.unconfirmed:
-            # A topic is confirmed again and can return to the watch.
+        if before - self.cache.to_request_again:
+            # A response for a topic was accepted, so that the topic can return to the watch.
             self.watch_again.set()
         return changes
 

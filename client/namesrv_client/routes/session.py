@@ -30,7 +30,7 @@ class WatchEnd(NamedTuple):
     """The result of a watch that has ended."""
 
     # True if the next watch may follow at once; False if the wait passed without a change, or topics are left to polls
-    has_news: bool
+    next_may_follow: bool
     # topics that the next watch has to omit: the server refuses them, or sent a route that was not accepted
     left_to_poll: Sequence[str] = ()
 
@@ -128,14 +128,14 @@ class ServerSession:
         await self._failover.close()
 
     async def fetch(
-        self, topics: Sequence[str], receive: Receive, *, rejected: Container[str] = ()
+        self, topics: Sequence[str], receive: Receive, *, to_request_again: Container[str] = ()
     ) -> Mapping[str, str]:
         """Request the full routes of topics; return the topics that no server could answer, with the reasons.
 
         Topics that one server may not know yet, or has refused, are requested from the other servers as well, and so
-        are topics that are in `rejected` after `receive`, because their route was not accepted.
+        are topics that are in `to_request_again` after `receive`, because their route was not accepted.
         """
-        fetch = _Fetch(topics, receive, rejected)
+        fetch = _Fetch(topics, receive, to_request_again)
         try:
             await self._failover.call(fetch.attempt)
         except CallFailedError as error:
@@ -183,19 +183,19 @@ class ServerSession:
         response = await self._watch_response(server, topics, wait_seconds)
         if response is not None:
             receive(response)
-            return WatchEnd(has_news=bool(response.routes))
+            return WatchEnd(next_may_follow=bool(response.routes))
         if server.identity.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
         with suppress(CallRefusedError):
             await self.refresh(topics, receive)
-        _, left_to_poll = self._point.known(self._point.boot_id, topics)
-        return WatchEnd(has_news=not left_to_poll, left_to_poll=left_to_poll)
+        _, left_to_poll = self._point.divide(self._point.boot_id, topics)
+        return WatchEnd(next_may_follow=not left_to_poll, left_to_poll=left_to_poll)
 
     async def _watch_response(self, server: Server, topics: Sequence[str], wait_seconds: float) -> RouteResponse | None:
         """The response to a watch; None if the server cannot hold one now for these topics. Raises RemotingError."""
         try:
             await server.identify(self._settings.attempt_timeout_seconds)
-            known, others = self._point.known(server.identity.boot_id, topics)
+            known, others = self._point.divide(server.identity.boot_id, topics)
             if others or not server.identity.is_native:
                 return None
             response = await self._held_response(server, known, wait_seconds)
@@ -270,11 +270,11 @@ class ServerSession:
 class _Fetch:
     """The topics of one `fetch` that no server has answered so far, and the reasons of the servers."""
 
-    def __init__(self, topics: Sequence[str], receive: Receive, rejected: Container[str]) -> None:
+    def __init__(self, topics: Sequence[str], receive: Receive, to_request_again: Container[str]) -> None:
         # topics without a response that was accepted, in their order
         self.left = dict.fromkeys(topics)
         self._receive = receive
-        self._rejected = rejected
+        self._to_request_again = to_request_again
         # for each server that works, the reasons why it gave no route, by topic
         self._reasons: dict[Server, dict[str, str]] = {}
 
@@ -304,7 +304,7 @@ class _Fetch:
         self._receive(response)
         for topic, route in response.routes.items():
             is_decided = route is not None or response.knows_all_topics
-            if is_decided and topic not in self._rejected:
+            if is_decided and topic not in self._to_request_again:
                 self.left.pop(topic, None)
 
     def reasons(self, topic: str, error: CallFailedError) -> dict[Server, str]:

@@ -28,7 +28,7 @@ class SyncPoint:
     def __repr__(self) -> str:
         return f"<SyncPoint [{self.boot_id} | {self.revision} | {len(self.topics)} topics]>"
 
-    def known(self, boot_id: str | None, topics: Iterable[str]) -> tuple[list[str], list[str]]:
+    def divide(self, boot_id: str | None, topics: Iterable[str]) -> tuple[list[str], list[str]]:
         """Divide topics into those that a conditional request to a server may name, and the others."""
         known: list[str] = []
         others: list[str] = []

@@ -64,11 +64,11 @@ class RouteWatch:
                 continue
             began = self._clock.monotonic()
             try:
-                has_news = await self._watch(topics)
+                next_may_follow = await self._watch(topics)
             except RemotingError as error:
                 logger.debug("watch ended: %s", error)
-                has_news = False
-            if not has_news and self._clock.monotonic() - began < _RETRY_SECONDS:
+                next_may_follow = False
+            if not next_may_follow and self._clock.monotonic() - began < _RETRY_SECONDS:
                 await self._clock.sleep(_RETRY_SECONDS * (1 + self._random_unit()) / 2)
 
     def _fits(self, topics: list[str]) -> bool:
@@ -99,7 +99,7 @@ class RouteWatch:
         if held.cancelled():
             return True
         self._topics.leave_to_poll(held.result().left_to_poll)
-        return held.result().has_news
+        return held.result().next_may_follow
 
     async def ping(self) -> None:
         """Request the boot id of the chosen server at short intervals, until cancelled."""

@@ -91,7 +91,7 @@ def test_route_has_age_and_source(scene: Scene) -> None:
     assert (held.age, held.source, held.confirmed_absent_since) == (5.0, "pull", None)
     assert scene.ages("t", "u") == [0.0, float("inf")]
     assert change.brokers_added == ("broker-a",)
-    assert repr(scene.cache) == "<KnownRoutes [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>"
+    assert repr(scene.cache) == "<KnownRoutes [1 topics | 0 to request again | <SyncPoint [boot-1 | 7 | 1 topics]>]>"
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_incomplete_server_removes_nothing(
 
         changes = scene.respond({topic: new}, boot_id="boot-2", complete=False)
 
-        assert is_accepted == (topic not in scene.cache.unconfirmed) == (scene.ages(topic) == [0.0])
+        assert is_accepted == (topic not in scene.cache.to_request_again) == (scene.ages(topic) == [0.0])
         assert bool(changes) == (is_accepted and old is not new)
         assert is_accepted or (scene.ages(topic), scene.absent_since(topic)) == ([age], None)
         scene.respond({topic: new}, boot_id="boot-2")
-        assert (set(), [0.0]) == (scene.cache.unconfirmed, scene.ages(topic))
+        assert (set(), [0.0]) == (scene.cache.to_request_again, scene.ages(topic))
         assert (scene.absent_since(topic) is not None) == (new is None)
 
 
@@ -144,7 +144,7 @@ def test_incomplete_server_removes_nothing_that_it_sent_over_another_connection(
         scene.respond({}, connection=2, complete=False, revision=7, unchanged=("t",), conditional=True)
 
     assert scene.respond({"t": A}, connection=2, complete=False, revision=8, conditional=True) == []
-    assert (scene.brokers(), scene.cache.unconfirmed) == (["broker-a", "broker-b"], {"t"})
+    assert (scene.brokers(), scene.cache.to_request_again) == (["broker-a", "broker-b"], {"t"})
 
     [change] = scene.respond({"t": A}, connection=2, revision=8)
     assert change.brokers_removed == ("broker-b",)
@@ -219,7 +219,7 @@ class Syncing(RuleBasedStateMachine):
     @rule(topics=TOPICS)
     def poll(self, topics: list[str]) -> None:
         """A poll requests changes of the topics in the sync point, and the full routes of the others."""
-        known, others = self.cache.point.known(self.boot_id, topics)
+        known, others = self.cache.point.divide(self.boot_id, topics)
         if known:
             self.answer(known, self.cache.point.revision, is_sync=True)
         if others:
@@ -260,7 +260,7 @@ class Syncing(RuleBasedStateMachine):
     def forget(self, topic: str) -> None:
         """The topic is not used any more."""
         self.cache.forget(topic)
-        assert (self.cache.get(topic), topic in self.cache.unconfirmed) == (None, False)
+        assert (self.cache.get(topic), topic in self.cache.to_request_again) == (None, False)
         assert topic not in self.cache.point.topics
 
     @rule(topics=TOPICS)
@@ -279,7 +279,7 @@ class Syncing(RuleBasedStateMachine):
         self.poll(["t", "u", "v"])
         while self.under_way:
             self.cache.apply(self.under_way.pop(0)[0], "pull", is_sync=True)
-        assert (set(), self.revision) == (self.cache.unconfirmed, self.cache.point.revision)
+        assert (set(), self.revision) == (self.cache.to_request_again, self.cache.point.revision)
         for topic in "tuv":
             known, (route, _) = self.cache.get(topic), self.current.get(topic, (None, 0))
             if known is None or known.confirmed_absent_since is not None:
@@ -311,7 +311,7 @@ def test_only_requested_topics_are_confirmed(scene: Scene) -> None:
 
     [change] = scene.respond({"u": B}, revision=8, unchanged=("t",), conditional=True)
     assert (change.topic, scene.ages("t", "u", "d")) == ("u", [0.0, 0.0, 90.0])
-    assert scene.cache.point.known("boot-1", ["t", "u", "d"]) == (["t", "u"], ["d"])
+    assert scene.cache.point.divide("boot-1", ["t", "u", "d"]) == (["t", "u"], ["d"])
 
     scene.clock.stall(30.0)
     scene.respond({}, revision=9, unchanged=("t",), conditional=True)

@@ -142,13 +142,13 @@ async def test_watch_answered_at_once_is_renewed_slowly(tmp_path: Path) -> None:
         scene.server.namesrv.boot.is_draining = False
 
 
-async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None:
+async def test_routes_to_request_again_are_polled_not_watched(tmp_path: Path) -> None:
     """A watch would return the incomplete routes of a server in its warm-up again and again."""
     async with route_scene(tmp_path, [BROKER_A, BROKER_B], watch=True) as scene:
         await scene.client.route("orders")
         await scene.watched()
         young, peer = await scene.restarted(BROKER_A)
-        await passing(scene.clock, lambda: scene.client._cache.unconfirmed == {"orders"})
+        await passing(scene.clock, lambda: scene.client._cache.to_request_again == {"orders"})
         before = request_count(young, PULL)
         await scene.clock.advance(10.0)
         assert before >= request_count(young, PULL)
@@ -156,7 +156,7 @@ async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None
 
         await register(peer, BROKER_B)
         await passing(scene.clock, lambda: len(young.namesrv.routes.watchers) == 1, at_most=35.0)
-        assert (set(), 1) == (scene.client._cache.unconfirmed, len(scene.client.server_errors))
+        assert (set(), 1) == (scene.client._cache.to_request_again, len(scene.client.server_errors))
 
 
 async def test_response_that_confirms_one_topic_and_rejects_another_renews_the_watch(tmp_path: Path) -> None:
@@ -175,12 +175,12 @@ async def test_response_that_confirms_one_topic_and_rejects_another_renews_the_w
             client._cache.restore([Route(topic, topic_route("broker-a", "broker-b"), "disk", 0.0, None, clock)])
             await client.route(topic)
         await passing(clock, lambda: len(first.namesrv.routes.watchers) == 1, at_most=1.0)
-        assert client._cache.unconfirmed == {"orders"}
+        assert client._cache.to_request_again == {"orders"}
 
         proxy.stall()
         refreshing = asyncio.ensure_future(client.refresh())
         waited = await passing(clock, refreshing.done, at_most=1.0)
-        assert (client.chosen_server, client._cache.unconfirmed) == (second.where, {"bills"})
+        assert (client.chosen_server, client._cache.to_request_again) == (second.where, {"bills"})
         # The next ping comes 3 s after the start.
         await passing(clock, lambda: len(second.namesrv.routes.watchers) == 1, at_most=1.5 - waited)
 
