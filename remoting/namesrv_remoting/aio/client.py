@@ -128,7 +128,7 @@ class RemotingClient:
         """
         try:
             async with timeout_on(self._clock, timeout_seconds):
-                await (await self._connection.get()).send(RemotingCommand(code, flag=FLAG_ONEWAY, **options))
+                await (await self._connection.get()).send_oneway(RemotingCommand(code, flag=FLAG_ONEWAY, **options))
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 

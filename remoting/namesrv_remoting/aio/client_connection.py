@@ -17,7 +17,7 @@ from namesrv_remoting.serializers import decode_frame, encode_command
 _MIN_OPAQUE: Final = -(1 << 31)
 _MAX_OPAQUE: Final = (1 << 31) - 1
 
-Response = asyncio.Future[RemotingCommand]
+ResponseFuture = asyncio.Future[RemotingCommand]
 OnRequest = Callable[[RemotingCommand], None]
 OnLost = Callable[["ClientConnection", ConnectionClosedError], None]
 
@@ -31,44 +31,44 @@ class PendingCalls:
 
     def __init__(self, first_opaque: int = 0) -> None:
         # opaque -> the future that its caller awaits
-        self._responses: dict[int, Response] = {}
+        self._futures: dict[int, ResponseFuture] = {}
         self._next_opaque = first_opaque
 
     def __len__(self) -> int:
-        return len(self._responses)
+        return len(self._futures)
 
     def draw_opaque(self) -> int:
         """The next opaque that no pending call has; after Java's largest int it continues with the smallest one."""
         while True:
             opaque = self._next_opaque
             self._next_opaque = _MIN_OPAQUE if opaque == _MAX_OPAQUE else opaque + 1
-            if opaque not in self._responses:
+            if opaque not in self._futures:
                 return opaque
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[int, Response]]:
+    def opened(self) -> Iterator[tuple[int, ResponseFuture]]:
         """A call: the opaque of its request, and the future of its response."""
         opaque = self.draw_opaque()
-        response = self._responses[opaque] = asyncio.get_running_loop().create_future()
+        future = self._futures[opaque] = asyncio.get_running_loop().create_future()
         try:
-            yield opaque, response
+            yield opaque, future
         finally:
-            del self._responses[opaque]
-            if response.done() and not response.cancelled():
+            del self._futures[opaque]
+            if future.done() and not future.cancelled():
                 # The exception is read so that asyncio does not report it if the caller was cancelled meanwhile.
-                response.exception()
+                future.exception()
 
-    def receive(self, command: RemotingCommand) -> None:
+    def receive(self, response: RemotingCommand) -> None:
         """Pass a response to its caller; ignore a response that is too late or has an unknown opaque."""
-        response = None if command.opaque is None else self._responses.get(command.opaque)
-        if response is not None and not response.done():
-            response.set_result(command)
+        future = None if response.opaque is None else self._futures.get(response.opaque)
+        if future is not None and not future.done():
+            future.set_result(response)
 
     def fail_all(self, error: Callable[[], Exception]) -> None:
         """Fail all waiting calls, each with an exception of its own."""
-        for response in self._responses.values():
-            if not response.done():
-                response.set_exception(error())
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(error())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +142,14 @@ class ClientConnection(asyncio.Protocol):
     async def call(self, request: RemotingCommand) -> RemotingCommand:
         """Send a request with an opaque of ours, and wait for its response. Raises as RemotingClient.invoke_raw."""
         await self._until_writable()
-        with self._pending.opened() as (opaque, response):
+        with self._pending.opened() as (opaque, future):
             self._write(self._signed(replace(request, opaque=opaque)))
-            return await response
+            return await future
 
-    async def send(self, notice: RemotingCommand) -> None:
+    async def send_oneway(self, request: RemotingCommand) -> None:
         """Send a one-way request; return once it is written, not when it has arrived. Raises as `call`."""
         await self._until_writable()
-        self._write(self._signed(replace(notice, opaque=self._pending.draw_opaque())))
+        self._write(self._signed(replace(request, opaque=self._pending.draw_opaque())))
 
     async def _until_writable(self) -> None:
         # In a loop, because tasks that woke up earlier may have filled the buffer again.
