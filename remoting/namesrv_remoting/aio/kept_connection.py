@@ -27,12 +27,12 @@ class ConnectPauses:
     def __repr__(self) -> str:
         return f"<ConnectPauses [{0 if self._failure is None else self._failure.failures} failures]>"
 
-    def current(self) -> ConnectFailure | None:
+    def failure_in_pause(self) -> ConnectFailure | None:
         """The failed connect whose pause is not over; None if the next attempt may begin now."""
         failure = self._failure
         return failure if failure is not None and self._clock.monotonic() < failure.retry_at else None
 
-    async def end(self) -> None:
+    async def wait_until_over(self) -> None:
         """Wait until the pause is over."""
         if self._failure is not None:
             await self._clock.sleep(self._failure.retry_at - self._clock.monotonic())
@@ -114,7 +114,7 @@ class KeptConnection:
 
     def _check_pause(self) -> None:
         """Raise a ConnectError during a pause, unless callers wait for its end."""
-        failure = self._pauses.current()
+        failure = self._pauses.failure_in_pause()
         if self._fail_fast and failure is not None:
             reason = failure.since(self._clock.monotonic())
             raise ConnectError(f"no connection to {self._address}: {reason}") from failure.cause
@@ -133,7 +133,7 @@ class KeptConnection:
     async def _connect(self) -> ClientConnection | ConnectFailure:
         """Make one attempt; a failure is returned, not raised, because no caller may be left to catch it."""
         try:
-            await self._pauses.end()
+            await self._pauses.wait_until_over()
             connection = await self._connector.open(self._lost)
         except CONNECT_ERRORS as error:
             return self._pauses.note_failure(error, self._connector.why_failed(error))
