@@ -35,8 +35,8 @@ _MAX_NAMES_BYTES: Final = PullRoutesRequest.max_bytes - MAX_HEADER_BYTES
 # After this number of refused batches, and two more for each batch of the first division, the whole request counts as
 # refused.
 _REFUSALS: Final = 20
-# concurrent GET_ROUTEINFO_BY_TOPIC requests
-_BY_TOPIC: Final = 16
+# GET_ROUTEINFO_BY_TOPIC requests under way at once
+_MAX_CONCURRENT_REQUESTS: Final = 16
 
 
 def may_concern_a_topic(error: RemotingError) -> bool:
@@ -152,7 +152,7 @@ class FullRequests:
                 if failure is not None:
                     failures.append(failure)
 
-        await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
+        await asyncio.gather(*(work() for _ in range(min(_MAX_CONCURRENT_REQUESTS, len(topics)))))
         if failures:
             raise failures[0]
         last = next(reversed(self.unanswered.values()), None)
@@ -217,11 +217,13 @@ async def request_changes(
 
 
 async def _request_known_changes(
-    server: Server, topics: Sequence[str], since: int, receive: Receive, timeout_seconds: float
+    server: Server, topics: Sequence[str], since_revision: int, receive: Receive, timeout_seconds: float
 ) -> None:
     """Request the changes of topics since a revision, in as few requests as the server accepts."""
-    responses = [await server.pull(batch, timeout_seconds, since=since) for batch in pull_batches(topics)]
-    if len({(response.boot_id, response.connection, response.is_conditional) for response in responses}) == 1:
+    responses = [
+        await server.pull(batch, timeout_seconds, since_revision=since_revision) for batch in pull_batches(topics)
+    ]
+    if len({(response.boot_id, response.connection_number, response.is_conditional) for response in responses}) == 1:
         # The sync point moves only with a response that covers all topics.
         receive(_merged(responses))
         return
@@ -237,7 +239,7 @@ def _merged(responses: Sequence[RouteResponse]) -> RouteResponse:
     return replace(
         responses[0],
         is_complete=all(response.is_complete for response in responses),
-        was_complete=all(response.was_complete for response in responses),
+        has_been_complete=all(response.has_been_complete for response in responses),
         knows_all_topics=all(response.knows_all_topics for response in responses),
         topics=[topic for response in responses for topic in response.topics],
         routes=ChainMap(*(dict(response.routes) for response in responses)),

@@ -59,7 +59,7 @@ class KnownRoutes:
         self._routes: dict[str, Route] = {}
         self._brokers = BrokerGroups()
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
-        self.point = SyncPoint(self._leave_point)
+        self.point = SyncPoint(self._remove_from_point)
         # topics whose last response was not accepted, or that the server refused, and that have to be requested again
         self.to_request_again: set[str] = set()
 
@@ -154,7 +154,7 @@ class KnownRoutes:
                 continue
             self.to_request_again.discard(topic)
             if data is not None:
-                sender = response.boot_id, response.connection
+                sender = response.boot_id, response.connection_number
                 new = Route(topic, self._interner.shared(data), source, now, None, self._clock, sender)
             elif old is not None:
                 # The last route stays, marked as absent.
@@ -173,16 +173,16 @@ class KnownRoutes:
     def _follow_sender(self, response: RouteResponse) -> None:
         """Let the sync point follow the server that sent the response, unless that server has no revisions."""
         if response.revision is not None and response.boot_id != self.point.boot_id:
-            self._leave_point(tuple(self.point.topics))
+            self._remove_from_point(tuple(self.point.topics))
             self.point.boot_id = response.boot_id
 
     def _move_point(self, response: RouteResponse, rejected: Collection[str], now: float) -> None:
         """Move the sync point; rejected topics have to be requested in full until a response is accepted."""
         if response.boot_id == self.point.boot_id:
-            self._leave_point(rejected)
+            self._remove_from_point(rejected)
         else:
             # The routes in the response are of another server, and not of the sync point's revision.
-            self._leave_point(response.routes)
+            self._remove_from_point(response.routes)
         covers_all = self.point.advance(response, now)
         # `advance` has added all topics of a full request, the rejected ones, too.
         self.point.topics.difference_update(rejected)
@@ -193,7 +193,7 @@ class KnownRoutes:
                 if topic in self._routes:
                     self._routes[topic] = replace(self._routes[topic], confirmed_at=now)
 
-    def _leave_point(self, topics: Iterable[str]) -> None:
+    def _remove_from_point(self, topics: Iterable[str]) -> None:
         """Remove topics from the sync point, and keep their time of confirmation with their routes."""
         for topic in topics:
             route = self.get(topic)
@@ -218,8 +218,8 @@ def _is_accepted(old: Route, data: TopicRouteData | None, response: RouteRespons
     The response must be of a server that is complete; or remove no broker from the old route; or be of the same boot id
     as the old route, and either have arrived over the same connection or over one on which the server was complete.
     """
-    boot_id, connection = old.sender
-    is_unbroken = response.was_complete or connection == response.connection
+    boot_id, connection_number = old.sender
+    is_unbroken = response.has_been_complete or connection_number == response.connection_number
     if response.is_complete or (boot_id == response.boot_id and is_unbroken):
         return True
     return data is not None and _instances(old.data) <= _instances(data)

@@ -51,7 +51,7 @@ class ServerIdentity:
         self.state = Protocol.UNKNOWN
         self.boot_id: str | None = None
         # number of the open connection, or of the next one
-        self.connection = next(_connection_numbers)
+        self.connection_number = next(_connection_numbers)
         # boot id under which the server has last sent a complete response over this connection; None without one
         self.complete_boot_id: str | None = None
         # monotonic time from which on all brokers have had time to register, so that missing brokers are gone
@@ -127,27 +127,27 @@ class ServerIdentity:
         """Note a RocketMQ server, which reports no uptime: a second connection may be one to a restarted server."""
         self.state = Protocol.ROCKETMQ
         self._rocketmq_connections += 1
-        self.boot_id = f"{self._address}#{self.connection}"
+        self.boot_id = f"{self._address}#{self.connection_number}"
         self.restart_warm_up()
 
-    def note_routes(self, connection: int, boot_id: str, *, is_complete: bool) -> tuple[int, bool]:
+    def note_routes(self, connection_number: int, boot_id: str, *, is_complete: bool) -> tuple[int, bool]:
         """Note a response with routes; return the number of its connection, and whether the server was complete on it.
 
-        `connection` is the number at the time of the request.
+        `connection_number` is the one at the time of the request.
         """
-        if connection != self.connection:
+        if connection_number != self.connection_number:
             # The connection ended meanwhile: the response is of that connection or of the next one, so it gets a number
             # that no other response has.
             return next(_connection_numbers), is_complete
         if is_complete:
             self.complete_boot_id = boot_id
-        return connection, boot_id == self.complete_boot_id
+        return connection_number, boot_id == self.complete_boot_id
 
     def note_end(self) -> None:
         """Note the end of the connection: the next one at this address may be to another process."""
         is_under_way = self.state in {Protocol.REQUESTED, Protocol.PRESUMED}
         self.state = Protocol.REQUESTED if is_under_way else Protocol.UNKNOWN
-        self.connection = next(_connection_numbers)
+        self.connection_number = next(_connection_numbers)
         self.complete_boot_id = None
 
     def restart_warm_up(self) -> None:

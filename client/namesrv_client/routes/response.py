@@ -15,11 +15,11 @@ class RouteResponse:
     # Number of the connection over which the response arrived; no two connections of the process have the same number.
     # If the connection ended before the response was processed, a number that belongs to no connection: then it equals
     # that of no other response.
-    connection: int
+    connection_number: int
     # True if all brokers have had time to register, so that brokers missing in a route are gone
     is_complete: bool
     # True if the server has sent a complete response over this connection in this boot, perhaps this response
-    was_complete: bool
+    has_been_complete: bool
     # True if a topic that this server and this client do not know does not exist
     knows_all_topics: bool = True
     # all requested topics

@@ -186,17 +186,22 @@ class Server:
         await self._client.close()
 
     async def pull(
-        self, topics: Sequence[str], timeout_seconds: float, *, since: int | None = None, wait_seconds: float = 0.0
+        self,
+        topics: Sequence[str],
+        timeout_seconds: float,
+        *,
+        since_revision: int | None = None,
+        wait_seconds: float = 0.0,
     ) -> RouteResponse:
         """Send a native PULL_ROUTES for the topics' routes, or for their changes since a revision of this boot id.
 
         With a wait, the server holds the request until a topic changes. Raises RemotingError.
         """
         identity = self.identity
-        sent_over = identity.connection
-        boot_id = None if since is None else identity.boot_id
+        sent_over = identity.connection_number
+        boot_id = None if since_revision is None else identity.boot_id
         zone = self._settings.zone_name or msgspec.UNSET
-        request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000), zone=zone)
+        request = PullRoutesRequest(list(topics), boot_id, since_revision or 0, int(wait_seconds * 1000), zone=zone)
         pulled = read_routes(await self._send_pull(NATIVE.encode(request), timeout_seconds + wait_seconds))
         if pulled.boot_id != identity.boot_id:
             # A SERVER_INFO request may be under way, whose response contains the uptime.
@@ -205,17 +210,17 @@ class Server:
         # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
         identity.note_boot_id(pulled.boot_id, 0.0)
         is_complete = pulled.ready and identity.is_complete
-        connection, was_complete = identity.note_routes(sent_over, pulled.boot_id, is_complete=is_complete)
+        connection_number, has_been_complete = identity.note_routes(sent_over, pulled.boot_id, is_complete=is_complete)
         return RouteResponse(
             boot_id=pulled.boot_id,
-            connection=connection,
+            connection_number=connection_number,
             is_complete=is_complete,
-            was_complete=was_complete,
+            has_been_complete=has_been_complete,
             knows_all_topics=pulled.ready and identity.knows_all_topics,
             topics=topics,
             routes=pulled.routes,
             revision=pulled.revision,
-            is_conditional=since is not None and not pulled.full,
+            is_conditional=since_revision is not None and not pulled.full,
         )
 
     async def _send_pull(self, body: bytes, timeout_seconds: float) -> bytes:
@@ -243,7 +248,7 @@ class Server:
             fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
         route: TopicRouteData | None = None
         identity = self.identity
-        sent_over = identity.connection
+        sent_over = identity.connection_number
         try:
             response = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
@@ -258,15 +263,15 @@ class Server:
             if not isinstance(error, TopicNotExistError):
                 raise
         # If the connection was lost and replaced meanwhile, the sender of the response is unknown.
-        is_identified = identity.is_native is not None and identity.connection == sent_over
+        is_identified = identity.is_native is not None and identity.connection_number == sent_over
         boot_id = (identity.boot_id or "") if is_identified else f"{self.address}#"
         is_complete = is_identified and identity.is_complete
-        connection, was_complete = identity.note_routes(sent_over, boot_id, is_complete=is_complete)
+        connection_number, has_been_complete = identity.note_routes(sent_over, boot_id, is_complete=is_complete)
         return RouteResponse(
             boot_id=boot_id,
-            connection=connection,
+            connection_number=connection_number,
             is_complete=is_complete,
-            was_complete=was_complete,
+            has_been_complete=has_been_complete,
             knows_all_topics=is_identified and identity.knows_all_topics,
             topics=(topic,),
             routes={topic: route},

@@ -216,7 +216,7 @@ class ServerSession:
             return await server.pull(
                 topics,
                 self._settings.attempt_timeout_seconds,
-                since=self._point.revision,
+                since_revision=self._point.revision,
                 wait_seconds=wait_seconds,
             )
         finally:

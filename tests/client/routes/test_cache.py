@@ -34,7 +34,7 @@ class Scene:
         boot_id: str = "boot-1",
         connection: int = 1,
         complete: bool = True,
-        was_complete: bool = False,
+        has_been_complete: bool = False,
         revision: int | None = None,
         unchanged: tuple[str, ...] = (),
         conditional: bool = False,
@@ -43,9 +43,9 @@ class Scene:
         """Apply a server's response, by default to a poll, and return the changes."""
         answer = RouteResponse(
             boot_id=boot_id,
-            connection=connection,
+            connection_number=connection,
             is_complete=complete,
-            was_complete=complete or was_complete,
+            has_been_complete=complete or has_been_complete,
             topics=(*routes, *unchanged),
             routes=routes,
             revision=revision,
@@ -155,10 +155,10 @@ def test_server_that_has_been_complete_on_the_connection_removes_what_it_sent_be
     scene.respond({"t": AB, "u": AB}, revision=7)
     scene.respond({}, connection=2, revision=7, unchanged=("t", "u"), conditional=True)
 
-    scene.respond({"t": A}, connection=2, complete=False, was_complete=True, revision=8, conditional=True)
+    scene.respond({"t": A}, connection=2, complete=False, has_been_complete=True, revision=8, conditional=True)
     assert scene.brokers("t") == ["broker-a"]
 
-    scene.respond({"u": A}, boot_id="boot-2", connection=2, complete=False, was_complete=True, revision=1)
+    scene.respond({"u": A}, boot_id="boot-2", connection=2, complete=False, has_been_complete=True, revision=1)
     assert scene.brokers("u") == ["broker-a", "broker-b"]
 
 
@@ -180,7 +180,7 @@ class Syncing(RuleBasedStateMachine):
         # topic -> its route, and the revision of its last change
         self.current: dict[str, tuple[TopicRouteData | None, int]] = {}
         # whether the server is, and has been on this connection, complete
-        self.is_complete, self.was_complete = True, False
+        self.is_complete, self.has_been_complete = True, False
         # responses that have not arrived yet, each with True for a poll
         self.under_way: list[tuple[RouteResponse, bool]] = []
 
@@ -199,12 +199,12 @@ class Syncing(RuleBasedStateMachine):
     def restart(self) -> None:
         """The server restarts without any broker behind a proxy, or another server takes its place."""
         self.boots, self.revision, self.current, self.is_complete = self.boots + 1, 0, {}, False
-        self.was_complete = False
+        self.has_been_complete = False
 
     @rule()
     def cut(self) -> None:
         """The network around the server is cut and heals: the client connects again before the brokers do."""
-        self.connections, self.is_complete, self.was_complete = self.connections + 1, False, False
+        self.connections, self.is_complete, self.has_been_complete = self.connections + 1, False, False
 
     @rule()
     def complete(self) -> None:
@@ -228,12 +228,12 @@ class Syncing(RuleBasedStateMachine):
     def answer(self, topics: list[str], since: int | None, *, is_sync: bool) -> None:
         """The server sends its current routes in a response that may arrive much later."""
         found = {topic: self.current.get(topic, (None, 0)) for topic in topics}
-        self.was_complete = self.was_complete or self.is_complete
+        self.has_been_complete = self.has_been_complete or self.is_complete
         answer = RouteResponse(
             boot_id=self.boot_id,
-            connection=self.connections,
+            connection_number=self.connections,
             is_complete=self.is_complete,
-            was_complete=self.was_complete,
+            has_been_complete=self.has_been_complete,
             topics=topics,
             routes={topic: route for topic, (route, at) in found.items() if since is None or at > since},
             revision=self.revision,
@@ -291,8 +291,8 @@ class Syncing(RuleBasedStateMachine):
 
 def may_remove(answer: RouteResponse, old: Route) -> bool:
     """True if a server that is not complete may remove brokers from the route."""
-    boot_id, connection = old.sender
-    return answer.boot_id == boot_id and (answer.was_complete or answer.connection == connection)
+    boot_id, connection_number = old.sender
+    return answer.boot_id == boot_id and (answer.has_been_complete or answer.connection_number == connection_number)
 
 
 def seen(route: Route | None) -> Any:

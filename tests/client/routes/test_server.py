@@ -142,30 +142,41 @@ async def test_restart_behind_an_open_connection_is_noticed() -> None:
 
         answers = []
         for boot_id, is_ready in (("b1", True), ("b1", False), ("b2", True)):
-            pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
+            pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since_revision=7))
             request = await peer.receive()
             assert msgpack.unpackb(request.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
             peer.send(native_response(request, {**PULLED, "boot_id": boot_id, "ready": is_ready}))
             answers.append(await pulling)
 
         before, lacking, after = answers
-        assert (before.is_complete, before.was_complete) == (True, True)
-        assert (lacking.is_complete, lacking.was_complete, lacking.connection) == (False, True, before.connection)
+        assert (before.is_complete, before.has_been_complete) == (True, True)
+        assert (lacking.is_complete, lacking.has_been_complete, lacking.connection_number) == (
+            False,
+            True,
+            before.connection_number,
+        )
         assert (after.boot_id, after.revision, after.is_conditional) == ("b2", 3, False)
-        assert (after.is_complete, after.was_complete, after.connection) == (False, False, before.connection)
+        assert (after.is_complete, after.has_been_complete, after.connection_number) == (
+            False,
+            False,
+            before.connection_number,
+        )
         assert (server.identity.boot_id, server.identity.is_complete) == ("b2", False)
 
 
 def test_response_of_an_ended_connection_counts_for_no_other() -> None:
     """The response may be processed after the end of its connection, and shows nothing about the next one."""
     identity = ServerIdentity("a:1", client_settings("a:1"), FakeClock())
-    earlier = identity.connection
+    earlier = identity.connection_number
     assert identity.note_routes(earlier, "b1", is_complete=True) == (earlier, True)
     identity.note_end()
 
-    late, was_complete = identity.note_routes(earlier, "b1", is_complete=True)
-    assert (late in (earlier, identity.connection), was_complete) == (False, True)
-    assert identity.note_routes(identity.connection, "b1", is_complete=False) == (identity.connection, False)
+    late, has_been_complete = identity.note_routes(earlier, "b1", is_complete=True)
+    assert (late in (earlier, identity.connection_number), has_been_complete) == (False, True)
+    assert identity.note_routes(identity.connection_number, "b1", is_complete=False) == (
+        identity.connection_number,
+        False,
+    )
 
 
 async def test_invalid_server_info_is_a_remoting_error() -> None:
@@ -298,7 +309,7 @@ async def test_apache_server_is_incomplete_for_45_s() -> None:
         for answer in (between, second):
             assert (answer.is_complete, answer.knows_all_topics) == (False, False)
         assert len({answer.boot_id for answer in (first, between, second)}) == 3
-        assert first.connection != between.connection == second.connection
+        assert first.connection_number != between.connection_number == second.connection_number
         await clock.advance(45.0)
         assert (server.identity.is_complete, server.identity.knows_all_topics) == (True, True)
         assert (apache.refused, apache.connections) == (0, 2)
@@ -336,7 +347,7 @@ async def test_server_filters_zones_natively(tmp_path: Path) -> None:
             assert (answer.routes["T"].broker_datas, answer.routes["none"]) == ([], None)
 
             await peer.register(BROKER_A, registration("U", "V", counter=2), __ZONE_NAME="east", zoneName="east")
-            news = await server.pull(["T", "U"], 1.0, since=answer.revision)
+            news = await server.pull(["T", "U"], 1.0, since_revision=answer.revision)
 
             assert news.routes["U"] is not None
             assert ([*news.routes], news.routes["U"].broker_datas) == (["U"], [])
