@@ -267,7 +267,7 @@ class Failover:
         is_chosen_silent = self._servers.chosen in silent
         for server in silent:
             server.record.pulls["overtaken"] += 1
-            server.record.note_failure(f"no answer before that of {winner.address}")
+            server.record.note_failure(f"no response before that of {winner.address}")
             if server in self._servers:
                 self._servers.put_last(server)
         if is_chosen_silent and winner in self._servers:

@@ -11,7 +11,10 @@ from namesrv_remoting.bodies.topic import MAX_TOPIC_CHARACTERS
 
 
 class RouteFetches:
-    """Requests routes of topics that are unknown or too old: once for all callers, and for all topics of the moment."""
+    """Requests routes of topics that are unknown or too old, each once for all of its callers.
+
+    There is one request for all topics that are requested in one iteration of the loop.
+    """
 
     def __init__(self, session: ServerSession, topics: TopicsInUse) -> None:
         self._session = session
@@ -68,7 +71,7 @@ class RouteFetches:
             for topic, waiting in sent.items():
                 # In `finally`, so that no caller waits for ever after an unexpected error.
                 if not waiting.done():
-                    self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no answer')}"))
+                    self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no response')}"))
 
     def _received(self, response: RouteResponse) -> None:
         """Apply a response; callers get their routes or errors, unless another server may know more."""

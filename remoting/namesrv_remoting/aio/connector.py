@@ -31,7 +31,7 @@ class Connector:
         on_request: OnRequest | None,
         credentials: Credentials | None,
     ) -> None:
-        """Note the settings of all connections, which are those of RemotingClient."""
+        """Keep the settings for each connection; RemotingClient documents them."""
         self._address = address
         self._host, self._port = parse_address(address)
         self._clock = clock
@@ -46,7 +46,7 @@ class Connector:
         return f"<Connector [{self._address} | {'plain text' if self._tls is None else 'TLS'}]>"
 
     async def open(self, on_lost: OnLost) -> ClientConnection:
-        """Open a connection; `on_lost` is called once it ends. Raises CONNECT_ERRORS."""
+        """Open a connection; `on_lost` is called once it ends, also if `open` itself fails. Raises CONNECT_ERRORS."""
         async with timeout_on(self._clock, self._connect_timeout_seconds):
             context = None if self._tls is None else await in_thread(self._tls.context)
             address = await reachable_address(self._host, self._port, self._clock)

@@ -104,7 +104,7 @@ async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
         assert asking.result() == {"orders": True}
         assert 0.7 <= took <= 0.8
         assert second.where == scene.session.chosen
-        assert scene.session.errors[proxy.address] == f"no answer before that of {second.where}"
+        assert scene.session.errors[proxy.address] == f"no response before that of {second.where}"
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
@@ -168,7 +168,7 @@ async def test_responses_that_arrive_together_overtake_no_server() -> None:
             {"answered": 1},
             {"overtaken": 1},
         ]
-        assert scene.session.errors == {three.address: f"no answer before that of {one.address}"}
+        assert scene.session.errors == {three.address: f"no response before that of {one.address}"}
 
 
 async def test_slow_server_may_use_the_whole_call(tmp_path: Path) -> None:
