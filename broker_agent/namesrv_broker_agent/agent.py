@@ -121,7 +121,7 @@ class BrokerAgent:
 
     async def __aenter__(self) -> Self:
         if self._is_started:
-            raise RuntimeError("the agent is started already")
+            raise RuntimeError("the agent is already started")
         if self._stopping is not None and not self._stopping.done():
             # The caller of `stop` was cancelled; the rest of the stop would end the links of this start.
             await asyncio.wait([self._stopping])

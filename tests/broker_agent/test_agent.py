@@ -176,7 +176,7 @@ async def test_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
 async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
     """A restarted agent has its topics, write permission after a drain, and higher numbers."""
     async with real(tmp_path) as it:
-        with pytest.raises(RuntimeError, match=r"^the agent is started already$"):
+        with pytest.raises(RuntimeError, match=r"^the agent is already started$"):
             await it.agent.__aenter__()
         await it.agent.delete_topic("bills")
         await it.agent.registered()
