@@ -51,6 +51,8 @@ class RouteModel:
         self.write_removed: dict[str, float] = {}
         # the same broker name -> the expiries of the slaves that left since
         self.slaves_left: dict[str, list[float]] = {}
+        # names in `write_removed` whose permission comes back after the expiry of a master that left
+        self.masters_left: set[str] = set()
         # broker -> connection -> (registered over it, last heartbeat over it), for its other connections
         self.other_connections: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
 
@@ -125,7 +127,8 @@ class RouteModel:
     ) -> RegisterResult:
         """Apply an admitted registration that keeps the broker's name."""
         name, key = registration.broker_name, registration.key
-        if name in self.write_removed and (registration.broker_id == 0 or name not in self.groups):
+        awaits_any = name not in self.groups and name not in self.masters_left
+        if name in self.write_removed and (registration.broker_id == 0 or awaits_any):
             self.remove_write(name)
         group = self.groups.setdefault(name, Group(registration.cluster_name))
         self.clusters.setdefault(registration.cluster_name, set()).add(name)
@@ -237,6 +240,7 @@ class RouteModel:
     def remove_write(self, name: str) -> None:
         """Remove the write permission until brokers leave."""
         self.write_removed[name], self.slaves_left[name] = math.inf, []
+        self.masters_left.discard(name)
 
     def remove(self, key: BrokerAddrInfo, *, unregistered: bool = False) -> None:
         """Remove a live broker and all data that exists because of it."""
@@ -250,7 +254,11 @@ class RouteModel:
             if unregistered:
                 del self.write_removed[name]
             elif self.write_removed[name] == math.inf:
-                self.write_removed[name] = expires if live.broker_id == 0 else max(self.slaves_left[name])
+                if live.broker_id == 0:
+                    self.write_removed[name] = expires
+                    self.masters_left.add(name)
+                else:
+                    self.write_removed[name] = max(self.slaves_left[name])
         if group.addrs:
             if group.acts and min(group.addrs) > 0:
                 self._set_perms(name, lambda perm: perm & ~WRITE)

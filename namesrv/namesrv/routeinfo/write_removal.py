@@ -11,7 +11,9 @@ not restore the permission. The removal ends in one of these ways:
 - After a restart of the server, no broker of the group has registered within the default expiry. A removal that was
   about to end when the server stopped has the rest of its time instead, since it began with another broker's expiry.
 
-If the master returns in time, or any broker of an empty group, the removal goes on as at its beginning.
+If the master returns in time, the removal goes on as at its beginning. Slaves that return before the master, even to an
+empty group, leave the end as it is, since the master may be gone for good. In an empty group that had no master, the
+removal goes on as soon as any broker returns in time.
 """
 
 import math
@@ -30,7 +32,7 @@ class WriteRemoval(NamedTuple):
     ends_at: float = NEVER
     # The latest end of the expiries of the slaves that have left.
     slaves_expire_at: float = 0.0
-    # True if the master has left a group that still has slaves: their registrations do not lift the end.
+    # True if the end is that of a master that has left: registrations of slaves do not lift the end.
     awaits_master: bool = False
 
     def after_registration(self, broker_id: int) -> "WriteRemoval":
@@ -44,9 +46,9 @@ class WriteRemoval(NamedTuple):
         if reason == "unregistered":
             return None if is_master or is_last else self
         if self.ends_at != NEVER:
-            return self._replace(awaits_master=self.awaits_master and not is_last)
+            return self
         if is_master:
-            return WriteRemoval(live.expires_at(), awaits_master=not is_last)
+            return WriteRemoval(live.expires_at(), awaits_master=True)
         latest = max(self.slaves_expire_at, live.expires_at())
         return WriteRemoval(latest if is_last else NEVER, latest)
 
