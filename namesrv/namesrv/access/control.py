@@ -47,7 +47,7 @@ class AccessControl:
         """Judge a request by its header alone."""
         return HeaderVerdict.ALLOWED if self.guard is None else self.guard.judge_header(request)
 
-    def rules_of(self, request: Request) -> tuple[int, bool]:
+    def permission_version(self, request: Request) -> tuple[int, bool]:
         """Return a value that changes when the access file changes or the account of the request expires."""
         return (0 if self.guard is None else self.guard.changes), self.seconds_left(request) <= 0
 

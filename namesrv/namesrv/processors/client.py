@@ -67,7 +67,7 @@ class ClientProcessor:
         """Handle PULL_ROUTES (20001): changed routes of the requested topics; `wait_ms` waits for a change."""
         self._check_ready()
         namesrv = self._namesrv
-        rules = namesrv.access.rules_of(request)
+        version = namesrv.access.permission_version(request)
         with self._decoding(request):
             pull = await run_in_steps(pull_in_steps(request.command.body))
             if request.check_topics is not None:
@@ -76,7 +76,7 @@ class ClientProcessor:
                 revision = namesrv.manager.revisions.revision
                 # Nothing is awaited between the second look at the revision and `_begin_watch`, so no change is missed.
                 if await self._changed(pull) == [] and revision == namesrv.manager.revisions.revision:
-                    self._begin_watch(request, pull, rules, revision)
+                    self._begin_watch(request, pull, version, revision)
                     return HELD
             return await self._response(request, pull)
 
@@ -107,14 +107,16 @@ class ClientProcessor:
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def _begin_watch(self, request: Request, pull: Pull, rules: tuple[int, bool], revision: int) -> None:
+    def _begin_watch(self, request: Request, pull: Pull, permission_version: tuple[int, bool], revision: int) -> None:
         """Hold a request until one of its topics changes."""
         namesrv, connection, command = self._namesrv, request.connection, request.command
         if not connection.reserve(_watch_bytes(pull.topics)):
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
         # The watch keeps the decoded pull only: the memory of header and body is no longer charged.
         command = replace(command, ext_fields=None, body=b"")
-        watch = RouteWatch(self, replace(request, command=command, check_topics=None), pull, rules, revision)
+        watch = RouteWatch(
+            self, replace(request, command=command, check_topics=None), pull, permission_version, revision
+        )
         seconds = min(pull.wait_ms / 1000, namesrv.access.seconds_left(request), connection.seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
         namesrv.routes.watchers.add(watch)
@@ -132,7 +134,9 @@ class ClientProcessor:
     def end_watch(self, watch: "RouteWatch", shared: SharedResponses) -> None:
         """Respond to a watch that has left the table, since a topic has changed or all watches end."""
         namesrv, request = self._namesrv, watch.request
-        if not watch.opaque or (namesrv.access.guard is not None and watch.rules != namesrv.access.rules_of(request)):
+        if not watch.opaque or (
+            namesrv.access.guard is not None and watch.permission_version != namesrv.access.permission_version(request)
+        ):
             self._end_in_task(watch)
             return
         key = watch.routes, namesrv.routes.in_view_of(request)
@@ -167,7 +171,7 @@ class ClientProcessor:
 
     async def _reply_after_wait(self, watch: "RouteWatch") -> Reply:
         """The reply to a watch that ends in a task of its own."""
-        if watch.rules != self._namesrv.access.rules_of(watch.request):
+        if watch.permission_version != self._namesrv.access.permission_version(watch.request):
             # The access rules changed during the wait: the response has no routes, and the access guard judges the
             # client's next request by the new rules.
             return Reply(self._encoded(watch.revision, {}, is_full=False))
@@ -240,8 +244,8 @@ class RouteWatch:
     # the pull as it was received, but without its ext fields and body
     request: Request
     pull: Pull
-    # value of `AccessControl.rules_of`, and revision of the routes, when the watch began
-    rules: tuple[int, bool]
+    # value of `AccessControl.permission_version`, and revision of the routes, when the watch began
+    permission_version: tuple[int, bool]
     revision: int
     # monotonic time at which the watch began
     began: float = field(default_factory=time.monotonic)
