@@ -44,7 +44,7 @@ SUCCESS: Final = Reply()
 HELD: Final = Reply(remark="held")
 
 
-class Guard(Protocol):
+class Admission(Protocol):
     """The access rules and quotas of a server."""
 
     def admit(self, request: Request) -> Awaitable[Request]:
@@ -68,15 +68,15 @@ class Dispatcher:
     # request code -> rules for receiving these requests; ORDINARY for all other codes
     receive_rules: Mapping[int, ReceiveRules] = field(default_factory=dict)
     native_ext: Mapping[str, str] = field(default_factory=dict)
-    # The guard admits or refuses each request before its handler is called; without a guard, all are admitted.
-    guard: Guard | None = None
-    # called with a request that cannot be carried out, since its body was not received; the guard allowed the header,
-    # or could not decide without the body
+    # admits or refuses each request before its handler is called; None: all are admitted
+    admission: Admission | None = None
+    # called with a request that cannot be carried out, since its body was not received; the admission allowed the
+    # header, or could not decide without the body
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
     # the limit for the size of a response frame
     max_frame_bytes: int = MAX_FRAME_BYTES
     # called for every answered request, one-way or not, with its code (-1 for an unknown code, as in `answered`), and
-    # the seconds from the guard to the encoded response, which include the wait for a quota; for a request that was
+    # the seconds from the admission to the encoded response, which include the wait for a quota; for a request that was
     # held, the seconds since it was held
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - ignored by default
     # (request code, response code) -> number of answered requests, one-way requests included, for metrics
@@ -84,7 +84,7 @@ class Dispatcher:
     _last_opaque: int = field(default=0, init=False)
 
     async def answer(self, request: Request) -> Response:
-        """Run guard and handler, and encode the response or the error; a held request has no response yet."""
+        """Run admission and handler, and encode the response or the error; a held request has no response yet."""
         return await self.respond(request, self._handle(request), time.monotonic())
 
     async def respond(self, request: Request, pending: Awaitable[Reply], began: float) -> Response:
@@ -116,7 +116,7 @@ class Dispatcher:
 
     def judge_header(self, request: Request) -> HeaderVerdict:
         """Judge a request by its header alone."""
-        return HeaderVerdict.ALLOWED if self.guard is None else self.guard.judge_header(request)
+        return HeaderVerdict.ALLOWED if self.admission is None else self.admission.judge_header(request)
 
     def note_answered(self, request_code: int, code: int, began: float) -> None:
         """Count a request by its code and the code of its response, and its time since `began` (`time.monotonic`)."""
@@ -126,12 +126,12 @@ class Dispatcher:
         self.timed(counted, time.monotonic() - began)
 
     async def _handle(self, request: Request) -> Reply:
-        """The reply of the handler, if the guard admits the request and its body was received."""
+        """The reply of the handler, if the request is admitted and its body was received."""
         code = request.command.code
         # The signature of a request covers the body, so it cannot be verified without the body.
         is_unverified = request.unread and self.judge_header(request) is HeaderVerdict.UNDECIDED
-        if self.guard is not None and not is_unverified:
-            request = await self.guard.admit(request)
+        if self.admission is not None and not is_unverified:
+            request = await self.admission.admit(request)
         if request.unread:
             self.on_unread(request)
             raise SystemBusyError(f"{request.unread}; try again later")

@@ -92,7 +92,7 @@ def dispatcher_of(namesrv: Namesrv) -> Dispatcher:
         access.audited({code: _bound(namesrv, REQUESTS[code], row.handler) for code, row in served.items()}),
         receive_rules={code: _receive_rules(REQUESTS[code], row) for code, row in served.items()},
         native_ext={"boot_id": namesrv.boot.id},
-        guard=access,
+        admission=access,
         on_unread=partial(note_unread, namesrv.manager),
         max_frame_bytes=namesrv.settings.limits.server.max_frame_bytes,
         timed=lambda code, seconds: namesrv.counters.request_answered(senders.get(code, "unknown"), seconds),
