@@ -15,7 +15,7 @@ from namesrv.net.dispatcher import Dispatcher, Handler, Reply
 from namesrv.net.fair_scheduler import FairScheduler
 from namesrv.net.listeners import Listeners
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.remoting_server import ConnectionEventListener, RemotingServer
+from namesrv.net.remoting_server import ConnectionObserver, RemotingServer
 from namesrv.net.request import Connection, ReceiveRules, Request
 from namesrv.net.slots import ConnectionSlots
 from namesrv.net.tls import ServerTls
@@ -37,8 +37,8 @@ LIMITS: Final = replace(
 LARGE: Final = {ECHO: 16 * 1024 * 1024}
 
 
-class RecordingListener:
-    """A listener that records its calls in order."""
+class RecordingObserver:
+    """An observer that records its calls in order."""
 
     def __init__(self) -> None:
         self.opened: list[int] = []
@@ -68,12 +68,12 @@ class Serving:
     """A listening server, its clock and its peers."""
 
     def __init__(
-        self, server: RemotingServer, listeners: Listeners, clock: FakeClock, event_listener: RecordingListener
+        self, server: RemotingServer, listeners: Listeners, clock: FakeClock, observer: RecordingObserver
     ) -> None:
         self.server = server
         self.listeners = listeners
         self.clock = clock
-        self.event_listener = event_listener
+        self.observer = observer
         self.addresses: list[tuple[str, int]] = []
         self.peers: list[RawPeer] = []
 
@@ -86,8 +86,8 @@ class Serving:
         return peer
 
     def _met(self) -> int:
-        refused = [why for why in self.event_listener.reasons if why in ("connections", "connections_per_ip", "memory")]
-        return len(self.event_listener.opened) + len(refused)
+        refused = [why for why in self.observer.reasons if why in ("connections", "connections_per_ip", "memory")]
+        return len(self.observer.opened) + len(refused)
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
         [found] = [one for one in self.server.connections.values() if one.peer.address == peer.address]
@@ -122,7 +122,7 @@ class FastPathOf:
 
 def server_of(
     dispatcher: Dispatcher,
-    event_listener: ConnectionEventListener,
+    observer: ConnectionObserver,
     clock: FakeClock,
     tasks: asyncio.TaskGroup,
     *,
@@ -134,7 +134,7 @@ def server_of(
     """A server with the limits of LIMITS and overrides."""
     return RemotingServer(
         dispatcher,
-        event_listener,
+        observer,
         clock=clock,
         tasks=tasks,
         scheduler=FairScheduler() if scheduler is None else scheduler,
@@ -162,7 +162,7 @@ async def serving(
 
     The options are those of `server_of`, limits among them.
     """
-    clock, event_listener = FakeClock(), RecordingListener()
+    clock, observer = FakeClock(), RecordingObserver()
     table: dict[int, Handler] = {ECHO: echo, FAIL: fail, **(handlers or {})}
     failed: BaseException | None = None
     async with asyncio.timeout(GUARD_SECONDS):
@@ -180,9 +180,9 @@ async def serving(
                     },
                     native_ext={"boot_id": "b00t"},
                 )
-                server = server_of(dispatcher, event_listener, clock, tasks, **options)
+                server = server_of(dispatcher, observer, clock, tasks, **options)
                 listeners = Listeners(server, tls or ServerTls())
-                served = Serving(server, listeners, clock, event_listener)
+                served = Serving(server, listeners, clock, observer)
                 try:
                     served.addresses = await listeners.open(hosts, 0)
                     tasks.create_task(server.run())

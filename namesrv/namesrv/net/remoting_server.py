@@ -26,8 +26,8 @@ _CHECKED_AT_ONCE: Final = 100
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 
 
-class ConnectionEventListener(Protocol):
-    """Listener of connection events; its methods are called in the event loop and must not block."""
+class ConnectionObserver(Protocol):
+    """Observer of connections; its methods are called in the event loop and must not block."""
 
     def connection_opened(self, connection: ServerConnection) -> None:
         """A connection has got a slot."""
@@ -48,7 +48,7 @@ class RemotingServer:
     """Owns all accepted connections; their tasks run in `tasks`, and a bug in a task ends that TaskGroup."""
 
     dispatcher: Dispatcher
-    event_listener: ConnectionEventListener
+    observer: ConnectionObserver
     _: KW_ONLY
     clock: Clock
     # the owner of the tasks that run handlers
@@ -119,7 +119,7 @@ class RemotingServer:
             return False
         if (accepted := connection.socket) is not None:
             set_tcp_options(accepted, user_timeout_seconds=self.limits.tcp_user_timeout_seconds)
-        self.event_listener.connection_opened(connection)
+        self.observer.connection_opened(connection)
         return is_reserved
 
     def _make_room(self, connection: ServerConnection) -> None:
@@ -130,18 +130,18 @@ class RemotingServer:
         self.connection_closed(connection, "closed")
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """Remove a connection, and notify the listener if the connection had a slot."""
+        """Remove a connection, and notify the observer if the connection had a slot."""
         if not self.slots.leave(connection):
             return
-        self.event_listener.connection_closed(connection, reason)
+        self.observer.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Notify the listener of a refusal."""
-        self.event_listener.connection_refused(connection, error)
+        """Notify the observer of a refusal."""
+        self.observer.connection_refused(connection, error)
 
     def may_be_idle(self, connection: ServerConnection) -> bool:
-        """True for connections that registered a broker, as the listener knows."""
-        return self.event_listener.may_be_idle(connection)
+        """True for connections that registered a broker, as the observer knows."""
+        return self.observer.may_be_idle(connection)
 
     async def _sweep(self, lateness: float) -> None:
         # After a late iteration, input that arrived in time may be unread, so the lateness is subtracted.

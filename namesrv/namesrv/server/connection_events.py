@@ -19,7 +19,7 @@ _EXPECTED: Final = frozenset({"idle", "silent"})
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvents:
-    """The listener of the connections of one NameServer."""
+    """The observer of the connections of one NameServer."""
 
     namesrv: Namesrv
     arrived_input: ArrivedInput

@@ -181,8 +181,8 @@ class NamesrvController:
         self.namesrv = namesrv = build_namesrv(self._loaded, self._limits, self._clock, tasks.create_task)
         arrived_input = ArrivedInput(self._clock, ReadShares(namesrv.access.limiter.count), FairScheduler())
         process_stops = ProcessStops(self._clock, self._loaded.settings.scan_interval_seconds)
-        listener = ConnectionEvents(namesrv, arrived_input, process_stops, tasks.create_task)
-        self.server = self._build_server(listener, tasks)
+        observer = ConnectionEvents(namesrv, arrived_input, process_stops, tasks.create_task)
+        self.server = self._build_server(observer, tasks)
         self.listeners = Listeners(self.server, namesrv.certificates.tls)
         housekeeping = Housekeeping(namesrv, arrived_input, process_stops, self._service_manager)
         snapshotter = Snapshotter(namesrv, snapshot_path(self._loaded.settings))
@@ -214,17 +214,17 @@ class NamesrvController:
         else:
             self._reload_requested.set()
 
-    def _build_server(self, listener: ConnectionEvents, tasks: asyncio.TaskGroup) -> RemotingServer:
+    def _build_server(self, observer: ConnectionEvents, tasks: asyncio.TaskGroup) -> RemotingServer:
         namesrv = self.namesrv
         return RemotingServer(
             dispatcher_of(namesrv),
-            listener,
+            observer,
             clock=self._clock,
             tasks=tasks,
             slots=namesrv.slots,
             fast_path=namesrv.fast_path,
-            read_shares=listener.arrived_input.read_shares,
-            scheduler=listener.arrived_input.scheduler,
+            read_shares=observer.arrived_input.read_shares,
+            scheduler=observer.arrived_input.scheduler,
         )
 
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:

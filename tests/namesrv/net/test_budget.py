@@ -96,7 +96,7 @@ async def test_large_frame_is_refused_by_its_header(spell: Spell) -> None:
         peer.send(frame[:300])
         assert await peer.at_end()
         message = f"frame of {len(frame)} bytes for request 14, limit 65536"
-        assert served.event_listener.refused == [(1, "frame_too_large", message)]
+        assert served.observer.refused == [(1, "frame_too_large", message)]
 
         fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
         assert (await other.ask(fits)).opaque == 7
@@ -174,11 +174,11 @@ async def test_large_frame_waits_for_memory(is_received: bool, begins_early: boo
         await served.clock.advance(1)
         if is_received:
             assert (await second.receive()).opaque == 2
-            assert served.event_listener.refused == []
+            assert served.observer.refused == []
         else:
             message = f"no memory for a frame of {len(registration(2))} bytes"
             assert ((busy := await second.receive()).opaque, *busy.outcome) == (2, 2, f"{message}; try again later")
-            assert served.event_listener.refused == [(2, "memory", message)]
+            assert served.observer.refused == [(2, "memory", message)]
             assert (await second.ask(registration(3))).code == 0
     assert budget.used_bytes == 0
 
@@ -240,7 +240,7 @@ async def test_input_without_memory_closes_the_connection(flood: bytes) -> None:
         # the share of an address is 128 KiB
         served.connection_of(flooding).data_received(flood)
         assert await flooding.at_end()
-        assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
+        assert served.observer.refused == [(1, "memory", "no memory for received bytes")]
         assert (await (await served.connect()).ask(json_frame(ECHO, 8, None, bytes(40_000)))).opaque == 8
         gate.open()
         await until(lambda: budget.used_bytes == CONNECTION)
@@ -267,7 +267,7 @@ async def test_large_frame_waits_without_memory_for_its_beginning() -> None:
         assert (response.opaque, response.code) == (7, 2)
         assert str(response.remark).startswith("no memory for a frame of 20")
         assert (await peer.receive()).opaque == 8
-        assert served.event_listener.reasons == ["memory"]
+        assert served.observer.reasons == ["memory"]
 
 
 async def test_forgotten_and_handled_bytes_are_freed() -> None:
@@ -323,7 +323,7 @@ async def test_reserved_frames_and_responses_do_not_wait() -> None:
         peer = await served.connect()
 
         assert (await peer.ask(json_frame(ECHO, 4, None, bytes(40_000)))).opaque == 4
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
         gate.open()
 
 
@@ -382,7 +382,7 @@ async def test_unread_responses_without_memory_close_the_connection(how: dict[st
             await until(lambda one=connection: one.is_write_paused or not one.is_open)  # type: ignore[misc]
             await settle()
         await until(lambda: len(served.server.connections) <= 2)
-        assert set(served.event_listener.reasons) == {"slow_reader"}
+        assert set(served.observer.reasons) == {"slow_reader"}
 
 
 async def test_connection_without_memory_is_refused() -> None:
@@ -391,7 +391,7 @@ async def test_connection_without_memory_is_refused() -> None:
         peer = await served.connect()
         assert await (await served.connect()).at_end()
 
-        assert served.event_listener.refused == [(2, "memory", "no memory for another connection")]
+        assert served.observer.refused == [(2, "memory", "no memory for another connection")]
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
@@ -411,7 +411,7 @@ async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
         assert (await client.receive()).opaque == 1
         client.send(spell(ECHO, 2))
         assert await client.at_end()
-        assert served.event_listener.refused == [(5, "connections", "too many connections without a broker, limit 2")]
+        assert served.observer.refused == [(5, "connections", "too many connections without a broker, limit 2")]
         await served.clock.advance(11)
         assert await silent.at_end()
         assert list(served.server.connections) == [1, 2, 3, 4]
@@ -434,10 +434,8 @@ async def test_connections_without_a_registration_give_way_to_brokers(sends_hear
 
         refused = await served.connect()
         assert await refused.at_end()
-        assert served.event_listener.refused[-1][2] == "too many connections, limit 6"
-        assert [message for *_, message in served.event_listener.refused[:-1]] == [
-            "connection slot needed for a broker"
-        ] * 3
+        assert served.observer.refused[-1][2] == "too many connections, limit 6"
+        assert [message for *_, message in served.observer.refused[:-1]] == ["connection slot needed for a broker"] * 3
         for peer in (*clients, broker):
             assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
@@ -453,11 +451,11 @@ async def test_connection_gives_way_only_to_an_admitted_one(over: int) -> None:
 
         if over:
             assert await late.at_end()
-            assert served.event_listener.refused == [(7, "memory", "no memory for another connection")]
+            assert served.observer.refused == [(7, "memory", "no memory for another connection")]
             assert (await clients[2].ask(json_frame(SERVER_INFO, 7))).opaque == 7
             budget.release("127.0.0.1", over)
             late = await served.connect()
-        assert served.event_listener.refused[-1] == (3, "connections", "connection slot needed for a broker")
+        assert served.observer.refused[-1] == (3, "connections", "connection slot needed for a broker")
         assert await clients[2].at_end()
         assert (await late.ask(json_frame(REGISTER, 8))).opaque == 8
         assert budget.used_bytes == 6 * CONNECTION

@@ -19,7 +19,7 @@ from namesrv_remoting.errors import (
 )
 from tests.support import spelling
 from tests.support.fake_clock import FakeClock
-from tests.support.serving import RecordingListener, server_of
+from tests.support.serving import RecordingObserver, server_of
 from tests.support.spelling import JSON, NATIVE
 
 KNOWN = 105
@@ -40,7 +40,7 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
 
 async def response_to(dispatcher: Dispatcher, *, unread: str = "", **request: Any) -> Response:
     """The response to a request with these fields."""
-    connection = ServerConnection(server_of(dispatcher, RecordingListener(), FakeClock(), asyncio.TaskGroup()), 1)
+    connection = ServerConnection(server_of(dispatcher, RecordingObserver(), FakeClock(), asyncio.TaskGroup()), 1)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **request})
     return await dispatcher.answer(Request(command, connection, unread=unread))
 

@@ -12,7 +12,7 @@ from namesrv.net.tls import ServerTls
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
 from tests.support.raw_peer import RawPeer
-from tests.support.serving import ECHO, RecordingListener, server_of, serving
+from tests.support.serving import ECHO, RecordingObserver, server_of, serving
 from tests.support.spelling import json_frame
 
 REQUEST = json_frame(ECHO, 7)
@@ -47,7 +47,7 @@ async def test_address_in_use_is_an_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        server = server_of(Dispatcher({}), RecordingListener(), FakeClock(), asyncio.TaskGroup())
+        server = server_of(Dispatcher({}), RecordingObserver(), FakeClock(), asyncio.TaskGroup())
         listeners = Listeners(server, ServerTls())
         with pytest.raises(OSError, match="in use"):
             await listeners.open(["127.0.0.2", "127.0.0.1"], port)
@@ -69,7 +69,7 @@ async def test_several_connections_are_accepted_in_one_iteration() -> None:
                 peer.setblocking(False)  # noqa: FBT003 - its only parameter
                 peer.connect_ex(served.addresses[0])
             iterations = 0
-            while len(served.event_listener.opened) < 24 and iterations < 100:
+            while len(served.observer.opened) < 24 and iterations < 100:
                 await asyncio.sleep(0)
                 iterations += 1
 
@@ -90,4 +90,4 @@ async def test_closed_listeners_accept_no_connection() -> None:
         served.server.abort_all()
         assert [await peer.at_end() for peer in peers] == [True] * 3
         await until(lambda: not served.server.connections)
-        assert sorted(number for number, _ in served.event_listener.closed) == [1, 2, 3]
+        assert sorted(number for number, _ in served.observer.closed) == [1, 2, 3]

@@ -114,7 +114,7 @@ async def test_response_of_a_peer_is_no_request() -> None:
 
         await served.clock.advance(121)
         assert await peer.at_end()
-        assert served.event_listener.reasons == ["silent"]
+        assert served.observer.reasons == ["silent"]
 
 
 async def test_exception_in_a_handler_becomes_code_1(caplog: pytest.LogCaptureFixture) -> None:

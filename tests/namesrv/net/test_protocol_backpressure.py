@@ -128,14 +128,14 @@ async def test_peer_that_does_not_read_is_closed(asked: bytes, fast: bool) -> No
         received = connection.peer.requests
         peer.send(requests(1))
         await served.clock.advance(30)
-        assert "slow_reader" not in served.event_listener.reasons
+        assert "slow_reader" not in served.observer.reasons
         if not fast:
             assert await is_served(served)
         assert received == connection.peer.requests
 
         await served.clock.advance(1)
-        assert served.event_listener.refused[-1] == (connection.id, "slow_reader", "peer does not read")
-        await until(lambda: served.event_listener.closed)
+        assert served.observer.refused[-1] == (connection.id, "slow_reader", "peer does not read")
+        await until(lambda: served.observer.closed)
 
 
 async def test_closing_connection_of_a_peer_that_does_not_read_is_aborted() -> None:
@@ -144,11 +144,11 @@ async def test_closing_connection_of_a_peer_that_does_not_read_is_aborted() -> N
         peer, connection = await stuck(served, requests(REQUESTS))
         await served.server.close_connections([connection], 0.0)
         await served.clock.advance(30)
-        assert (connection.is_open, served.event_listener.closed) == (False, [])
+        assert (connection.is_open, served.observer.closed) == (False, [])
 
         await served.clock.advance(1)
-        await until(lambda: served.event_listener.closed)
-        assert served.event_listener.refused == [(connection.id, "slow_reader", "peer does not read")]
+        await until(lambda: served.observer.closed)
+        assert served.observer.refused == [(connection.id, "slow_reader", "peer does not read")]
         peer.close()
 
 
@@ -173,8 +173,8 @@ async def test_closing_connection_sends_its_responses() -> None:
             assert len(unread) >= sizes[-1]
             unread = unread[sizes[-1] :]
         assert min(sizes) > MEBIBYTE
-        await until(lambda: served.event_listener.closed)
-        assert served.event_listener.refused == []
+        await until(lambda: served.observer.closed)
+        assert served.observer.refused == []
 
 
 async def test_peer_that_reads_again_gets_every_response() -> None:
@@ -187,7 +187,7 @@ async def test_peer_that_reads_again_gets_every_response() -> None:
         peer.widen()
         assert [(await peer.receive()).opaque for _ in range(1 + REQUESTS)] == [*range(1, 1 + REQUESTS), 1]
         await served.clock.advance(100)
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
@@ -204,9 +204,9 @@ async def test_concurrent_responses_are_bounded_by_the_write_buffer() -> None:
         peer.send(requests(REQUESTS))
         await until(lambda: len(gate.came) == REQUESTS)
         gate.open()
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        assert served.event_listener.refused == [(1, "slow_reader", "peer does not read")]
+        assert served.observer.refused == [(1, "slow_reader", "peer does not read")]
         assert await is_served(served)
 
 

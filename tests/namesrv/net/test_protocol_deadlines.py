@@ -51,17 +51,17 @@ async def test_late_peer_is_closed(limits: dict[str, Any], steps: Steps, late: t
         await other.ask(FRAME)
         served.connection_of(other).peer.note_role("broker")
         for number, step in enumerate(steps):
-            assert served.event_listener.refused == [], steps[:number]
+            assert served.observer.refused == [], steps[:number]
             if isinstance(step, bytes):
                 await peer.send_slowly(step)
             else:
                 await served.clock.advance(step)
 
         if late is None:
-            assert served.event_listener.refused == []
+            assert served.observer.refused == []
         else:
-            await until(lambda: served.event_listener.closed)
-            assert served.event_listener.refused == [(1, *late)]
+            await until(lambda: served.observer.closed)
+            assert served.observer.refused == [(1, *late)]
         assert (await other.ask(json_frame(ECHO, 8))).opaque == 8
 
 
@@ -78,8 +78,8 @@ async def test_large_first_frame_has_the_time_of_later_frames() -> None:
         assert (await peer.receive()).opaque == 7
 
         await served.clock.advance(2)
-        await until(lambda: served.event_listener.closed)
-        assert served.event_listener.refused == [(2, *REST)]
+        await until(lambda: served.observer.closed)
+        assert served.observer.refused == [(2, *REST)]
 
 
 async def test_received_bytes_are_read_before_the_deadline_is_checked() -> None:
@@ -92,7 +92,7 @@ async def test_received_bytes_are_read_before_the_deadline_is_checked() -> None:
         # the loop does not run in between
         connection.check_deadlines(served.clock.monotonic() + 100)
 
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
         assert (await peer.receive()).opaque == 7
 
 
@@ -113,10 +113,10 @@ async def test_used_up_share_postpones_a_deadline_once(wait: float, most: float)
             receive_behind_others(connection, FRAME[at : at + 1])
             served.clock.stall(wait)
             await served.clock.advance(1)
-            if served.event_listener.refused:
+            if served.observer.refused:
                 break
 
-        assert served.event_listener.refused == [(1, *FIRST)]
+        assert served.observer.refused == [(1, *FIRST)]
         assert 10 <= served.clock.monotonic() - began <= most
 
 
@@ -129,7 +129,7 @@ async def test_time_in_the_queue_of_the_server_does_not_count() -> None:
         receive_behind_others(served.connection_of(peer), FRAME[9:11])
         served.clock.stall(5)
         await served.clock.advance(1)
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
 
         peer.send(FRAME[11:])
         assert (await peer.receive()).opaque == 7
@@ -143,7 +143,7 @@ async def test_peer_that_waits_for_a_response_is_not_idle() -> None:
         peer.send(json_frame(10, 1))
         await until(lambda: gate.came)
         await served.clock.advance(1000)
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
 
         gate.open()
         assert (await peer.receive()).opaque == 1
@@ -162,17 +162,17 @@ async def test_request_of_the_fast_path_ends_the_idle_time() -> None:
             await served.clock.advance(119)
         connection = served.connection_of(peer)
         assert served.clock.monotonic() - connection.quiet_since <= 119
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
 
         await served.clock.advance(121)
         assert await peer.at_end()
-        assert served.event_listener.reasons == ["idle"]
+        assert served.observer.reasons == ["idle"]
 
 
 async def test_deadlines_of_many_connections_are_checked_in_chunks() -> None:
     """The event loop serves peers after each hundred connections, even if all of them are late at once."""
     async with serving() as served:
-        refused = served.event_listener.refused
+        refused = served.observer.refused
         for _ in range(250):
             await served.connect()
         counts = set[int]()

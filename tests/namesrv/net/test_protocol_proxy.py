@@ -44,11 +44,11 @@ async def test_header_does_not_count_as_a_frame(size: int | None, seconds: float
         peer.send(HEADERS["v1"][0][:size])
         await settle()
         await served.clock.advance(seconds - 1)
-        assert served.event_listener.refused == []
+        assert served.observer.refused == []
         await served.clock.advance(1)
 
         assert await peer.at_end()
-        assert served.event_listener.reasons == [reason]
+        assert served.observer.reasons == [reason]
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
@@ -62,4 +62,4 @@ async def test_unexpected_header_is_garbage(name: str, is_on: bool) -> None:
 
         assert (await peer.receive()).opaque == 7
         assert await peer.at_end()
-        assert served.event_listener.reasons == ["frame_too_large"]
+        assert served.observer.reasons == ["frame_too_large"]

@@ -70,7 +70,7 @@ async def test_good_frames_before_garbage_are_answered(
 
         assert [0] * len(good) == [(await peer.receive()).opaque for _ in good]
         assert await peer.at_end()
-        assert served.event_listener.reasons == [reason]
+        assert served.observer.reasons == [reason]
 
 
 async def test_refused_frames_are_freed_at_once() -> None:
@@ -101,15 +101,15 @@ async def test_requests_after_garbage_are_dropped() -> None:
     async with serving({10: gate}, fast_path=pulls) as served:
         peer = await served.connect()
         peer.send(json_frame(10, 1) + bytes(8) + json_frame(10, 2))
-        await until(lambda: served.event_listener.refused)
+        await until(lambda: served.observer.refused)
         peer.send(json_frame(10, 3) * 100 + json_frame(PULL, 4))
         await settle()
         gate.open()
 
         assert (await peer.receive()).opaque == 1
         assert await peer.reader.read() == b""
-        await until(lambda: served.event_listener.closed)
-        assert (gate.came, served.event_listener.closed, len(served.event_listener.refused)) == (
+        await until(lambda: served.observer.closed)
+        assert (gate.came, served.observer.closed, len(served.observer.refused)) == (
             [1],
             [(1, "closed")],
             1,
@@ -124,7 +124,7 @@ async def test_requests_of_a_closed_connection_are_handled() -> None:
         peer.send(json_frame(10, 1) + json_frame(10, 2, flag=ONEWAY))
         await until(lambda: gate.came)
         peer.close()
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
         gate.open()
         await until(lambda: len(gate.done) == 2)
@@ -152,7 +152,7 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
         connection = served.connection_of(peer)
         end(peer, connection)
         await until(lambda: len(gate.cancelled) == 2)
-        await until(lambda: served.event_listener.closed and not connection.in_flight)
+        await until(lambda: served.observer.closed and not connection.in_flight)
         connection.close()
         connection.abort()
         connection.write(b"too late")
@@ -160,5 +160,5 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
 
         assert sorted(gate.cancelled, key=str) == [1, 2]
         assert served.connection_of(other).in_flight == 1
-        assert (served.event_listener.opened, served.event_listener.closed) == ([1, 2], [(1, reason)])
+        assert (served.observer.opened, served.observer.closed) == ([1, 2], [(1, reason)])
         assert list(served.server.connections) == [2]

@@ -86,8 +86,8 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
         for number in (3, 4):
             assert await (await served.connect()).at_end()
             message = f"too many connections{what}, limit 2"
-            assert served.event_listener.refused[-1] == (number, reason, message)
-        assert (served.event_listener.reasons, served.event_listener.closed) == ([reason] * 2, [])
+            assert served.observer.refused[-1] == (number, reason, message)
+        assert (served.observer.reasons, served.observer.closed) == ([reason] * 2, [])
         assert await is_served(second)
         if what:
             reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
@@ -95,9 +95,9 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
             writer.close()
 
         first.close()
-        await until(lambda: 1 in dict(served.event_listener.closed))
+        await until(lambda: 1 in dict(served.observer.closed))
         assert await is_served(await served.connect())
-        assert served.event_listener.opened == [1, 2, *([5] if what else []), 6 if what else 5]
+        assert served.observer.opened == [1, 2, *([5] if what else []), 6 if what else 5]
 
 
 async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,8 +115,8 @@ async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCapture
         assert tasks == len(asyncio.all_tasks())
         assert served.server.slots._per_network == {"127.0.0.1": 1}
         assert len(served.connections_in_memory()) == 1
-        assert list(range(1, 1002)) == served.event_listener.opened
-        assert list(range(2, 1002)) == sorted(number for number, _ in served.event_listener.closed)
+        assert list(range(1, 1002)) == served.observer.opened
+        assert list(range(2, 1002)) == sorted(number for number, _ in served.observer.closed)
         assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -178,7 +178,7 @@ async def test_closing_is_spread_over_the_time() -> None:
     """
     async with serving() as served:
         assert await open_after_each_step(served, 11, 5.0, 0.5) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-        assert list(range(1, 12)) == [number for number, _ in served.event_listener.closed]
+        assert list(range(1, 12)) == [number for number, _ in served.observer.closed]
         assert len(await open_after_each_step(served, 3, 0.0, 0.0)) == 1
         _, half, *_ = await open_after_each_step(served, 61, 0.3, 0.15)
         assert 26 <= half <= 34

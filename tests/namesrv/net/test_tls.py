@@ -142,7 +142,7 @@ async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int
             assert (response.opaque, response.code, response.remark) == (opaque, 1, PLAIN_REFUSED)
 
         assert await peer.at_end()
-        assert [(reason, message) for _, reason, message in served.event_listener.refused] == [("tls", PLAIN_REFUSED)]
+        assert [(reason, message) for _, reason, message in served.observer.refused] == [("tls", PLAIN_REFUSED)]
         assert served.server.dispatcher.answered == {}
 
 
@@ -162,9 +162,9 @@ async def test_tls_to_a_server_without_tls_is_refused(ca: Authority) -> None:
     async with serving() as served:
         with pytest.raises(ConnectError, match="the server does not speak TLS: it answered in plain text"):
             await echo(client_of(served, ca))
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        assert served.event_listener.reasons == ["tls"]
+        assert served.observer.reasons == ["tls"]
 
 
 class Side:
@@ -293,10 +293,10 @@ async def test_client_certificates(
             else:
                 with pytest.raises((ConnectError, ConnectionClosedError), match=r"certificate|authority"):
                     await client.invoke(ASK, timeout_seconds=10.0)
-                await until(lambda: served.event_listener.refused)
+                await until(lambda: served.observer.refused)
 
         assert received_names == ([] if names is None else [names])
-        assert [message for _, _, message in served.event_listener.refused] == ([] if refused is None else [refused])
+        assert [message for _, _, message in served.observer.refused] == ([] if refused is None else [refused])
 
 
 async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Authority) -> None:
@@ -322,9 +322,9 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
         served.clock.step_wall(36_525 * 86_400.0)
         third, peer = await resumed(session)
         assert third.tls.session_reused
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        assert [message for _, _, message in served.event_listener.refused] == [
+        assert [message for _, _, message in served.observer.refused] == [
             "TLS handshake failed: the peer's certificate has expired"
         ]
         assert served.server.dispatcher.answered == {(ECHO, 0): 2}
@@ -341,9 +341,9 @@ async def test_old_tls_versions_are_refused(ca: Authority, version: str) -> None
     async with serving(tls=tls(ca, "permissive")) as served:
         peer = await served.connect()
         peer.send(Side(context).hello())
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        [message] = [message for _, _, message in served.event_listener.refused]
+        [message] = [message for _, _, message in served.observer.refused]
         assert message == "TLS handshake failed: the peer offers neither TLS 1.2 nor TLS 1.3"
 
 
@@ -398,11 +398,11 @@ async def test_incomplete_handshake_is_closed(
         await settle()
         await until(lambda: f"{steps} ended | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
-        assert (len(served.server.connections), served.event_listener.refused) == (1, [])
+        assert (len(served.server.connections), served.observer.refused) == (1, [])
         await served.clock.advance(2)
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        assert served.event_listener.reasons == [reason]
+        assert served.observer.reasons == [reason]
 
 
 async def test_handshakes_count_as_connections(ca: Authority) -> None:
@@ -414,7 +414,7 @@ async def test_handshakes_count_as_connections(ca: Authority) -> None:
         last = await served.connect()
 
         assert await last.at_end()
-        assert served.event_listener.reasons == ["connections"]
+        assert served.observer.reasons == ["connections"]
 
 
 async def test_handshakes_are_charged_to_the_memory_budget(ca: Authority) -> None:
@@ -424,12 +424,12 @@ async def test_handshakes_are_charged_to_the_memory_budget(ca: Authority) -> Non
 
         def taken() -> bool:
             # 48 KiB for the handshake and 8 KiB for the connection
-            return bool(served.event_listener.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
+            return bool(served.observer.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
 
-        while not served.event_listener.refused:
+        while not served.observer.refused:
             (await served.connect()).send(Side(trusting(ca)).hello())
             await until(taken)
-        assert served.event_listener.reasons == ["memory"]
+        assert served.observer.reasons == ["memory"]
         for peer in served.peers:
             peer.close()
         await until(lambda: not served.server.connections)
@@ -478,9 +478,9 @@ async def test_unknown_authority_is_reported_on_both_sides(ca: Authority, tmp_pa
     async with serving(tls=tls(ca)) as served:
         with pytest.raises(ConnectError, match="the server's certificate is refused: self-signed certificate in"):
             await echo(client_of(served, Authority(tmp_path, "others")))
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        [message] = [message for _, _, message in served.event_listener.refused]
+        [message] = [message for _, _, message in served.observer.refused]
         assert message.startswith("TLS handshake failed: the peer ")
 
 
@@ -492,9 +492,9 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         assert await side.is_answered(peer)
         record = side.sealed(json_frame(ECHO, 8))
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        [message] = [message for _, _, message in served.event_listener.refused]
+        [message] = [message for _, _, message in served.observer.refused]
         # messages of OpenSSL before and since 3.5
         broken = ("decryption failed or bad record mac", "record layer failure")
         assert message.removeprefix("TLS connection broken: ") in broken
@@ -508,8 +508,8 @@ async def test_responses_over_tls_wait_for_a_slow_reader(ca: Authority) -> None:
         await side.shake_hands(peer)
         for number in range(100):
             peer.send(side.sealed(json_frame(ECHO, number, body=body)))
-        await until(lambda: served.event_listener.closed or served.connection_of(peer).is_write_paused)
-        assert not served.event_listener.closed, (served.event_listener.refused, served.event_listener.closed)
+        await until(lambda: served.observer.closed or served.connection_of(peer).is_write_paused)
+        assert not served.observer.closed, (served.observer.refused, served.observer.closed)
         assert served.connection_of(peer).peer.requests < 100
         peer.widen()
 
@@ -550,10 +550,10 @@ async def test_close_notify_ends_the_connection(ca: Authority) -> None:
         with contextlib.suppress(ssl.SSLError):
             side.tls.unwrap()
         peer.send(last + side._outgoing.read())
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
         assert served.server.dispatcher.answered == {(ECHO, 0): 1}
 
-        assert (served.event_listener.closed, served.event_listener.refused) == ([(1, "closed")], [])
+        assert (served.observer.closed, served.observer.refused) == ([(1, "closed")], [])
 
 
 @contextlib.contextmanager
@@ -610,9 +610,9 @@ async def test_short_last_step_waits_for_no_thread(ca: Authority) -> None:
         with busy(tls_side.threads, is_urgent=True):
             peer.send(last)
             peer.writer.close()
-            await until(lambda: served.event_listener.closed)
+            await until(lambda: served.observer.closed)
 
-        assert (tls_side.handshakes.total(), served.event_listener.closed, served.event_listener.refused) == (
+        assert (tls_side.handshakes.total(), served.observer.closed, served.observer.refused) == (
             1,
             [(1, "closed")],
             [],
@@ -663,12 +663,12 @@ async def test_bytes_after_a_hello_take_memory_of_the_peer(ca: Authority) -> Non
             peer = await served.connect()
             peer.send(Side(trusting(ca)).hello())
             await until(lambda: "2 waiting" in repr(tls_side.threads))
-            assert served.event_listener.refused == []
+            assert served.observer.refused == []
             # the share of an address is 128 KiB
             peer.send(bytes(128 * 1024))
-            await until(lambda: served.event_listener.closed)
+            await until(lambda: served.observer.closed)
 
-    assert served.event_listener.refused == [(1, "memory", "no memory for a TLS handshake")]
+    assert served.observer.refused == [(1, "memory", "no memory for a TLS handshake")]
     assert budget.used_bytes == 0
 
 
@@ -704,16 +704,16 @@ async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: A
             stalled.send(Side(trusting(ca)).hello())
             await until(lambda: "3 waiting" in repr(tls_side.threads))
             await served.clock.advance(600)
-            assert served.event_listener.refused == []
+            assert served.observer.refused == []
         last = await side.finish(peer)
         assert await stalled.reader.read(1)
         await served.clock.advance(4)
         peer.send(last)
         assert await side.is_answered(peer)
         await served.clock.advance(2)
-        await until(lambda: served.event_listener.closed)
+        await until(lambda: served.observer.closed)
 
-        assert [refusal[1:] for refusal in served.event_listener.refused] == [
+        assert [refusal[1:] for refusal in served.observer.refused] == [
             ("tls", "timed out waiting for the TLS handshake")
         ]
 
@@ -739,7 +739,7 @@ async def test_proxy_header_does_not_extend_the_handshake(ca: Authority, iterati
         await until(lambda: served.connection_of(peer).peer.proxied)
         await served.clock.advance(2)
 
-        assert served.event_listener.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
+        assert served.observer.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
@@ -792,11 +792,11 @@ async def test_bad_proxy_headers_before_tls_are_refused(
         slow.send(b"PROXY TCP4 192.0.2.1")
         await settle()
         await served.clock.advance(seconds)
-        assert served.event_listener.reasons == ["proxy_header"]
+        assert served.observer.reasons == ["proxy_header"]
         await served.clock.advance(1)
         assert await slow.at_end()
 
-        assert served.event_listener.refused[1:] == [(2, reason, message)]
+        assert served.observer.refused[1:] == [(2, reason, message)]
 
 
 async def opened(served: Serving, peer: socket.socket) -> tuple[TlsRecords, ServerConnection, TlsTransport]:
@@ -826,7 +826,7 @@ async def test_records_without_data_count_towards_share_and_memory(ca: Authority
             peer.sendall(records.key_updates(MEBIBYTE // 16 // KEY_UPDATE_BYTES))
             await until(lambda: not served.server.connections)
 
-        [(_, reason, message)] = served.event_listener.refused
+        [(_, reason, message)] = served.observer.refused
         assert reason == "tls"
         assert re.fullmatch(r"TLS records of 6\d{4} bytes without data", message)
 
@@ -847,7 +847,7 @@ async def test_records_that_wait_take_memory_of_the_peer(ca: Authority) -> None:
             transport.data_received(more)
             await until(lambda: not served.server.connections)
 
-        assert served.event_listener.refused == [(1, "memory", "no memory for received bytes")]
+        assert served.observer.refused == [(1, "memory", "no memory for received bytes")]
         assert budget.used_bytes == 0
 
 
@@ -864,13 +864,13 @@ async def test_waiting_records_of_a_dropped_body_take_memory_of_the_peer(ca: Aut
             transport.data_received(records.sealed(frame[: 200 * 1024]))
             await until(lambda: served.server.dispatcher.answered)
             assert served.server.dispatcher.answered == {(ECHO, 2): 1}
-            assert served.event_listener.reasons == ["memory"]
+            assert served.observer.reasons == ["memory"]
             assert connection.is_open
             connection.read_share.spend(ITERATION_COST)
             transport.data_received(records.sealed(frame[200 * 1024 : 400 * 1024]))
             await until(lambda: not served.server.connections)
 
-        assert [message for _, _, message in served.event_listener.refused] == [
+        assert [message for _, _, message in served.observer.refused] == [
             f"no memory for a frame of {len(frame)} bytes",
             "no memory for received bytes",
         ]
@@ -894,6 +894,6 @@ async def test_records_that_wait_for_their_share_are_unread_input(ca: Authority,
             await settle()
 
         assert served.server.dispatcher.answered == ({(ECHO, 0): 1} if is_whole else {})
-        assert [message for _, _, message in served.event_listener.refused] == (
+        assert [message for _, _, message in served.observer.refused] == (
             [] if is_whole else ["timed out waiting for the first frame"]
         )
