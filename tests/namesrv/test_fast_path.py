@@ -325,8 +325,8 @@ async def test_large_route_needs_memory(server: InProcess, peer: NamesrvPeer, sp
     connection = server.connection_of(peer)
     responses = [await peer.call(PULL, {"topic": "T"}, spelling=spelling) for _ in range(3)]
     assert [(response.code, len(response.body) > LARGE_BYTES) for response in responses] == [(0, True)] * 3
-    assert connection.reserve(MEBIBYTE)
-    while connection.reserve(LARGE_BYTES + 1):
+    assert connection.reserve_memory(MEBIBYTE)
+    while connection.reserve_memory(LARGE_BYTES + 1):
         pass
 
     for _ in range(2):

@@ -110,7 +110,7 @@ class Dispatcher:
         if not command.is_oneway:
             code, data = self._encode(command, code, reply)
             if len(data) > LARGE_BYTES:
-                code, data, reserved = self._reserve(request, code, data)
+                code, data, reserved = self._reserve_memory(request, code, data)
         self.note_answered(command.code, code, began)
         return Response(data, closes, reserved)
 
@@ -151,9 +151,9 @@ class Dispatcher:
             too_large = Reply(remark=str(error))
             return SystemError_.code, encode_command(self._command(command, SystemError_.code, too_large))
 
-    def _reserve(self, request: Request, code: int, data: bytes) -> tuple[int, bytes, int]:
+    def _reserve_memory(self, request: Request, code: int, data: bytes) -> tuple[int, bytes, int]:
         """Reserve memory for a large response; without enough memory, a SYSTEM_BUSY response takes its place."""
-        if request.connection.reserve(len(data)):
+        if request.connection.reserve_memory(len(data)):
             return code, data, len(data)
         no_memory = Reply(remark=f"no memory for a response of {len(data)} bytes")
         return *self._encode(request.command, SystemBusyError.code, no_memory), 0

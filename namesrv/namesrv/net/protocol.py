@@ -99,7 +99,7 @@ class ConnectionOwner(Protocol):
         """True for connections that registered a broker: the idle timeout does not apply to them."""
         ...
 
-    def connection_opened(self, connection: "ServerConnection") -> bool:
+    def assign_slot(self, connection: "ServerConnection") -> bool:
         """Give a connection a slot, or refuse it; True if it occupies a slot that is reserved for brokers."""
         ...
 
@@ -107,7 +107,7 @@ class ConnectionOwner(Protocol):
         """Forget a connection."""
         ...
 
-    def refused(self, connection: "ServerConnection", error: RemoteProtocolError) -> None:
+    def note_refusal(self, connection: "ServerConnection", error: RemoteProtocolError) -> None:
         """Count and report a refusal of a peer, or of one of its frames for lack of memory."""
         ...
 
@@ -206,11 +206,11 @@ class ServerConnection(asyncio.Protocol):
         """Keep the reserved slot: a broker has registered over this connection."""
         self._receiver.confirm_broker()
 
-    def reserve(self, size: int) -> bool:
-        """Reserve memory on this peer's account until `release`; False if the peer's share has too little left."""
+    def reserve_memory(self, size: int) -> bool:
+        """Reserve memory on this peer's account; False if the peer's share has too little left."""
         return self.memory.reserve(size)
 
-    def release(self, size: int) -> None:
+    def release_memory(self, size: int) -> None:
         """Release reserved memory."""
         self.memory.release(size)
 
@@ -229,7 +229,7 @@ class ServerConnection(asyncio.Protocol):
         # With high=0, `pause_writing` is called as soon as anything is unsent, and `resume_writing` once everything is
         # sent.
         self._transport.set_write_buffer_limits(high=0)
-        if self._owner.connection_opened(self):
+        if self._owner.assign_slot(self):
             self._receiver.require_registration()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -263,7 +263,7 @@ class ServerConnection(asyncio.Protocol):
         """Refuse a peer that broke a rule: answer its earlier requests, then close the connection."""
         if self._is_refused:
             return
-        self._owner.refused(self, error)
+        self._owner.note_refusal(self, error)
         self._stop_receiving()
         self._queue.cancel_held_and_concurrent()
         # Until the connection is closed, input is read and dropped: closing a socket with unread input resets the
@@ -343,7 +343,7 @@ class ServerConnection(asyncio.Protocol):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, data: bytes, *, is_reserved: bool = False) -> None:
+    def write(self, data: bytes, *, is_memory_reserved: bool = False) -> None:
         """Send data; close the connection instead if more than `write_buffer_bytes` would be unsent.
 
         It is also closed if no memory is left for unsent data, unless memory is reserved for it.
@@ -359,8 +359,8 @@ class ServerConnection(asyncio.Protocol):
         transport.write(data)
         if self._all_sent is not None:
             # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
-            self.memory.charge_unsent(len(data), is_reserved=is_reserved)
-            if not is_reserved and self.memory.lacks_room_for(self.unsent_bytes):
+            self.memory.charge_unsent(len(data), is_reserved=is_memory_reserved)
+            if not is_memory_reserved and self.memory.lacks_room_for(self.unsent_bytes):
                 self._give_up_slow_reader()
 
     def _leaves_too_much_unread(self, further: int) -> bool:
@@ -393,7 +393,7 @@ class ServerConnection(asyncio.Protocol):
             self._all_sent = None
 
     def _give_up_slow_reader(self) -> None:
-        self._owner.refused(self, RemoteProtocolError("peer does not read", reason="slow_reader"))
+        self._owner.note_refusal(self, RemoteProtocolError("peer does not read", reason="slow_reader"))
         self.abort()
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -583,7 +583,7 @@ class ServerConnection(asyncio.Protocol):
         header = self._receiver.header
         if header is not None:
             why = f"no memory for a frame of {header.size} bytes"
-            self._owner.refused(self, RemoteProtocolError(why, reason="memory"))
+            self._owner.note_refusal(self, RemoteProtocolError(why, reason="memory"))
             # The server has not read from this peer while the frame waited, so the silence is not the peer's.
             self.deadlines.quiet_since = self._owner.clock.monotonic()
             self._answer_unread(header, why)
@@ -697,7 +697,7 @@ class ServerConnection(asyncio.Protocol):
     def _send_response(self, response: Response, *, may_wait: bool) -> None:
         """Send the response to a request that is still counted as in flight."""
         if response.data:
-            self.write(response.data, is_reserved=response.reserved_bytes > 0)
+            self.write(response.data, is_memory_reserved=response.reserved_bytes > 0)
         # `write` has already charged the whole response if the socket did not accept all of it at once.
         self.memory.release(response.reserved_bytes)
         # A client repeats its watch at once, so that its connection is never quiet: it is closed for its age here.

@@ -109,22 +109,22 @@ class RemotingServer:
 
     # -- calls of connections -----------------------------------------------------------------------------------------
 
-    def connection_opened(self, connection: ServerConnection) -> bool:
+    def assign_slot(self, connection: ServerConnection) -> bool:
         """Give a connection a slot, or refuse it; True if the slot is reserved, so its peer must register."""
         try:
-            is_reserved = self.slots.occupy(connection, self._make_room)
+            is_slot_reserved = self.slots.occupy(connection, self._make_room)
         except RemoteProtocolError as refusal:
-            self.refused(connection, refusal)
+            self.note_refusal(connection, refusal)
             connection.abort()
             return False
         if (accepted := connection.socket) is not None:
             set_tcp_options(accepted, user_timeout_seconds=self.limits.tcp_user_timeout_seconds)
         self.observer.connection_opened(connection)
-        return is_reserved
+        return is_slot_reserved
 
     def _make_room(self, connection: ServerConnection) -> None:
         """Close a connection without a broker: a new connection, which may be a broker's, needs the slot."""
-        self.refused(connection, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
+        self.note_refusal(connection, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
         connection.abort()
         # `connection_lost` comes in a later iteration, but the next connection needs the slot now.
         self.connection_closed(connection, "closed")
@@ -135,7 +135,7 @@ class RemotingServer:
             return
         self.observer.connection_closed(connection, reason)
 
-    def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
+    def note_refusal(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """Notify the observer of a refusal."""
         self.observer.connection_refused(connection, error)
 

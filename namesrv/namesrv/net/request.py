@@ -62,11 +62,11 @@ class Connection(Protocol):
         """Keep the reserved slot: a broker has registered over this connection."""
         ...
 
-    def reserve(self, size: int) -> bool:
-        """Reserve memory on this peer's account until `release`; False if the peer's share has too little left."""
+    def reserve_memory(self, size: int) -> bool:
+        """Reserve memory on this peer's account; False if the peer's share has too little left."""
         ...
 
-    def release(self, size: int) -> None:
+    def release_memory(self, size: int) -> None:
         """Release reserved memory."""
         ...
 

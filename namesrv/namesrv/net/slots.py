@@ -53,26 +53,26 @@ class ConnectionSlots:
             if oldest is None:
                 message = f"too many connections, limit {limits.max_connections}"
                 raise RemoteProtocolError(message, reason="connections")
-        if not self._reserve(network, oldest):
+        if not self._reserve_memory(network, oldest):
             raise RemoteProtocolError("no memory for another connection", reason="memory")
         if oldest is not None:
             make_room(oldest)
         self.connections[connection.id] = connection
         self._per_network[network] += 1
-        is_reserved = len(self.connections) > limits.max_connections - limits.reserved_connections
-        if is_reserved:
+        is_slot_reserved = len(self.connections) > limits.max_connections - limits.reserved_connections
+        if is_slot_reserved:
             self._in_reserved[connection.id] = connection
-        return is_reserved
+        return is_slot_reserved
 
-    def _reserve(self, network: str, oldest: ServerConnection | None) -> bool:
+    def _reserve_memory(self, network: str, oldest: ServerConnection | None) -> bool:
         """Reserve the memory of a new connection, which may be that of the oldest one; False if too little is left."""
         if oldest is None:
             return self.budget.reserve_connection(network, _CONNECTION_BYTES)
         self.budget.release_connection(oldest.peer.network, _CONNECTION_BYTES)
-        is_reserved = self.budget.reserve_connection(network, _CONNECTION_BYTES)
+        is_memory_reserved = self.budget.reserve_connection(network, _CONNECTION_BYTES)
         # The oldest connection holds its memory until it is closed, which happens only if the new one gets its slot.
         self.budget.charge_connection(oldest.peer.network, _CONNECTION_BYTES)
-        return is_reserved
+        return is_memory_reserved
 
     def _oldest_without_broker(self) -> ServerConnection | None:
         """The oldest connection in a reserved slot that has no registration; None if every slot has one.

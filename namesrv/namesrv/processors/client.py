@@ -98,19 +98,19 @@ class ClientProcessor:
         """Reserve memory for a large decoded request until its response is made, or the request is held."""
         size = len(request.command.body)
         size = size * _DECODED if size > _SMALL_BYTES else 0
-        if size and not request.connection.reserve(size):
+        if size and not request.connection.reserve_memory(size):
             raise SystemBusyError(f"no memory for a request of {len(request.command.body)} bytes")
         try:
             yield
         finally:
-            request.connection.release(size)
+            request.connection.release_memory(size)
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
     def _begin_watch(self, request: Request, pull: Pull, permission_version: tuple[int, bool], revision: int) -> None:
         """Hold a request until one of its topics changes."""
         namesrv, connection, command = self._namesrv, request.connection, request.command
-        if not connection.reserve(_watch_bytes(pull.topics)):
+        if not connection.reserve_memory(_watch_bytes(pull.topics)):
             raise SystemBusyError(f"no memory for a watch (topics: {len(pull.topics)})")
         # The watch keeps the decoded pull only: the memory of header and body is no longer charged.
         command = replace(command, ext_fields=None, body=b"")
@@ -283,7 +283,7 @@ class RouteWatch:
             self.timer.cancel()
             # The timer references the watch: without the cycle the watch is freed at once.
             self.timer = None
-        self.request.connection.release(_watch_bytes(self.topics))
+        self.request.connection.release_memory(_watch_bytes(self.topics))
 
 
 def _watch_bytes(topics: Sized) -> int:
