@@ -74,11 +74,11 @@ class ConnectionTls(HandshakeListener):
             )
 
     def records_wait(self, size: int) -> None:
-        """Charge memory for received records that wait to be decrypted; without memory, free received input."""
+        """Charge memory for received records that wait to be decrypted; without memory, give up received input."""
         memory = self._connection.memory
         memory.set_records(size)
         if memory.lacks_room_for(size):
-            self._connection.free_input()
+            self._connection.give_up_input()
 
     def tls_failed(self, error: RemoteProtocolError) -> None:
         """Refuse the peer after a TLS error."""

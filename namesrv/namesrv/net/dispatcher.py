@@ -129,12 +129,12 @@ class Dispatcher:
         """The reply of the handler, if the request is admitted and its body was received."""
         code = request.command.code
         # The signature of a request covers the body, so it cannot be verified without the body.
-        is_unverified = request.unread and self.judge_header(request) is HeaderVerdict.UNDECIDED
+        is_unverified = request.unread_reason and self.judge_header(request) is HeaderVerdict.UNDECIDED
         if self.admission is not None and not is_unverified:
             request = await self.admission.admit(request)
-        if request.unread:
+        if request.unread_reason:
             self.on_unread(request)
-            raise SystemBusyError(f"{request.unread}; try again later")
+            raise SystemBusyError(f"{request.unread_reason}; try again later")
         handler = self.handlers.get(code)
         if handler is None:
             # The remark begins with a blank, as Java's does.

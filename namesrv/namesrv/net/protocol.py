@@ -269,7 +269,7 @@ class ServerConnection(asyncio.Protocol):
         # Until the connection is closed, input is read and dropped: closing a socket with unread input resets the
         # connection, and the peer may lose the last responses.
         if self._queue.is_answering:
-            self._throttle()
+            self._update_reading()
         else:
             self.close()
 
@@ -352,7 +352,7 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._all_sent is not None and self._leaves_too_much_unread(len(data)):
+        if self._all_sent is not None and self._would_leave_too_much_unsent(len(data)):
             self._give_up_slow_reader()
             return
         self._owner.bytes_sent += len(data)
@@ -363,11 +363,11 @@ class ServerConnection(asyncio.Protocol):
             if not is_memory_reserved and self.memory.lacks_room_for(self.unsent_bytes):
                 self._give_up_slow_reader()
 
-    def _leaves_too_much_unread(self, further: int) -> bool:
+    def _would_leave_too_much_unsent(self, further: int) -> bool:
         unsent = self.unsent_bytes
         return unsent > LARGE_BYTES and unsent + further > self._owner.limits.write_buffer_bytes
 
-    async def until_responses_read(self) -> None:
+    async def until_responses_sent(self) -> None:
         """Wait until all responses are sent, or the connection is closed."""
         while self._all_sent is not None and self.is_open:
             await self._all_sent.wait()
@@ -377,15 +377,15 @@ class ServerConnection(asyncio.Protocol):
         if self._all_sent is None:
             self._all_sent = asyncio.Event()
         self.deadlines.writing_paused(self._owner.clock.monotonic())
-        self._throttle()
+        self._update_reading()
 
     def resume_writing(self) -> None:
         """All responses are sent: read requests again."""
         self.deadlines.writing_resumed()
         self.memory.release_unsent()
         self._note_all_sent()
-        # `_throttle` runs in the next iteration, since the transport is still inside its write when it calls this.
-        asyncio.get_running_loop().call_soon(self._throttle)
+        # `_update_reading` runs in the next iteration, since the transport calls this while it is still writing.
+        asyncio.get_running_loop().call_soon(self._update_reading)
 
     def _note_all_sent(self) -> None:
         if self._all_sent is not None:
@@ -417,8 +417,8 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             # A refused connection still reads, so that its last responses arrive. Reading pauses until the next
             # iteration, so that the refused peer cannot keep the event loop busy.
-            self._wait()
-            self._throttle()
+            self._wait_for_share()
+            self._update_reading()
         elif self._has_undecoded_input:
             self._end_read()
         else:
@@ -489,10 +489,10 @@ class ServerConnection(asyncio.Protocol):
             deadlines.frame_began(self._owner.clock.monotonic(), is_first=self._is_frame_first)
         if receiver.state is _BODY:
             # Without a pause, uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer.
-            self._wait()
-        self._throttle()
+            self._wait_for_share()
+        self._update_reading()
 
-    def free_input(self) -> None:
+    def give_up_input(self) -> None:
         """No memory is left for waiting input: decline the large frame that waits, or refuse the peer if none waits."""
         # An accepted body has reserved memory, and its TLS records are decrypted soon.
         if self._receiver.is_body_accepted:
@@ -515,7 +515,7 @@ class ServerConnection(asyncio.Protocol):
         if self.memory.lacks_room_for(len(raw)):
             self._refuse_input()
             return
-        if self._receive(frame, raw):
+        if self._queue_request(frame, raw):
             # While requests wait to begin, each connection decodes one frame at a time.
             is_one_enough = self.must_register or len(self._owner.scheduler) > 0
             self._has_undecoded_input = (is_one_enough or not self._has_room) and self._receiver.held_bytes > 0
@@ -567,7 +567,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _answer_unread(self, event: HeaderReceived, why: str) -> None:
         self._input.drop_body()
-        self._receive(event.header, unread=why)
+        self._queue_request(event.header, unread_reason=why)
 
     def _try_again(self) -> None:
         """Try again to reserve memory for a waiting large frame, since other peers may have released some."""
@@ -604,13 +604,13 @@ class ServerConnection(asyncio.Protocol):
         """
         return self._has_room and not self._owner.scheduler.has_waiting(self)
 
-    def _throttle(self) -> None:
+    def _update_reading(self) -> None:
         """Schedule input that can be decoded now, then resume or pause reading."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if self._has_undecoded_input and self._may_continue:
-            self._wait()
+            self._wait_for_share()
         may_read = self._may_read()
         if may_read != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # the transport was closed in between
@@ -627,17 +627,17 @@ class ServerConnection(asyncio.Protocol):
             return False
         return self._is_refused or self._has_room
 
-    def _wait(self) -> None:
+    def _wait_for_share(self) -> None:
         """Read nothing until `_read_on` is called, in a later iteration in which the network has a share left.
 
-        Meanwhile `_may_read` is false, and `_throttle`, which callers call next, pauses the socket.
+        Meanwhile `_may_read` is false, and `_update_reading`, which callers call next, pauses the socket.
         """
         if not self.deadlines.is_waiting:
             self.deadlines.wait_began(self._owner.clock.monotonic())
             self.read_share.wait(self._read_on)
 
     def _read_on(self) -> None:
-        """Continue after `_wait`: handle frames that still wait, or read from the socket again."""
+        """Continue after `_wait_for_share`: handle frames that still wait, or read from the socket again."""
         self.deadlines.wait_ended(self._owner.clock.monotonic())
         if not self._has_undecoded_input:
             # The cost of the longest read, in advance: the share bounds how many connections of this network read again
@@ -646,11 +646,11 @@ class ServerConnection(asyncio.Protocol):
         elif self._may_continue:
             self._handle_events()
             return
-        self._throttle()
+        self._update_reading()
 
     # -- the dispatcher -----------------------------------------------------------------------------------------------
 
-    def _receive(self, frame: Frame, raw: bytes = b"", *, unread: str = "") -> bool:
+    def _queue_request(self, frame: Frame, raw: bytes = b"", *, unread_reason: str = "") -> bool:
         """Decode and queue a request; False if the frame is malformed, and the peer therefore refused."""
         try:
             command = decode_frame(frame)
@@ -667,7 +667,7 @@ class ServerConnection(asyncio.Protocol):
         size = len(frame.header) + len(frame.body)
         charge = size if size > SMALL_BYTES else 0
         self.memory.charge_request(charge)
-        request = Request(command, self, unread=unread)
+        request = Request(command, self, unread_reason=unread_reason)
         if self._owner.dispatcher.receive_rules.get(command.code, ORDINARY).is_concurrent:
             self._queue.add_concurrent(request, charge)
         else:
@@ -679,18 +679,18 @@ class ServerConnection(asyncio.Protocol):
         self.memory.charge_request(-charge)
         if self._is_refused and not self._queue.is_answering:
             self.close()
-        self._throttle()
+        self._update_reading()
 
     async def answer(self, request: Request) -> None:
         """Answer a request, once its turn has come."""
         owner = self._owner
         may_wait = owner.dispatcher.receive_rules.get(request.command.code, ORDINARY).is_concurrent
         if not may_wait:
-            await self.until_responses_read()
+            await self.until_responses_sent()
         await owner.scheduler.begin(self)
         if self._has_undecoded_input:
             # Frames after this request waited for it to begin.
-            self._throttle()
+            self._update_reading()
         response = await owner.dispatcher.answer(request)
         self._send_response(response, may_wait=may_wait)
 
@@ -717,7 +717,7 @@ class ServerConnection(asyncio.Protocol):
         self.write(data)
         if self._transport is not None and not self._transport.is_reading():
             # Reading may have been paused because too many requests were in flight.
-            self._throttle()
+            self._update_reading()
 
     def resume(self, held: HeldRequest, request: Request, reply: Callable[[], Awaitable[Any]], began: float) -> None:
         """Answer a request that is held since `began` in a task, which calls `reply` and awaits the result."""

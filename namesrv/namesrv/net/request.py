@@ -54,7 +54,7 @@ class Connection(Protocol):
         """Whether the peer has to read earlier responses before the next request is answered."""
         ...
 
-    async def until_responses_read(self) -> None:
+    async def until_responses_sent(self) -> None:
         """Wait until all responses are sent, or the connection is closed."""
         ...
 
@@ -102,7 +102,7 @@ class Request:
     # the account of the peer, if the server has accounts
     account: str = ""
     # the reason why the body was not received: then the request can only be refused
-    unread: str = ""
+    unread_reason: str = ""
     # raises a ResponseError for forbidden topics in the body; None if permission does not depend on the topics
     check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
     # cluster and address of a registered broker that the request may replace -> the account of that broker

@@ -88,7 +88,7 @@ class ClientProcessor:
         # does not read.
         connection = request.connection
         while True:
-            await connection.until_responses_read()
+            await connection.until_responses_sent()
             async with self._building:
                 if not (connection.is_write_paused and connection.is_open):
                     return await self._routes(request, pull)

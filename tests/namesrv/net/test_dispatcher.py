@@ -38,11 +38,11 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
     return Dispatcher({KNOWN: handle}, native_ext={"boot_id": "b00t"}, **options)
 
 
-async def response_to(dispatcher: Dispatcher, *, unread: str = "", **request: Any) -> Response:
+async def response_to(dispatcher: Dispatcher, *, unread_reason: str = "", **request: Any) -> Response:
     """The response to a request with these fields."""
     connection = ServerConnection(server_of(dispatcher, RecordingObserver(), FakeClock(), asyncio.TaskGroup()), 1)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **request})
-    return await dispatcher.answer(Request(command, connection, unread=unread))
+    return await dispatcher.answer(Request(command, connection, unread_reason=unread_reason))
 
 
 def frame_of(response: Response) -> spelling.Response:
