@@ -34,12 +34,12 @@ class BrokersExpectedBack:
         # the brokers that are registered now
         self._live = live
         # after half of the brokers or more were disconnected: time until which they are expected back
-        self._disconnected_back_at = 0.0
+        self._disconnected_awaited_until = 0.0
         # after the last broker became silent, or `waited_in_vain`: NEVER until a broker registers, then 35 s after its
         # registration; after half of the brokers or more became silent: 35 s after the first of them has registered
-        self._silent_back_at = 0.0
+        self._silent_awaited_until = 0.0
         # identities of brokers that became silent and have not registered since, in this order; emptied when
-        # `_silent_back_at` is set by a registration, so that brokers that return one by one extend no wait
+        # `_silent_awaited_until` is set by a registration, so that brokers that return one by one extend no wait
         self._silent: dict[tuple[str, str, int], None] = {}
         # (cluster, broker name, broker id) -> the broker, and the time until which it is expected back; in
         # the order of these times
@@ -63,8 +63,8 @@ class BrokersExpectedBack:
                 self._note_return(broker)
 
     def waited_in_vain(self) -> None:
-        """Note that no broker registered while this boot waited for them: the outage may last on."""
-        self._silent_back_at = NEVER
+        """Note that no broker registered while this boot waited for them: the outage may continue."""
+        self._silent_awaited_until = NEVER
 
     def forget(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Forget a broker that is back, or that left for another reason, as by a change of the access file."""
@@ -77,7 +77,7 @@ class BrokersExpectedBack:
         if len(self._silent) > self._limits.max_brokers:
             del self._silent[next(iter(self._silent))]
         if not self._live:
-            self._silent_back_at = NEVER
+            self._silent_awaited_until = NEVER
 
     def _note_return(self, broker: ExpectedBroker) -> None:
         """Note the registration of a broker: the first one after a common silence begins the wait for the others."""
@@ -85,8 +85,8 @@ class BrokersExpectedBack:
         self._silent.pop(broker.identity, None)
         # The silent brokers before this return, and the live ones, were the brokers before the silence.
         were_half_silent = len(self._silent) + 1 >= len(self._live) - 1
-        if self._silent_back_at == NEVER or (was_silent and self._silent and were_half_silent):
-            self._silent_back_at = self._now() + RECONNECTION_SECONDS
+        if self._silent_awaited_until == NEVER or (was_silent and self._silent and were_half_silent):
+            self._silent_awaited_until = self._now() + RECONNECTION_SECONDS
             self._silent.clear()
 
     def _add(self, broker: ExpectedBroker) -> None:
@@ -101,35 +101,37 @@ class BrokersExpectedBack:
         if may_lack_disconnected or (
             len(self._expected) >= len(self._live) and len(self.expected()) >= len(self._live)
         ):
-            self._disconnected_back_at = until
+            self._disconnected_awaited_until = until
         else:
             # Fewer than half are disconnected. The time of an earlier loss may still lie in the future if all of its
             # brokers came back early; this broker must not make it count again.
-            self._disconnected_back_at = 0.0
+            self._disconnected_awaited_until = 0.0
 
     @property
     def may_lack_live_brokers(self) -> bool:
-        """True after half of the brokers or more were disconnected, until all are back or have had time to be.
+        """The server's routes may lack live brokers.
 
-        Also true as `may_lack_silent` is.
+        True after half of the brokers or more were disconnected, until all are back or have had time to be. Also true
+        while `may_lack_silent` is true.
         """
         return self._may_lack_disconnected or self.may_lack_silent
 
     @property
     def may_lack_silent(self) -> bool:
-        """True after the last broker became silent, or `waited_in_vain`, until 35 s after the next registration.
+        """The server's routes may lack live brokers that became silent.
 
+        True after the last broker became silent, or `waited_in_vain`, until 35 s after the next registration.
         If half of the brokers or more became silent and others stayed, it is true for 35 s after the first return.
 
         A boot that begins in this time expects brokers without knowing which: the silent ones have left the tables one
         by one, and the snapshot does not name them.
         """
-        return self._now() < self._silent_back_at
+        return self._now() < self._silent_awaited_until
 
     @property
     def _may_lack_disconnected(self) -> bool:
-        # Half of the brokers or more were disconnected, and some of them may be alive and not back yet.
-        return bool(self._expected) and self._now() < self._disconnected_back_at
+        """The server's routes may lack live brokers: half of them or more were disconnected, and some are not back."""
+        return bool(self._expected) and self._now() < self._disconnected_awaited_until
 
     def expected(self) -> tuple[ExpectedBroker, ...]:
         """The brokers that are still expected back; brokers whose 35 s are over are dropped."""
