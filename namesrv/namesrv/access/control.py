@@ -49,9 +49,9 @@ class AccessControl:
 
     def permission_version(self, request: Request) -> tuple[int, bool]:
         """Return a value that changes when the access file changes or the account of the request expires."""
-        return (0 if self.guard is None else self.guard.changes), self.seconds_left(request) <= 0
+        return (0 if self.guard is None else self.guard.changes), self.account_seconds_left(request) <= 0
 
-    def seconds_left(self, request: Request) -> float:
+    def account_seconds_left(self, request: Request) -> float:
         """Return the seconds until the request's account expires; infinite without enforced rules or an end date."""
         guard = self.guard
         account = None if guard is None or not guard.enforces else guard.file.accounts.get(request.account)

@@ -85,9 +85,9 @@ class Dispatcher:
 
     async def answer(self, request: Request) -> Response:
         """Run admission and handler, and encode the response or the error; a held request has no response yet."""
-        return await self.respond(request, self._handle(request), time.monotonic())
+        return await self.encode_reply(request, self._handle(request), time.monotonic())
 
-    async def respond(self, request: Request, pending: Awaitable[Reply], began: float) -> Response:
+    async def encode_reply(self, request: Request, pending: Awaitable[Reply], began: float) -> Response:
         """Await the reply of a handler, and encode the response with it, or with the error that the handler raised.
 
         `began` is the monotonic time at which the dispatcher got the request, or at which a held request was held.

@@ -166,7 +166,7 @@ class ServerConnection(asyncio.Protocol):
         return self._receiver.must_register
 
     @property
-    def seconds_left(self) -> float:
+    def age_seconds_left(self) -> float:
         """The seconds until a client's connection is due to be closed for its age; infinite for other peers."""
         if self.peer.role != "client" or self._owner.may_be_idle(self):
             return NEVER
@@ -174,7 +174,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _is_due_to_close(self) -> bool:
         """Whether a client's connection is too old, and everything that the client has sent was read."""
-        return self.seconds_left <= 0 and not self._has_undecoded_input and not self._is_input_unread()
+        return self.age_seconds_left <= 0 and not self._has_undecoded_input and not self._is_input_unread()
 
     @property
     def is_write_paused(self) -> bool:
@@ -725,7 +725,7 @@ class ServerConnection(asyncio.Protocol):
 
     async def _answer_held(self, request: Request, reply: Callable[[], Awaitable[Any]], began: float) -> None:
         # The reply begins here, since a task that is cancelled before its first step would never await it.
-        self._send_response(await self._owner.dispatcher.respond(request, reply(), began), may_wait=True)
+        self._send_response(await self._owner.dispatcher.encode_reply(request, reply(), began), may_wait=True)
 
 
 def _answer(request: Request) -> Coroutine[None, None, None]:

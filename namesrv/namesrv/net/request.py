@@ -45,7 +45,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def seconds_left(self) -> float:
+    def age_seconds_left(self) -> float:
         """The seconds until a client's connection is due to be closed for its age; infinite for other peers."""
         ...
 
@@ -136,7 +136,7 @@ class RequestHandler(Protocol):
         """The response to a request; empty if a handler holds the request."""
         ...
 
-    async def respond(self, request: Request, pending: Awaitable[Any], began: float) -> Response:
+    async def encode_reply(self, request: Request, pending: Awaitable[Any], began: float) -> Response:
         """Await the reply of a handler, and return the response with it; empty if the handler holds the request."""
         ...
 

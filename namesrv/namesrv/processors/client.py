@@ -117,7 +117,7 @@ class ClientProcessor:
         watch = RouteWatch(
             self, replace(request, command=command, check_topics=None), pull, permission_version, revision
         )
-        seconds = min(pull.wait_ms / 1000, namesrv.access.seconds_left(request), connection.seconds_left)
+        seconds = min(pull.wait_ms / 1000, namesrv.access.account_seconds_left(request), connection.age_seconds_left)
         watch.timer = call_later_on(namesrv.clock, seconds, partial(self._time_over, watch))
         namesrv.routes.watchers.add(watch)
         connection.hold(watch)
