@@ -54,8 +54,9 @@ async def test_client_leaves_its_server_after_another_has_answered(tmp_path: Pat
 @pytest.mark.slow
 async def test_a_thousand_clients_spread_over_an_added_server(tmp_path: Path) -> None:
     """Fifteen minutes after a fourth server was added, each server has its share, and no request has failed."""
-    clock, random = FakeClock(), Random(1)
-    options = {"random_unit": random.random, "shuffle": random.shuffle}
+    clock = FakeClock()
+    # A generator for each client: one for all would deal its numbers in the order in which responses arrive.
+    generators = [Random(number) for number in range(1_000)]
     servers_file = tmp_path / "servers"
     async with AsyncExitStack() as stack:
         servers = [
@@ -71,9 +72,15 @@ async def test_a_thousand_clients_spread_over_an_added_server(tmp_path: Path) ->
         servers_file.write_text(";".join(server.where for server in servers[:3]))
         clients = [
             await stack.enter_async_context(
-                route_client(clock, f"file:{servers_file}", options=options, poll_seconds=300.0, **PATIENT)
+                route_client(
+                    clock,
+                    f"file:{servers_file}",
+                    options={"random_unit": generator.random, "shuffle": generator.shuffle},
+                    poll_seconds=300.0,
+                    **PATIENT,
+                )
             )
-            for _ in range(1_000)
+            for generator in generators
         ]
         for client in clients:
             await client.route("orders")
