@@ -1,6 +1,6 @@
 """Signing in and making changes in a real browser, under the pages' content security policy."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -64,23 +64,27 @@ class Screen:
         """Wait for a title of the tab, which the page's script sets together with the icon."""
         self._wait.until(lambda page: page.title == title)
 
-    def found(self, css: str) -> WebElement:
-        """Wait for an element."""
-        return self._wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, css))[0]
-
     def press(self, css: str) -> None:
-        """Click an element once it is there; an element that the console has replaced meanwhile is looked up again."""
+        """Click an element once it is there."""
+        self._with_element(css, WebElement.click)
 
-        def is_pressed(page: webdriver.Chrome) -> bool:
-            page.find_element(By.CSS_SELECTOR, css).click()
+    def type(self, css: str, *keys: str) -> None:
+        """Type into an element once it is there."""
+        self._with_element(css, lambda element: element.send_keys(*keys))
+
+    def _with_element(self, css: str, act: Callable[[WebElement], None]) -> None:
+        """Act on an element; one that the console has replaced meanwhile is looked up again."""
+
+        def is_done(page: webdriver.Chrome) -> bool:
+            act(page.find_element(By.CSS_SELECTOR, css))
             return True
 
-        self._wait.until(is_pressed)
+        self._wait.until(is_done)
 
     def sign_in(self, name: str) -> None:
         """Fill in the login page."""
-        self._opened.find_element(By.ID, "name").send_keys(name)
-        self._opened.find_element(By.ID, "password").send_keys(f"{PASSWORD} of {name}")
+        self.type("#name", name)
+        self.type("#password", f"{PASSWORD} of {name}")
         self.press("form.fields button")
 
 
@@ -109,7 +113,7 @@ def test_operator_signs_in_acts_and_leaves(
     press("a[href^='/actions/wipe-write-perm']")
     see("table", "RW-")
     looks_good("action")
-    opened.find_element(By.ID, "confirm").send_keys("broker-a")
+    screen.type("#confirm", "broker-a")
     press("button.danger")
     see("p.good", "Carried out on 2 of 2 servers.")
     see("#command", " wipe-write-perm broker-a")
@@ -122,14 +126,14 @@ def test_operator_signs_in_acts_and_leaves(
     see("#verdict", "1 group without write permission")
     # Between its polls of the two servers, the console knows the problem of one server, and that the servers disagree.
     see("#problems", "of 2 topics on ns1, ns2")
-    screen.found("#problems a.act[href*='kind=write_removed']").send_keys(Keys.ENTER)
+    screen.type("#problems a.act[href*='kind=write_removed']", Keys.ENTER)
     see("h1", "Acknowledge a problem")
     looks_good()
-    screen.found("#why:focus").send_keys("maintenance until noon", Keys.ENTER)
+    screen.type("#why:focus", "maintenance until noon", Keys.ENTER)
     see("#problems .acknowledged", "acknowledged by olga (maintenance until noon) until")
     see("#verdict.acknowledged", "Acknowledged 1 group without write permission")
     screen.wait_for_title("Acknowledged 1 group without write permission · Overview · namesrv console")
-    assert "icon-acknowledged.svg" in (opened.find_element(By.ID, "icon").get_attribute("href") or "")
+    assert "icon-acknowledged.svg" in opened.execute_script("return document.getElementById('icon').href")
     looks_good()
 
     press("a[href='/actions']")
@@ -142,5 +146,5 @@ def test_operator_signs_in_acts_and_leaves(
     see(".user", "vera (viewer)")
     press("a.brand")
     see("#problems .acknowledged", "acknowledged by olga")
-    assert not opened.find_element(By.CSS_SELECTOR, "#problems a.act").is_displayed()
+    assert not opened.execute_script("return document.querySelector('#problems a.act').checkVisibility()")
     assert console(opened) == []

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.test_cli import COMMAND
 from tests.support.browser import console, show
-from tests.support.console_process import ConsoleProcess
+from tests.support.console_process import ConsoleProcess, shown
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer
@@ -48,16 +49,12 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     """The page works without inline scripts and styles, and sends no request to another host."""
     peer, url = served
     show(opened, f"{url}brokers")
-    wait = WebDriverWait(opened, GUARD_SECONDS, poll_frequency=0.05)
-    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-last-seen]"))
+    # A page that is being left has elements for a moment that the next one has replaced.
+    wait = WebDriverWait(opened, GUARD_SECONDS, 0.05, [StaleElementReferenceException])
 
-    def width() -> float:
-        left = opened.find_element(By.CSS_SELECTOR, "[data-last-seen] .left")
-        return float((left.get_attribute("width") or "0%").removesuffix("%"))
-
-    began = width()
-    wait.until(lambda _: 0 < width() < began)
-    assert "seen" in str(opened.find_element(By.CSS_SELECTOR, "[data-last-seen]").get_attribute("aria-label"))
+    began = shown(opened, WIDTH)
+    shown(opened, f"{WIDTH} < arguments[0]", began)
+    assert "seen" in opened.execute_script("return document.querySelector('[data-last-seen]').ariaLabel")
 
     Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
     # within half a second: tests/console/test_live.py
@@ -69,13 +66,13 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     # The tab of a page that may be out of date does not look healthy.
     tab = opened.execute_script(TAB)
     assert (tab.startswith("as of "), tab.endswith(" · Brokers · namesrv console icon-unknown.svg")) == (True, True)
-    stopped = width()
+    stopped = opened.execute_script(WIDTH)
     Broker(name="broker-c", addr="10.0.0.3:10911").register(peer)
     body.send_keys("/")
     field = opened.switch_to.active_element
     field.send_keys("broker-b")
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#found a"))
-    assert stopped == width()
+    assert stopped == opened.execute_script(WIDTH)
     assert "broker-c" not in opened.find_element(By.ID, "tree").text
     field.send_keys(Keys.ENTER)
     wait.until(lambda page: "broker-b" in page.find_element(By.TAG_NAME, "h1").text)
@@ -92,6 +89,8 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     assert [address for address in asked if not address.startswith(url)] == []
 
 
+# The width of the first age bar, which every update replaces: two calls of the driver could meet two of them.
+WIDTH = "return parseFloat(document.querySelector('[data-last-seen] .left')?.getAttribute('width') ?? 0)"
 # Title and icon of the tab.
 TAB = 'return [document.title, document.getElementById("icon").href.replace(/.*\\/|\\?.*/g, "")].join(" ")'
 HIDE = """
