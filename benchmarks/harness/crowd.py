@@ -49,6 +49,18 @@ class Habits:
     lifetime_seconds: int = 300
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the members of a crowd do."""
+
+    # port of the server on 127.0.0.1
+    port: int
+    # the members' requests in turn: member N sends frame N modulo their number
+    frames: Sequence[bytes]
+    members: int
+    habits: Habits
+
+
 class Responses(ctypes.Structure):
     """The responses to all members so far, in memory that both processes share."""
 
@@ -88,9 +100,9 @@ def crowd(
     server: Server, frames: Sequence[bytes], *, members: int | None = None, habits: Habits | None = None
 ) -> Iterator[Crowd]:
     """A crowd until the block ends; its members send the frames in turn, and by default there is one for each frame."""
-    count = len(frames) if members is None else members
+    plan = Plan(server.port, frames, len(frames) if members is None else members, habits or Habits())
     responses = RawValue(Responses)
-    with child(_run, server.port, frames, count, habits or Habits(), responses) as times:
+    with child(_run, plan, responses) as times:
         yield Crowd(times, responses)
 
 
@@ -113,11 +125,9 @@ def child(run: Callable[..., None], *arguments: object) -> Iterator[Connection]:
 # -- the process of the members ---------------------------------------------------------------------------------------
 
 
-def _run(  # noqa: PLR0913, PLR0917 - the arguments of a process
-    port: int, frames: Sequence[bytes], count: int, habits: Habits, responses: Responses, times: Connection
-) -> None:
-    signal.alarm(habits.lifetime_seconds)
-    _Members(port, frames, count, habits, responses, times).run()
+def _run(plan: Plan, responses: Responses, times: Connection) -> None:
+    signal.alarm(plan.habits.lifetime_seconds)
+    _Members(plan, responses, times).run()
 
 
 @dataclass(slots=True)
@@ -142,24 +152,16 @@ class _Member:
 class _Members:
     """The members and their event loop."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - as those of the process
-        self,
-        port: int,
-        frames: Sequence[bytes],
-        count: int,
-        habits: Habits,
-        responses: Responses,
-        times: Connection,
-    ) -> None:
-        self._address = ("127.0.0.1", port)
-        self._frames = frames
-        self._habits = habits
+    def __init__(self, plan: Plan, responses: Responses, times: Connection) -> None:
+        self._address = ("127.0.0.1", plan.port)
+        self._frames = plan.frames
+        self._habits = plan.habits
         self._responses = responses
         self._times = times
-        self._members = [_Member(number) for number in range(count)]
+        self._members = [_Member(number) for number in range(plan.members)]
         self._selector = selectors.DefaultSelector()
         # Heap of members that wait to connect: (time on the monotonic clock, number).
-        self._away: list[tuple[float, int]] = [(0.0, number) for number in range(count)]
+        self._away: list[tuple[float, int]] = [(0.0, number) for number in range(plan.members)]
         # Heap of members that will send their next request: (time, number). An entry counts only if its time is the
         # member's `next_at`, since the connection may have ended.
         self._waiting: list[tuple[float, int]] = []

@@ -250,7 +250,8 @@ def test_follow_shows_new_lines_across_restart(tmp_path: Path) -> None:
 
 def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> None:
     """The message names the directory and where the server logs its own."""
-    absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"
+    absent = tmp_path / "absent"
+    hint = "name the server's audit-log-dir, or its data directory, which the server logs as data_dir when it starts"
     usual = tmp_path / ".local" / "state" / "namesrv"
     # not the default port, at which a developer may run a server
     server = "127.0.0.1:1"

@@ -40,7 +40,9 @@ from namesrv_spark_jobs.history.moments import moment_ms
 _FOLLOW_SECONDS: Final = 0.5
 # A file in the data directory that a server keeps open while it runs.
 _LOCK: Final = "lock"
-_NAME_IT: Final = "name the server's data directory, which the server logs as data_dir when it starts"
+_NAME_IT: Final = (
+    "name the server's audit-log-dir, or its data directory, which the server logs as data_dir when it starts"
+)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
