@@ -170,7 +170,7 @@ async def test_change_of_the_smallest_id_runs_a_callback(tmp_path: Path) -> None
 
         end()
         await until(lambda: len(notices) == 2)
-        assert ((1, agents.ADDR, M1.master_addr), 1_000.0, M1) == (notices[1], clock.monotonic(), agent.master)
+        assert (notices[1], clock.monotonic(), agent.master) == ((1, agents.ADDR, M1.master_addr), 1_000.0, M1)
 
 
 async def test_every_registration_has_the_advertised_addresses(tmp_path: Path) -> None:

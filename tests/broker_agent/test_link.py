@@ -127,7 +127,7 @@ async def test_refused_registration_is_retried_once_per_period(code: int) -> Non
         peer = await it.server.accept()
         for number in range(4):
             request = await peer.receive()
-            assert (REGISTER, number + 1) == (request.code, int(agents.ext_of(request)["registrationSeq"]))
+            assert (request.code, int(agents.ext_of(request)["registrationSeq"])) == (REGISTER, number + 1)
             peer.send(agents.native_response(request, code, remark="field brokerId: taken"))
             await until(lambda: it.state.last_error)
             await settle()

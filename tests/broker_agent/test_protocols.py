@@ -111,11 +111,11 @@ async def test_rocketmq_frames() -> None:
 
     for request in (full, changed):
         crc = str(zlib.crc32(request.body) & 0x7FFFFFFF)
-        assert (0, 479, {**WHOLE_FIELDS, "bodyCrc32": crc}) == (
+        assert (
             request.header["flag"],
             request.header["version"],
             agents.ext_of(request),
-        )
+        ) == (0, 479, {**WHOLE_FIELDS, "bodyCrc32": crc})
     common = {"topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
     orders = {"topicName": "orders", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 1, **common}
     bills = {"topicName": "bills", "readQueueNums": 2, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 0, **common}
@@ -218,7 +218,7 @@ async def test_large_registration_is_compressed(
     found, version, mappings, filter_servers = finished(
         read_compressed(iter([body]), with_mappings=True, tally=Tally(14_000))
     )
-    assert (topics, 0, {}, ()) == (list(found), version and version.counter, mappings, filter_servers)
+    assert (list(found), version and version.counter, mappings, filter_servers) == (topics, 0, {}, ())
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------

@@ -58,13 +58,13 @@ async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
             pulls={"answered": 1},
             reconnects=0,
         )
-        assert (first, "disconnected", START + 10, boots[0], START) == (
+        assert (
             lost.address,
             lost.state,
             lost.since,
             lost.boot_id,
             lost.last_response,
-        )
+        ) == (first, "disconnected", START + 10, boots[0], START)
         assert lost.pulls == {"answered": 1, "unreachable": 1}
         scene.clock.step_wall(3600.0)
         assert [each.since for each in scene.client.status().servers] == [START + 3610, START + 3610]

@@ -211,7 +211,7 @@ async def test_restarted_server_gets_a_new_view(tmp_path: Path) -> None:
         proxy.switch(two.address)
         await passing(one.clock, lambda: view(shown).boot_id == two.namesrv.boot.id)
 
-        assert ({}, frozenset(), ()) == (view(shown).brokers, view(shown).topic_report.topics, view(shown).events)
+        assert (view(shown).brokers, view(shown).topic_report.topics, view(shown).events) == ({}, frozenset(), ())
 
 
 async def test_page_of_apaches_server_names_what_is_missing(tmp_path: Path) -> None:

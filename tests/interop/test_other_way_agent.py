@@ -75,7 +75,7 @@ def test_slave_learns_its_master(apache: tuple[ApacheNameServer, ApacheNameServe
         found = until(lambda: second.master)
 
         assert found is not None
-        assert (master.broker_addr, "127.0.0.1:10912") == (found.master_addr, found.ha_server_addr)
+        assert (found.master_addr, found.ha_server_addr) == (master.broker_addr, "127.0.0.1:10912")
         for server in apache:
             assert _addresses(server, "agent-group") == {0: master.broker_addr, 1: slave.broker_addr}
 

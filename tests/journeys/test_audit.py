@@ -78,7 +78,7 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     assert {"topic": "bills", "before": [], "after": [QUEUES]} in routes["named"]
     assert (routes["what"], routes["topics"], len(routes["named"])) == ("routes", 2, 2)
     assert (joined["before"], joined["after"]["broker_name"], joined["after"]["broker_id"]) == (None, "broker-a", 0)
-    assert ("cluster-a", BROKER.addr) == (joined["cluster"], joined["broker_addr"])
+    assert (joined["cluster"], joined["broker_addr"]) == ("cluster-a", BROKER.addr)
 
     ((routes, wiped),) = changes(data_dir, "WIPE_WRITE_PERM_OF_BROKER")
     assert {"topic": "bills", "before": [QUEUES], "after": [{**QUEUES, "perm": 4}]} in routes["named"]
@@ -161,7 +161,7 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
 
     lines = trail(data_dir)
     joined = next(line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER")
-    assert ("brokers", owner.address, []) == (joined["account"], joined["peer"], joined["certificate"])
+    assert (joined["account"], joined["peer"], joined["certificate"]) == ("brokers", owner.address, [])
     refusals = [(line["request"], line["account"], line["peer"], line["reason"]) for line in of(lines, "refusal")]
     assert refusals == [
         ("DELETE_TOPIC_IN_NAMESRV", "brokers", owner.address, "not_granted"),

@@ -26,7 +26,7 @@ def test_reload(start: Start, connect: Connect, tmp_path: Path) -> None:
 
     assert tuple(daemon.wait_for("reloaded")[name] for name in ("changed", "need_restart")) == (2, 1)
     changed = daemon.wait_for("setting_changed", setting="enable_all_topic_list")
-    assert (True, False, f"file {config}") == (changed["old"], changed["new"], changed["origin"])
+    assert (changed["old"], changed["new"], changed["origin"]) == (True, False, f"file {config}")
     # The port comes from a flag, which wins over the file, as at the start.
     needs = daemon.wait_for("setting_needs_restart")
     assert (needs["setting"], needs["old"], needs["new"]) == ("scan_interval_seconds", 10.0, 5.0)

@@ -306,7 +306,7 @@ def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, 
 
     found = of(lines.evict(140_001, scan=scan)).as_logged
 
-    assert (is_exact, 1, 1) == (found["exact"], found["replayed"], found["logged"])
+    assert (found["exact"], found["replayed"], found["logged"]) == (is_exact, 1, 1)
 
 
 def test_eviction_whose_heartbeat_is_before_the_log_is_not_replayed() -> None:

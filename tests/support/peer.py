@@ -148,7 +148,7 @@ class Broker:
     def register(self, peer: Peer) -> RemotingCommand:
         opaque = self.send_registration(peer)
         answer = peer.receive()
-        assert (opaque, 0) == (answer.opaque, answer.code), answer
+        assert (answer.opaque, answer.code) == (opaque, 0), answer
         return answer
 
     def send_registration(self, peer: Peer) -> int:

@@ -85,7 +85,7 @@ def test_invalid_file_is_refused_with_the_reason(tmp_path: Path, text: bytes | N
 
     for words in (["check", str(path)], ["explain", "a", "105", "--file", str(path)]):
         done = run("access", *words)
-        assert (code, "") == (done.code, done.out)
+        assert (done.code, done.out) == (code, "")
         assert done.problems[0].startswith(f"{path}: {problem}")
         assert "hunter2" not in done.err
 
@@ -120,7 +120,7 @@ def test_allowed_request_is_explained_by_its_rule(
 
     rule = "broker-control; clusters c1; topics a*"
     expected = {(code, access_class, "allowed", line.format(rule)) for line in why}
-    assert (0, expected) == (done.code, {tuple(row[1:]) for row in done.cells[1:]})
+    assert (done.code, {tuple(row[1:]) for row in done.cells[1:]}) == (0, expected)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_denied_request_is_explained_by_every_reason(file: str, words: str, why:
     """A denial exits with 1; NAMESRV_ACCESS may name the access file."""
     done = run("access", "explain", *words.split(), "-o", "json", env={"NAMESRV_ACCESS": file})
 
-    assert (1, False, why) == (done.code, done.json["allowed"], set(done.json["why"]))
+    assert (done.code, done.json["allowed"], set(done.json["why"])) == (1, False, why)
 
 
 names = st.sampled_from(["a", "bx", "c"])

@@ -20,10 +20,10 @@ async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
         await (await server.connect()).register(Broker())
         measured = await ctl(*at(where), "bench", *QUICK, "-o", "json")
 
-        assert (0, [f"asking {where} for the route of T over 2 connections for 0.1 s"]) == (
+        assert (
             measured.code,
             measured.problems,
-        )
+        ) == (0, [f"asking {where} for the route of T over 2 connections for 0.1 s"])
         (found,) = measured.json["servers"]
         known = {
             "server": where,
@@ -53,7 +53,7 @@ async def test_bench_of_apache_server_uses_json(tmp_path: Path) -> None:
 
         where = address_of(apache)
         known = "for the route of namesrvctl-bench, which it does not know, over 2 connections for 0.1 s"
-        assert (0, [f"asking {where} {known}"]) == (empty.code, empty.problems)
+        assert (empty.code, empty.problems) == (0, [f"asking {where} {known}"])
         assert (empty.json["servers"][0]["topic_known"], empty.json["servers"][0]["requests"] > 0) == (False, True)
         assert measured.code == 0
         assert (measured.cells[0]) == [

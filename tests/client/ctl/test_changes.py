@@ -33,7 +33,7 @@ async def test_write_permission_is_removed_and_added(tmp_path: Path, protocol: s
         await peer.register(ELSEWHERE)
 
         wiped = await ctl(*at(where), "wipe-write-perm", "broker-a", "--yes")
-        assert (0, [["SERVER", "RESULT", "TOPICS"], [where, "done", "2"]]) == (wiped.code, wiped.cells)
+        assert (wiped.code, wiped.cells) == (0, [["SERVER", "RESULT", "TOPICS"], [where, "done", "2"]])
         assert perms(server, "T") == {"broker-a": 4, "broker-c": 6}
 
         added = await ctl(*at(where), "add-write-perm", "broker-a", "--yes", "-o", "json")
@@ -42,7 +42,7 @@ async def test_write_permission_is_removed_and_added(tmp_path: Path, protocol: s
 
         for command in ("wipe-write-perm", "add-write-perm"):
             unknown = await ctl(*at(where), command, "broker-x", "-y")
-            assert (1, f"namesrvctl: {where}: no topics of broker broker-x\n") == (unknown.code, unknown.err)
+            assert (unknown.code, unknown.err) == (1, f"namesrvctl: {where}: no topics of broker broker-x\n")
             assert unknown.cells[1:] == [[where, "nothing changed", "0"]]
 
 
@@ -55,7 +55,7 @@ async def test_topic_is_deleted(tmp_path: Path, protocol: str) -> None:
         await peer.register(ELSEWHERE)
 
         one = await ctl(*at(where), "delete-topic", "T", "--cluster", "cluster-2", "--yes")
-        assert (0, [["SERVER", "RESULT", "EXISTED"], [where, "done", "yes"]]) == (one.code, one.cells)
+        assert (one.code, one.cells) == (0, [["SERVER", "RESULT", "EXISTED"], [where, "done", "yes"]])
         assert perms(server, "T") == {"broker-a": 6}
 
         twice = await ctl(*at(where), "delete-topic", "T", "--cluster", "cluster-2", "--yes")
@@ -64,7 +64,7 @@ async def test_topic_is_deleted(tmp_path: Path, protocol: str) -> None:
 
         everywhere = await ctl(*at(where), "delete-topic", "T", "--yes", "-o", "json")
         done = {"topic": "T", "cluster": None, "servers": [{"server": where, "existed": True}]}
-        assert (0, done, {}) == (everywhere.code, everywhere.json, perms(server, "T"))
+        assert (everywhere.code, everywhere.json, perms(server, "T")) == (0, done, {})
 
 
 async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> Non
         done = await ctl(*at(one, two), "delete-topic", "T", "-y")
         again = await ctl(*at(one, two), "delete-topic", "T", "-y")
 
-    assert (0, "", [[one, "nothing changed", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
+    assert (done.code, done.err, done.cells[1:]) == (0, "", [[one, "nothing changed", "no"], [two, "done", "yes"]])
     assert (again.code, again.err) == (1, "namesrvctl: no topic T\n")
     assert again.cells[1:] == [[where, "nothing changed", "no"] for where in (one, two)]
 
@@ -118,7 +118,7 @@ async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path
 
             done = await ctl(*at(where), "delete-topic", "T", "-y", "-o", "json")
 
-            assert (0, True if listed else None) == (done.code, done.json["servers"][0]["existed"])
+            assert (done.code, done.json["servers"][0]["existed"]) == (0, True if listed else None)
             assert list(server.namesrv.manager.tables.topic_queue_table) == ["U"]
     async with one_server(tmp_path, enable_all_topic_list=False) as (_, where):
         shown = await ctl(*at(where), "delete-topic", "absent", "-y")
@@ -141,7 +141,7 @@ async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, protocol: str) 
     async with one_server(tmp_path, protocol) as (server, name):
         where = at(name)
         put = await ctl(*where, "kv", "put", "ns", "k", "v=1; ü")
-        assert (0, [["SERVER", "RESULT"], [name, "done"]]) == (put.code, put.cells)
+        assert (put.code, put.cells) == (0, [["SERVER", "RESULT"], [name, "done"]])
         assert server.namesrv.kv.get("ns", "k") == "v=1; ü"
         again = await ctl(*where, "kv", "put", "ns", "a", "2", "-o", "json")
         assert again.json == {"namespace": "ns", "key": "a", "value": "2", "servers": [{"server": name}]}
@@ -154,7 +154,7 @@ async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, protocol: str) 
         assert found.json == {"servers": [{"server": name, "values": {"a": "2", "k": "v=1; ü"}}]}
 
         deleted = await ctl(*where, "kv", "delete", "ns", "k", "--yes", "-o", "json")
-        assert (0, {"namespace": "ns", "key": "k", "servers": [{"server": name}]}) == (deleted.code, deleted.json)
+        assert (deleted.code, deleted.json) == (0, {"namespace": "ns", "key": "k", "servers": [{"server": name}]})
         assert server.namesrv.kv.get("ns", "k") is None
         assert await ctl(*where, "kv", "get", "ns", "k") == (1, "", f"namesrvctl: {name}: no k in ns\n")
         absent = await ctl(*where, "kv", "get", "ns", "k", "-o", "json")
@@ -168,7 +168,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, protocol: str) -> 
     async with one_server(tmp_path / "1", protocol) as (_, where):
         shown = await ctl(*at(where), "config", "show", "orderMessageEnable", "bindAddress")
         rows = [["KEY", "VALUE"], ["bindAddress", "127.0.0.1"], ["orderMessageEnable", "false"]]
-        assert (0, rows) == (shown.code, shown.cells)
+        assert (shown.code, shown.cells) == (0, rows)
         everything = (await ctl(*at(where), "config", "show", "-o", "json")).json["servers"][0]["config"]
         # paths are hidden unless administration is enabled
         assert (everything["bindAddress"], "dataDir" not in everything) == ("127.0.0.1", True)
@@ -176,7 +176,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, protocol: str) -> 
         assert absent == (1, "", f"namesrvctl: {where}: no setting noSuch\n")
         refused = await ctl(*at(where), "config", "set", "orderMessageEnable=true", "--yes")
         reason = "administration is disabled on this server, see its setting admin-enabled"
-        assert (1, "", [f"{where}: refused with code 16: {reason}"]) == (refused.code, refused.out, refused.problems)
+        assert (refused.code, refused.out, refused.problems) == (1, "", [f"{where}: refused with code 16: {reason}"])
     async with one_server(tmp_path / "2", protocol, admin_enabled=True) as (server, where):
         settings = ("orderMessageEnable=true", "enableTopicList=false")
         done = await ctl(*at(where), "config", "set", *settings, "-y", "-o", "json")
@@ -196,13 +196,13 @@ async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> No
 
         assert server.namesrv.settings.live.enable_topic_list is True
     hint = "did you mean orderMessageEnable?"
-    assert (1, "", f"{where}: no setting orderMessageEnabel ({hint})") == (
+    assert (
         misspelt.code,
         misspelt.out,
         misspelt.problems[0],
-    )
+    ) == (1, "", f"{where}: no setting orderMessageEnabel ({hint})")
     fixed_by = "cannot be changed by a request: change the server's configuration, and"
-    assert (1, [f"{where}: setting listenPort {fixed_by} restart it"]) == (fixed.code, fixed.problems[:1])
+    assert (fixed.code, fixed.problems[:1]) == (1, [f"{where}: setting listenPort {fixed_by} restart it"])
     assert fixed.problems[1] == f"{where}: setting maxConnections {fixed_by} send it SIGHUP"
     (names,) = {each.problems[-1].removeprefix(f"{where}: a request can change ") for each in (misspelt, fixed)}
     assert {"enableTopicList", "orderMessageEnable"} <= set(names.split(", "))
@@ -326,7 +326,7 @@ async def test_commands_that_exist_only_in_mqadmin(tmp_path: Path) -> None:
         rows = [["cluster-1", "T"], ["cluster-1", "V"], ["cluster-2", "T"], ["cluster-2", "U"]]
         assert listed.cells == [["CLUSTER", "TOPIC"], *rows]
         assert (shown.code, shown.lines) == (0, ["CLUSTER", "cluster-1", "cluster-2"])
-        assert (1, {"servers": [{"server": where, "clusters": []}]}) == (absent.code, absent.json)
+        assert (absent.code, absent.json) == (1, {"servers": [{"server": where, "clusters": []}]})
 
         assert (await ctl("deleteTopic", "-n", where, "-c", "cluster-1", "-t", "T", "--yes")).code == 0
         assert perms(server, "T") == {"broker-c": 6}

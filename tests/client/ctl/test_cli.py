@@ -148,7 +148,7 @@ def test_completion_script_is_printed_for_each_shell(shell: str, begin: str) -> 
     """The script is for the named shell or for $SHELL; an unknown shell is wrong usage."""
     named = run("completion", shell)
 
-    assert (0, "", begin) == (named.code, named.err, named.out[: len(begin)])
+    assert (named.code, named.err, named.out[: len(begin)]) == (0, "", begin)
     assert named == run("completion", env={"SHELL": f"/usr/bin/{shell}"})
     for refused in (run("completion", "tcsh"), run("completion", env={"SHELL": "/bin/tcsh"})):
         assert (refused.code, refused.out) == (2, "")

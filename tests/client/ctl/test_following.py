@@ -233,7 +233,7 @@ async def test_watch_prints_the_first_state_and_each_change(tmp_path: Path) -> N
         done = await watching
 
     printed = [json.loads(line) for line in done.lines]
-    assert (0, "", {where}) == (done.code, done.err, {one["server"] for one in printed})
+    assert (done.code, done.err, {one["server"] for one in printed}) == (0, "", {where})
     assert [f"{one['topic']} {one['change']}" for one in printed] == [
         "T first",
         "X first",

@@ -202,7 +202,7 @@ async def test_unreachable_server_cannot_be_compared(tmp_path: Path) -> None:
             assert (await ctl("migrate", "check", "--from", absent, "--to", elsewhere)).code == 2
         result, _ = await checked(one, address_of(broken))
         why = "refused with code 1: name server not ready"
-        assert (1, [f"{address_of(broken)}: {why}"]) == (result.code, result.problems)
+        assert (result.code, result.problems) == (1, [f"{address_of(broken)}: {why}"])
 
 
 async def test_server_that_waits_for_its_brokers_is_named_as_not_ready(tmp_path: Path) -> None:

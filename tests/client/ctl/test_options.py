@@ -53,7 +53,7 @@ def test_wrong_value_is_reported_with_its_option(
     with pytest.raises(typer.BadParameter) as raised:
         options_of(**given)  # type: ignore[arg-type]  # each is one of them
 
-    assert (where, message) == (raised.value.param_hint, str(raised.value))
+    assert (raised.value.param_hint, str(raised.value)) == (where, message)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_options_may_stand_before_and_after_the_command() -> None:
         both = run("-y", "-s", absent, "-o", "json", "kv", "delete", "n", "k", "-s", other)
 
     assert before == after
-    assert (2, absent) == (before.code, before.json["servers"][0]["server"])
-    assert (2, [absent, other]) == (both.code, [answer["server"] for answer in both.json["servers"]])
+    assert (before.code, before.json["servers"][0]["server"]) == (2, absent)
+    assert (both.code, [answer["server"] for answer in both.json["servers"]]) == (2, [absent, other])
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
 
     awaited = "waiting 45 s more for 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
     line = f"warning: {where}: not ready: {awaited}; clients get no routes from it"
-    assert (1, "not ready", [line]) == (shown.code, shown.cells[1][1], shown.problems)
+    assert (shown.code, shown.cells[1][1], shown.problems) == (1, "not ready", [line])
     assert route == (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n")
 
 
@@ -110,13 +110,13 @@ async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
             route = await ctl(*at(absent, where), "route", "T")
             none = await ctl(*at(absent), "status", "-o", "json")
 
-    assert (1, [[absent, "unreachable"], [where, "ready"]]) == (shown.code, [row[:2] for row in shown.cells[1:]])
+    assert (shown.code, [row[:2] for row in shown.cells[1:]]) == (1, [[absent, "unreachable"], [where, "ready"]])
     unreachable = f"critical: {absent}: no NameServer reachable: no connection to {absent}: "
     assert [problem.startswith(unreachable) for problem in shown.problems] == [True]
     assert (found.code, found.json["healthy"]) == (1, False)
     assert [(one["server"], one.get("answered")) for one in found.json["servers"]] == [(absent, False), (where, None)]
     # routes come from the reachable server; standard error names the other one
-    assert (0, [where]) == (route.code, [row[0] for row in route.cells[1:]])
+    assert (route.code, [row[0] for row in route.cells[1:]]) == (0, [where])
     assert [problem.startswith(f"no connection to {absent}: ") for problem in route.problems] == [True]
     assert (none.code, list(none.json["servers"][0])) == (2, ["server", "error", "answered"])
 
@@ -133,7 +133,7 @@ async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) ->
         found = await ctl(*at(where), "status", "-o", "json")
 
     counts = [] if topics is None else ["TOPICS"]
-    assert (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]]) == (shown.code, shown.cells[:1])
+    assert (shown.code, shown.cells[:1]) == (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]])
     members = {
         "server": where,
         "protocol": "rocketmq",
@@ -280,7 +280,7 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
         number = server.connection_of(peer).id
 
     columns = heads("ID | PEER | ROLE | PROTOCOL | CONNECTED | LAST REQUEST | REQUESTS | IN FLIGHT | UNSENT")
-    assert [columns, [str(number), peer.address, "broker", "json"]] == [shown.cells[0], shown.cells[1][:4]]
+    assert [shown.cells[0], shown.cells[1][:4]] == [columns, [str(number), peer.address, "broker", "json"]]
     # Times are the server's: its clock may differ from this machine's.
     assert shown.cells[1][4:] == ["1 m 30 s", "1 m 30 s ago", "1", "0", "0"]
     broker, admin = found.json["servers"][0]["connections"]
@@ -291,7 +291,7 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (admin["role"], admin["protocol"]) == ("admin", "msgpack")
     where = address_of(apache)
-    assert (1, [f"{where}: {NOT_SUPPORTED}"]) == (refused.code, refused.problems)
+    assert (refused.code, refused.problems) == (1, [f"{where}: {NOT_SUPPORTED}"])
     assert refused.json == {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]}
 
 
@@ -326,7 +326,7 @@ async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> N
 
     assert shown.cells == [["TOPIC", "KNOWN TO"], ["T", "all"], ["U", one], ["V", two]]
     assert partly.cells[1:] == [["T", f"{one} {two}"], ["U", one], ["V", two]]
-    assert (1, [f"{two}: no topic U"]) == (route.code, route.problems)
+    assert (route.code, route.problems) == (1, [f"{two}: no topic U"])
     assert [row[0] for row in route.cells[1:]] == [one]
 
 
@@ -342,7 +342,7 @@ async def test_route_is_shown_by_broker(tmp_path: Path, protocol: str) -> None:
         shown = await ctl(*at(where), "route", "T", "X", "absent")
         absent = await ctl(*at(where), "route", "absent", "-o", "json")
 
-    assert (1, f"namesrvctl: {where}: no topic absent\n") == (shown.code, shown.err)
+    assert (shown.code, shown.err) == (1, f"namesrvctl: {where}: no topic absent\n")
     assert shown.cells == [
         heads("TOPIC | CLUSTER | BROKER | PERM | READ | WRITE | MASTER | SLAVES"),
         ["T", "cluster-1", "broker-a", "RW-", "8", "8", "10.0.0.1:10911", "1=10.0.0.2:10911"],

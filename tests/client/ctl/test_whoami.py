@@ -86,7 +86,7 @@ async def test_stranger_is_refused_with_the_reason(tmp_path: Path, env: dict[str
     """In observe mode the account is None instead."""
     async with one_server(tmp_path / "data", **settings(tmp_path, FOREIGNERS)) as (_, where):
         refused = await ctl(*at(where), "whoami", env=env)
-    assert (1, [f"{where}: refused with code 16: {remark}"]) == (refused.code, refused.problems)
+    assert (refused.code, refused.problems) == (1, [f"{where}: refused with code 16: {remark}"])
 
     async with one_server(tmp_path / "data-2", **settings(tmp_path, FOREIGNERS, access_mode="observe")) as (_, where):
         observed = await ctl(*at(where), "whoami", "-o", "json", env=env)
@@ -104,10 +104,10 @@ async def test_open_server_assigns_no_account(tmp_path: Path) -> None:
             identity = done.json["servers"][0]["identity"]
             assert (identity["access"], identity["account"]) == ("open", None)
         other = await ctl(*at(apache), "whoami")
-    assert (1, f"namesrvctl: {apache}: refused with code 3: not supported by Apache's NameServer\n") == (
+    assert (
         other.code,
         other.err,
-    )
+    ) == (1, f"namesrvctl: {apache}: refused with code 3: not supported by Apache's NameServer\n")
 
 
 async def test_reserved_names_are_listed(tmp_path: Path) -> None:

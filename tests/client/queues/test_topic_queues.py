@@ -71,7 +71,7 @@ def test_writable_queues(groups: list[str], rows: list[QueueData], conf: str | N
     found = publish_info("t", TopicRouteData(brokers, rows, order_topic_conf=conf))
 
     assert names(found.queues) == expected
-    assert ("t", len(expected), bool(conf)) == (found.topic, found.count, found.is_ordered)
+    assert (found.topic, found.count, found.is_ordered) == ("t", len(expected), bool(conf))
 
 
 @pytest.mark.parametrize(

@@ -135,5 +135,5 @@ async def test_failure_of_one_topic_does_not_affect_others() -> None:
 
         assert sorted(["none", *MANY]) == asking.result()
         assert [answer.routes["none"] for answer in scene.answers if "none" in answer.routes] == [None]
-        assert (apache.address, 1) == (scene.session.chosen, apache.connections)
+        assert (scene.session.chosen, apache.connections) == (apache.address, 1)
         assert "topic silent" in scene.session.errors[apache.address]

@@ -118,7 +118,7 @@ def test_incomplete_server_removes_nothing(
         assert bool(changes) == (is_accepted and old is not new)
         assert is_accepted or (scene.ages(topic), scene.absent_since(topic)) == ([age], None)
         scene.respond({topic: new}, boot_id="boot-2")
-        assert (set(), [0.0]) == (scene.cache.to_request_again, scene.ages(topic))
+        assert (scene.cache.to_request_again, scene.ages(topic)) == (set(), [0.0])
         assert (scene.absent_since(topic) is not None) == (new is None)
 
 

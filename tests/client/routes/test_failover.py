@@ -181,7 +181,7 @@ async def test_slow_server_may_use_the_whole_call(tmp_path: Path) -> None:
         await proxy.heal()
 
         assert await asking == {"orders": True}
-        assert (proxy.address, 1) == (scene.session.chosen, hole.connections)
+        assert (scene.session.chosen, hole.connections) == (proxy.address, 1)
 
 
 async def test_steady_responses_prevent_a_failover() -> None:
@@ -199,7 +199,7 @@ async def test_steady_responses_prevent_a_failover() -> None:
             while len(scene.answers) < number:
                 await settle()
 
-        assert (MANY[:5], 0) == (await asking, other.connections)
+        assert (await asking, other.connections) == (MANY[:5], 0)
 
 
 async def test_call_ends_within_its_timeout() -> None:
@@ -255,7 +255,7 @@ async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:
     async with native(tmp_path, 3) as (scene, (first, second, third), proxy):
         await scene.routes("orders")
         scene.session.use((third.where, proxy.address))
-        assert (proxy.address, 1) == (scene.session.chosen, len(scene.session.socket_descriptors()))
+        assert (scene.session.chosen, len(scene.session.socket_descriptors())) == (proxy.address, 1)
 
         scene.session.use((third.where,))
         await scene.routes("orders")
@@ -302,5 +302,5 @@ async def test_silent_or_dead_rocketmq_server_causes_a_failover(*, dies: bool) -
         took = await passing(scene.clock, asking.done)
 
         assert sorted(MANY) == asking.result()
-        assert (16, 40, two.address) == (len(one.topics_asked), len(two.topics_asked), scene.session.chosen)
+        assert (len(one.topics_asked), len(two.topics_asked), scene.session.chosen) == (16, 40, two.address)
         assert took <= (0.2 if dies else 1.3)

@@ -42,9 +42,9 @@ def test_change_names_added_and_removed_brokers(
     change = difference("t", old, new)
 
     assert change is not None
-    assert ("t", old, None if new is GONE else new) == (change.topic, change.old, change.new)
-    assert (added, removed, ()) == (change.brokers_added, change.brokers_removed, change.brokers_changed)
-    assert (added, removed, ()) == (change.queues_added, change.queues_removed, change.queues_changed)
+    assert (change.topic, change.old, change.new) == ("t", old, None if new is GONE else new)
+    assert (change.brokers_added, change.brokers_removed, change.brokers_changed) == (added, removed, ())
+    assert (change.queues_added, change.queues_removed, change.queues_changed) == (added, removed, ())
 
 
 def test_change_names_changed_brokers_and_queues() -> None:

@@ -106,11 +106,11 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
         await server.identify(1.0)
 
-        assert (True, namesrv.namesrv.boot.id, 1) == (
+        assert (
             server.identity.is_native,
             server.identity.boot_id,
             request_count(namesrv, INFO),
-        )
+        ) == (True, namesrv.namesrv.boot.id, 1)
         assert (server.identity.is_complete, server.identity.knows_all_topics) == (False, False)
         await clock.advance(15.0)
         assert (server.identity.is_complete, server.identity.knows_all_topics) == (True, True)
@@ -120,7 +120,7 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await proxy.heal()
         await server.identify(1.0)
         await until(lambda: request_count(namesrv, INFO) == 2)
-        assert (namesrv.namesrv.boot.id, True) == (server.identity.boot_id, server.identity.is_complete)
+        assert (server.identity.boot_id, server.identity.is_complete) == (namesrv.namesrv.boot.id, True)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_apache_server_is_retried_natively_after_a_minute(away: float, ref
         await server.identify(1.0)
         await server.route_by_topic("t", 1.0)
 
-        assert (False, refused, 2) == (server.identity.is_native, apache.refused, len(apache.topics_asked))
+        assert (server.identity.is_native, apache.refused, len(apache.topics_asked)) == (False, refused, 2)
 
 
 async def test_protocol_is_learnt_once_per_process() -> None:

@@ -75,7 +75,7 @@ async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
         )
         assert unknown in reasons["bad"]
         assert f"{two.address}: a bug" in reasons["bad"]
-        assert (["bad", "elsewhere", "none"], proxy.address) == (sorted(two.topics_asked), scene.session.chosen)
+        assert (sorted(two.topics_asked), scene.session.chosen) == (["bad", "elsewhere", "none"], proxy.address)
         known = {topic: scene.cache.get(topic) for topic in ("orders", "elsewhere")}
         assert {topic: list(route.brokers) for topic, route in known.items() if route is not None} == {
             "orders": ["broker-a"],

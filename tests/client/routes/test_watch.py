@@ -74,7 +74,7 @@ async def test_watch_reports_changes_at_once_and_continues(tmp_path: Path) -> No
         # a poll does not renew the watch
         assert await scene.client.refresh()
         await scene.clock.advance(1.0)
-        assert (before + 2, 1) == (scene.request_count(), len(scene.server.namesrv.routes.watchers))
+        assert (scene.request_count(), len(scene.server.namesrv.routes.watchers)) == (before + 2, 1)
 
 
 async def test_new_topics_are_watched_in_one_request(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_routes_to_request_again_are_polled_not_watched(tmp_path: Path) ->
 
         await register(peer, BROKER_B)
         await passing(scene.clock, lambda: len(young.namesrv.routes.watchers) == 1, at_most=35.0)
-        assert (set(), 1) == (scene.client._cache.to_request_again, len(scene.client.server_errors))
+        assert (scene.client._cache.to_request_again, len(scene.client.server_errors)) == (set(), 1)
 
 
 async def test_response_that_confirms_one_topic_and_rejects_another_renews_the_watch(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_apache_server_is_polled(caplog: pytest.LogCaptureFixture) -> None
             await passing(clock, lambda: broker_names(client) == ["broker-a", "broker-b"], at_most=16.0)
             await clock.advance(60.0)
 
-            assert (connections, 1) == (apache.connections, apache.refused)
+            assert (apache.connections, apache.refused) == (connections, 1)
             assert set(apache.topics_asked) == {"orders"}
             assert 60 <= caplog.text.count("does not support watches") <= 150
             assert f"connected to {apache.address}, which does not support watches" in caplog.messages

@@ -99,7 +99,7 @@ def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         env={name: value for name, value in os.environ.items() if not name.startswith("COV")},
     )
 
-    assert (2, f"namesrv-console: {path}: file too large\n") == (ended.returncode, ended.stderr)
+    assert (ended.returncode, ended.stderr) == (2, f"namesrv-console: {path}: file too large\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -48,14 +48,14 @@ async def test_repeated_refusals_are_counted(server: InProcess, peer: NamesrvPee
     await server.stop()
 
     first, fenced, connection, repeated, again = of(read_log(server.data_dir / "audit"), "refusal")
-    assert ("UPDATE_NAMESRV_CONFIG", "permission", peer.address) == (first["request"], first["reason"], first["peer"])
+    assert (first["request"], first["reason"], first["peer"]) == ("UPDATE_NAMESRV_CONFIG", "permission", peer.address)
     assert first["about"] == {"brokerName": "broker-a"}
     assert first["remark"].startswith("administration is disabled")
-    assert ("UNREGISTER_BROKER", "fenced", stranger.address) == (fenced["request"], fenced["reason"], fenced["peer"])
+    assert (fenced["request"], fenced["reason"], fenced["peer"]) == ("UNREGISTER_BROKER", "fenced", stranger.address)
     found = connection["request"], connection["reason"], connection["peer"]
     assert found == ("CONNECT", "connections", address)
     assert repeated["repeated"] == 499
-    assert {**first, "repeated": 499, "seq": 0, "ts_ms": 0} == {**repeated, "seq": 0, "ts_ms": 0}
+    assert {**repeated, "seq": 0, "ts_ms": 0} == {**first, "repeated": 499, "seq": 0, "ts_ms": 0}
     assert {**first, "seq": 0, "ts_ms": 0} == {**again, "seq": 0, "ts_ms": 0}
     files = (server.data_dir / "audit").rglob("*.jsonl*")
     assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in files)

@@ -64,7 +64,7 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
         return
     assert (changed, min(changed, 20)) == (routes["topics"], len(routes["named"]))
     for each in routes["named"]:
-        assert ([], min(queues, 10)) == (each["before"], len(each["after"]))
+        assert (each["before"], len(each["after"])) == ([], min(queues, 10))
 
 
 def test_change_without_visible_effect_has_no_line() -> None:

@@ -108,8 +108,11 @@ async def test_refusals_and_connections_name_the_account(server: InProcess, capl
     await ask(peer, 206, key=KEY)
 
     [event] = logged(caplog, "access_refused")
-    assert ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", "brokers", peer.address, "not_granted") == (
-        *(event[name] for name in ("request", "account", "peer", "reason")),
+    assert (*(event[name] for name in ("request", "account", "peer", "reason")),) == (
+        "GET_ALL_TOPIC_LIST_FROM_NAMESERVER",
+        "brokers",
+        peer.address,
+        "not_granted",
     )
     assert server.guard.refusals == {("admin-read", "not_granted", "refused"): 1}
     peer.send(Key("operator", SECRET).request_frame(20004, None, native({}), spelling="native"))
@@ -499,7 +502,7 @@ async def test_reload_ends_watches_without_routes(
 
     for opaque in opaques:
         response = await peer.response_to(opaque)
-        assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
+        assert (response.code, response.value["routes"], response.value["revision"]) == (0, {}, revision)
     assert (await peer.call(20001, None, native(members), spelling="native")).code == code
 
 
@@ -517,7 +520,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess) -> None:
     await server.clock.advance(61)
 
     response = await peer.response_to(opaque)
-    assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
+    assert (response.code, response.value["routes"], response.value["revision"]) == (0, {}, revision)
     assert (await peer.call(20001, None, native(members), spelling="native")).code == NO_PERMISSION
 
 
@@ -714,7 +717,7 @@ async def test_bypasses_of_the_takeover_rule_are_refused(open_server: InProcess,
         await peer.call(904, BROKER.ext)
         codes.append((await other.call(code, {**broker.ext, **ext}, registration("T", "U"))).code)
 
-    assert [*[0] * (len(codes) - 1), NO_PERMISSION] == codes
+    assert codes == [*[0] * (len(codes) - 1), NO_PERMISSION]
     assert tables.broker_live_table.keys() == {BrokerAddrInfo(BROKER.cluster, BROKER.addr)}
     assert tables.broker_addr_table[BROKER.name].broker_addrs == {0: BROKER.addr}
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]

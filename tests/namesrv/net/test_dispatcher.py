@@ -100,7 +100,7 @@ async def test_response(
     assert (await response_to(dispatcher, flag=2, **sent)).data == b""
     # unknown codes are counted together, so that a peer cannot grow the table
     code = -1 if "code" in sent else KNOWN
-    assert {(code, fields.get("code", 0)): 2} == dispatcher.answered
+    assert dispatcher.answered == {(code, fields.get("code", 0)): 2}
     assert caplog.records == []
 
 

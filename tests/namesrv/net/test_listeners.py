@@ -23,7 +23,7 @@ async def test_several_hosts_share_one_port() -> None:
     """Port 0 is chosen once for all hosts, and the returned addresses are reachable; IPv6 ones have brackets."""
     async with serving(hosts=["127.0.0.1", "::1"]) as served:
         (first, port), (second, other_port) = served.addresses
-        assert ("127.0.0.1", "::1", port) == (first, second, other_port)
+        assert (first, second, other_port) == ("127.0.0.1", "::1", port)
         for address, shown in zip(served.addresses, ("127.0.0.1:", "[::1]:"), strict=True):
             peer = await RawPeer.connect(address)
             assert (await peer.ask(REQUEST)).opaque == 7

@@ -35,7 +35,7 @@ async def test_pipelined_requests_are_answered_in_order(feed: Feed) -> None:
         for opaque, kind in enumerate(kinds):
             response = await peer.receive()
             assert response.serialize_type == (NATIVE if kind == NATIVE else JSON)
-            assert (0, opaque, b"%d" % opaque) == (response.code, response.opaque, response.body)
+            assert (response.code, response.opaque, response.body) == (0, opaque, b"%d" % opaque)
             assert response.ext_fields is not None
             assert response.ext_fields["a"] == "b"
         assert (await peer.receive()).body == b"012345"

@@ -163,7 +163,7 @@ async def test_closing_connection_sends_its_responses() -> None:
         received = connection.peer.requests
         connection.data_received(json_frame(ECHO, 2))
         connection.write(json_frame(ECHO, 3))
-        assert (received, False) == (connection.peer.requests, connection.is_open)
+        assert (connection.peer.requests, connection.is_open) == (received, False)
         await served.clock.advance(29)
 
         peer.widen()

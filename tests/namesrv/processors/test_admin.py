@@ -59,7 +59,7 @@ async def test_write_permission_is_removed_and_added_back(peer: NamesrvPeer, spe
 
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
         response = await peer.call(code, {"brokerName": "unknown"}, spelling=spelling)
-        assert (0, None, {count: "0"}) == (*response.outcome, response.fields)
+        assert (*response.outcome, response.fields) == (0, None, {count: "0"})
         assert (await peer.call(code, None, spelling=spelling)).outcome == (1, "field brokerName is missing")
 
 
@@ -293,6 +293,6 @@ async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog
     lines = [(r.levelno, vars(r)["fields"]) for r in caplog.records if r.msg == "operator_changed"]
     assert [name for _, name, _, _ in CHANGES] == [fields["request"] for _, fields in lines]
     for (_, _, ext, body), (level, fields) in zip(CHANGES, lines, strict=True):
-        assert (logging.INFO, operator.address, None) == (level, fields["peer"], fields["proxied"])
+        assert (level, fields["peer"], fields["proxied"]) == (logging.INFO, operator.address, None)
         assert ({**ext, "settings": body.decode()} if body else ext) == fields["request_fields"]
     assert [fields["role"] for _, fields in lines[:7]] == ["admin"] * 7

@@ -104,7 +104,7 @@ async def test_next_pull_gets_the_changed_routes(peer: NamesrvPeer) -> None:
         found = await pull(
             peer, "T", "U", boot_id=boot_id, since=since, wait_ms=0 if since == 3 and not full else 60_000
         )
-        assert (3, full) == (found["revision"], found["full"])
+        assert (found["revision"], found["full"]) == (3, full)
         assert (["T", "U"] if routes is None else list(routes)) == list(found["routes"])
         assert routes in (None, found["routes"])
 

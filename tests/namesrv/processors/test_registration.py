@@ -101,7 +101,7 @@ async def test_unchanged_registration_counts_as_heartbeat(
     again = await peer.register(MASTER, spelling=spelling)
 
     assert await kinds(server) == ["full", "unchanged"]
-    assert (0, first.fields, first.body) == (again.code, again.fields, again.body)
+    assert (again.code, again.fields, again.body) == (0, first.fields, first.body)
     assert revision == server.namesrv.manager.revisions.revision
     await server.clock.advance(110)
     assert len(server.namesrv.manager.tables.broker_live_table) == 1

@@ -77,7 +77,7 @@ async def test_effects_of_one_broker(scene: RouteScene) -> None:
     scene.pass_time(5.0)
     last_seen = scene.manager.touch(M, 1)
     assert last_seen is live(scene, M)
-    assert ([(M, last_seen, 5.0)], []) == (scene.touched, scene.take_effects())
+    assert (scene.touched, scene.take_effects()) == ([(M, last_seen, 5.0)], [])
 
     scene.pass_time(3.0)
     assert await scene.manager.unregister(M, "b1", 1)
@@ -194,7 +194,7 @@ async def test_repeated_heartbeats_over_many_connections_are_cheap(scene: RouteS
     for number in range(2, 3 * MAX_OTHER_CONNECTIONS):
         scene.manager.touch(M, number)
 
-    assert (0, known, 1) == (scene.closed.asked, scene.tables.connections.others[M], live(scene, M).connection_id)
+    assert (scene.closed.asked, scene.tables.connections.others[M], live(scene, M).connection_id) == (0, known, 1)
     scene.pass_time(OTHER_CONNECTION_NOTE_SECONDS)
     scene.manager.touch(M, 2)
     assert scene.tables.connections.others[M][2].last_seen == 1_001.0

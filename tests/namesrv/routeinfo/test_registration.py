@@ -262,7 +262,7 @@ def test_members_are_notified_of_a_smaller_id(
     ((on, _),) = register(tables_of(*others), asked, options=RouteOptions(notify_min_broker_id_changed=True))
 
     notice = recipients and MinBrokerIdChanged("b1", *newcomer, recipients, ha_broker_addr="ha:1")
-    assert (None, notice) == (off.notice, on.notice)
+    assert (off.notice, on.notice) == (None, notice)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_topics_with_a_response_of_their_own_share_the_others(option: str) -> No
 
     assert (first.get("orderTopicConf") != second.get("orderTopicConf")) == (option == "order_message_enable")
     assert (option == "support_acting_master") == (first["brokerDatas"] != second["brokerDatas"])
-    assert (first, 2) == (cache.ask("t2"), cache.encoded)
+    assert (cache.ask("t2"), cache.encoded) == (first, 2)
 
 
 def test_responses_are_dropped_with_their_rows() -> None:

@@ -65,7 +65,7 @@ async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, afte
     await server.clock.advance(0.1)
     assert alive(server) == []
     (evicted,) = server.events("evict")
-    assert ("silent", 1000 * after) == (evicted["reason"], evicted["silent_ms"])
+    assert (evicted["reason"], evicted["silent_ms"]) == ("silent", 1000 * after)
     assert await peer.at_end()
     assert server.find_connection(client) is not None
 
@@ -375,12 +375,12 @@ async def test_log_lines_of_refused_connections_are_limited(
 
     found = logged(caplog, "connection_refused")
     assert len(found) == 20
-    assert {
+    assert next(fields for fields in found if fields["peer"] == hostile[0].address) == {
         "peer": hostile[0].address,
         "proxied": None,
         "reason": "frame_too_short",
         "error": "frame length 1, minimum 4",
-    } == next(fields for fields in found if fields["peer"] == hostile[0].address)
+    }
     assert logged(caplog, "connections_refused") == []
 
     await server.clock.advance(1)

@@ -123,7 +123,7 @@ async def test_snapshot_is_written_at_the_stop(tmp_path: Path) -> None:
         boot_id = server.namesrv.boot.id
 
     found = loaded(tmp_path)
-    assert (20, boot_id) == (len(found.brokers), found.boot_id)
+    assert (len(found.brokers), found.boot_id) == (20, boot_id)
     # the time of the last broker, or later, since the clock moves on while the disk is slow
     assert found.saved_ms >= 1_700_000_095_000
 
@@ -234,7 +234,7 @@ async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest
         reason = "not ready: waiting 45 s more for 1 of 1 expected broker: cluster-1/broker-a/0 at 10.0.0.1:10911"
         assert logged(caplog, "waiting") == [{"reason": reason}]
         info = (await (await server.connect()).call(20002, spelling="native")).value
-        assert (False, reason) == (info["ready"], info["readiness"])
+        assert (info["ready"], info["readiness"]) == (False, reason)
         assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)
         await server.clock.advance(44)
         assert not is_ready(server)

@@ -215,7 +215,7 @@ def test_foreign_variables_are_ignored() -> None:
 
     loaded = load([], {f"NAMESRV_{name}": value for name, value in (ports | service).items()} | others)
 
-    assert (dict.fromkeys(SETTINGS, "default"), ()) == (loaded.origins, loaded.warnings)
+    assert (loaded.origins, loaded.warnings) == (dict.fromkeys(SETTINGS, "default"), ())
     assert loaded.settings.data_dir == Path("/home/mq/.local/state/namesrv")
 
 

@@ -50,10 +50,10 @@ def test_apache_tls_properties(tmp_path: Path, lines: list[str], argv: list[str]
     settings = loaded("--tls-properties", properties(tmp_path, *lines), *argv).settings
 
     assert (settings.tls_mode, settings.tls_client_auth) == (mode, client_auth)
-    assert (str(tmp_path / "server.pem"), PASSWORD) == (
+    assert (
         settings.tls_cert_file,
         settings.tls_key_password.get_secret_value(),
-    )
+    ) == (str(tmp_path / "server.pem"), PASSWORD)
 
 
 @pytest.mark.usefixtures("ca")

@@ -143,7 +143,7 @@ async def test_senders_wait_for_a_server_that_does_not_read() -> None:
         call = ask(client, 105, body=bytes(MEBIBYTE))
         notice = asyncio.create_task(client.oneway(904, body=bytes(MEBIBYTE), timeout_seconds=3.0))
         await settle()
-        assert (buffered, 0) == (connection_of(client).transport.get_write_buffer_size(), client.pending_count)
+        assert (connection_of(client).transport.get_write_buffer_size(), client.pending_count) == (buffered, 0)
 
         await clock.advance(3.0)
         for late in (call, notice):

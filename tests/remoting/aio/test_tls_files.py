@@ -192,7 +192,7 @@ def test_client_settings_from_the_environment(ca: Authority, monkeypatch: pytest
         monkeypatch.setenv(f"NAMESRV_{name}", value)
     settings = TlsClientSettings(tls_ca_file=ca.ca_file)
 
-    assert (True, ca.ca_file, False) == (settings.tls, settings.tls_ca_file, settings.tls_verify_host)
+    assert (settings.tls, settings.tls_ca_file, settings.tls_verify_host) == (True, ca.ca_file, False)
     assert PASSWORD not in f"{settings!r}{settings}"
     assert settings.client_tls is settings.client_tls
     assert TlsClientSettings(tls=False, tls_verify_host=True).client_tls is None

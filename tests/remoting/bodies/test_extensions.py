@@ -163,7 +163,7 @@ def test_pulled_routes() -> None:
     """A route is shared by all of its topics, and None marks a topic that does not exist."""
     found = read_routes(pulled(routes={"t": SPELT, "u": None, "v": SPELT}))
 
-    assert {"t": topic_route("broker-a"), "u": None, "v": topic_route("broker-a")} == found.routes
+    assert found.routes == {"t": topic_route("broker-a"), "u": None, "v": topic_route("broker-a")}
     assert found.routes["t"] is found.routes["v"]
     assert (found.boot_id, found.revision, found.full) == ("b00t", 7, True)
 

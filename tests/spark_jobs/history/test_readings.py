@@ -111,7 +111,7 @@ def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) ->
     both = [Member(broker_name="broker-a", ids=[0]), Member(broker_name="broker-b", ids=[0])]
     first, second = at_190.servers
     assert first.change is not None
-    assert (2, [both[1]], [both[0]]) == (first.change.revision, first.change.route, first.change.left)
+    assert (first.change.revision, first.change.route, first.change.left) == (2, [both[1]], [both[0]])
     # The other client has never had a topic.
     assert (second.is_logged, second.change) == (True, None)
     assert [(change.revision, change.came) for change in at_190.changes] == [(2, []), (1, both)]
