@@ -101,7 +101,7 @@ def test_wheels_are_reproducible(wheels: dict[str, zipfile.ZipFile], tmp_path: P
     """Two builds are equal to the byte."""
     again = {path.name.split("-")[0]: path.read_bytes() for path in dist.build_wheels(tmp_path)}
 
-    assert again == {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()}
+    assert {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()} == again
 
 
 # Imports every module of a wheel. Without site, the source tree of an editable installation is not on the path.

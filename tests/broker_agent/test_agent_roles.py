@@ -114,7 +114,7 @@ async def test_slave_without_a_master_registers_until_it_has_one(protocol: str, 
             end()
         await until(lambda: agents.brokers(it.server) == {agents.NAME: {1: agents.ADDR}})
         await it.clock.advance(60)
-        assert moved == it.agent.master
+        assert it.agent.master == moved
         assert it.state.status == "registered"
 
 

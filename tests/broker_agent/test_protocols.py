@@ -188,10 +188,10 @@ async def test_broker_with_a_single_topic_registers(
     """In RocketMQ's protocol the first registration gets a second, read-only topic, because a single one is refused."""
     async with agents.real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
         known = it.server.namesrv.manager.tables.topic_queue_table
-        assert (registered, {agents.NAME: {0: agents.ADDR}}) == (
+        assert (
             {topic: agents.queues(it.server, topic) for topic in known},
             agents.brokers(it.server),
-        )
+        ) == (registered, {agents.NAME: {0: agents.ADDR}})
 
 
 @pytest.mark.parametrize("threads", [nullcontext, without_new_threads], ids=["thread", "no_thread"])
@@ -295,7 +295,7 @@ async def test_auto_registers_at_once_with_a_known_server() -> None:
             await passing(it.clock, lambda number=number: it.server.connections == number)  # type: ignore[misc]  # bound now
             peer = await it.server.accept()
             request = await peer.receive()
-            assert (code, list) == (request.code, type(request.header))
+            assert (request.code, type(request.header)) == (code, list)
         peer.close()
         peer = await it.server.accept()
         peer.answer((await peer.receive()).opaque, code=17, language="JAVA")

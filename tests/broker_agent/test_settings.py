@@ -119,7 +119,7 @@ def test_documented_files(path: Path) -> None:
     orders = (TopicConfig("orders", 8, 8),)
     for content, topics in (((documented.__doc__ or "").partition("\n\n")[2], orders), (example, orders), (BROKER, ())):
         path.write_text(content)
-        assert topics == read_config(path).topics
+        assert read_config(path).topics == topics
 
 
 @pytest.mark.parametrize(

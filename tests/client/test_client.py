@@ -261,7 +261,7 @@ async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
             await client.route("static")
 
             logical = [MessageQueue("static", "__syslo__global__", number) for number in range(2)]
-            assert logical == await client.subscribe_queues("static")
+            assert await client.subscribe_queues("static") == logical
             queues = (plain, *logical, MessageQueue("unknown", "broker-z", 3))
             assert list(map(client.broker_of, queues)) == ["broker-a", "broker-a", "__syslo__none__", "broker-z"]
 

@@ -50,7 +50,7 @@ class Environment:
             text=True,
             check=False,
         )
-        assert code == done.returncode, done.stdout
+        assert done.returncode == code, done.stdout
         return done.stdout
 
 

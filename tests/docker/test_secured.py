@@ -59,5 +59,5 @@ def test_services_have_exactly_their_rights(tmp_path: Path) -> None:
 
     # a second start of the demonstration keeps them
     subprocess.run(make, check=True)
-    assert made == {path.name: path.read_bytes() for path in certificates.iterdir()}
+    assert {path.name: path.read_bytes() for path in certificates.iterdir()} == made
     assert {path.stat().st_mode & 0o777 for path in certificates.glob("*.key")} == {0o600}

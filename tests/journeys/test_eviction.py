@@ -51,7 +51,7 @@ def test_stopped_server_evicts_no_live_broker(start: Start, connect: Connect) ->
         alive.receive(4.0)
     daemon.send_signal(signal.SIGCONT)
 
-    assert question == alive.receive().opaque
+    assert alive.receive().opaque == question
     late = daemon.wait_for("event_loop_lagged")
     assert late["seconds"] >= 3.0
 

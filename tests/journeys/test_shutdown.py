@@ -60,7 +60,7 @@ def test_connections_are_closed_one_after_the_other(start: Start, connect: Conne
     assert written is not None
     assert daemon.wait_for("listening")["boot_id"] == written.boot_id
     known = [ExpectedBroker("cluster-a", f"broker-{number}", 0, f"10.0.0.{number}:10911") for number in range(2)]
-    assert known == list(written.brokers)
+    assert list(written.brokers) == known
 
 
 @pytest.mark.slow

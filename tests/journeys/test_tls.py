@@ -149,7 +149,7 @@ def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> N
         problem = f"{key_file}: no private key"
         # Another reload may have come first, between the replacement of certificate and key.
         daemon.wait_for("tls_certificate_refused", error=problem)
-        assert second == serial_number(daemon, ca)
+        assert serial_number(daemon, ca) == second
         assert problem in page(daemon, "/readyz?verbose")[1]
         assert "\nnameserver_tls_certificate_refused 1.0\n" in page(daemon, "/metrics")[1]
 

@@ -146,7 +146,7 @@ class Deployment:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, env=self._environ(), check=False
         )
-        assert code == done.returncode, f"{script}\n-- exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == code, f"{script}\n-- exit code {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
     def run_example(self, name: str, *, code: int = 0) -> str:

@@ -59,7 +59,7 @@ def check(ours: Analysis, theirs: reference.Analysis) -> None:
     assert in_order(theirs.interval_rows()) == in_order(found_rows)
     expected, found = theirs.summary, comparable(ours.summary)
     for part, value in expected.items():
-        assert (part, value) == (part, found[part])
+        assert (part, found[part]) == (part, value)
     # Intervals over their bound come first, then the longest ones.
     stalest = sorted((row["over_bound"], row["upper_ms"]) for row in theirs.interval_rows() if row["upper_ms"])[:-21:-1]
     worst = [(row["over_bound"], row["upper_ms"]) for row in ours.summary["worst"]]

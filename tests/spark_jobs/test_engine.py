@@ -56,7 +56,7 @@ def test_spark_is_taken_where_it_is_asked_for(
 
     chosen = choose(settings, settings.inputs, tmp_path / "report")
 
-    assert (engine, why) == (chosen.name, chosen.why)
+    assert (chosen.name, chosen.why) == (engine, why)
 
 
 @pytest.mark.parametrize(

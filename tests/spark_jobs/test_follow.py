@@ -35,7 +35,7 @@ def test_file_that_is_still_copied_is_read_again(tmp_path: Path, *, is_compacted
     torn = _report(logs, out, "--follow")
     tables = _tables(out)
     gone.unlink()
-    assert torn == _report(logs, out, "--follow")
+    assert _report(logs, out, "--follow") == torn
     assert (json.loads(torn)["input"]["truncated_files"], _tables(out)) == (2, tables)
 
     write_closed(logs, gone.name, lines[4:], torn_by=9)
@@ -67,7 +67,7 @@ def test_file_that_grows_into_reserved_space_is_read_again(tmp_path: Path) -> No
 
 def test_report_refuses_to_follow_other_input(tmp_path: Path) -> None:
     """A list of files cannot grow; and another input would silently mix the lines of two logs."""
-    assert tmp_path == followed_directory([str(tmp_path)])
+    assert followed_directory([str(tmp_path)]) == tmp_path
     for given, message in (
         ([str(tmp_path)] * 2, "takes one INPUT, a directory; 2 given"),
         (["/x"], "no such directory"),

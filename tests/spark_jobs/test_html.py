@@ -406,8 +406,8 @@ def test_vega_is_bundled_once(tmp_path: Path) -> None:
 
     whole = size(XDG_CACHE_HOME=str(tmp_path / "new"))
     (kept,) = (tmp_path / "new" / "namesrv").iterdir()
-    assert whole == len(kept.read_text(encoding="utf-8"))
+    assert len(kept.read_text(encoding="utf-8")) == whole
     kept.write_text("kept", encoding="utf-8")
     assert len("kept") == size(XDG_CACHE_HOME=str(tmp_path / "new"))
-    assert whole == size(XDG_CACHE_HOME="", HOME="/dev/null")
-    assert whole == size(without_account)
+    assert size(XDG_CACHE_HOME="", HOME="/dev/null") == whole
+    assert size(without_account) == whole

@@ -96,7 +96,7 @@ class Peer:
         """Send a request and return its response, which must be the next frame."""
         opaque = self.send(code, ext_fields, body)
         answer = self.receive()
-        assert opaque == answer.opaque, answer
+        assert answer.opaque == opaque, answer
         assert answer.is_response, answer
         return answer
 

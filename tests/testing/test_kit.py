@@ -96,7 +96,7 @@ def test_routes_survive_a_restart(namesrv: TestNameServer, namesrv_broker: Broke
     namesrv.clock.advance(3.0)
     broker.registered()
 
-    assert address == namesrv.address
+    assert namesrv.address == address
     assert namesrv_client().route("orders").brokers
 
 

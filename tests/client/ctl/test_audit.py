@@ -95,7 +95,7 @@ def test_lines_are_shown_in_order_of_time(data_dir: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.cells[0] == ["TIME (UTC)", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"]
     events = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
-    assert events == [cells[1:2] for cells in done.cells[1:]]
+    assert [cells[1:2] for cells in done.cells[1:]] == events
     assert [cells[-1] for cells in done.cells[1:] if cells[1] != "start"] == [
         "routes of orders and 21 more; registered c/dc1%2Fbroker-a/0 at m:1",
         'kv NS/k: none -> "\\u001b[2J"',

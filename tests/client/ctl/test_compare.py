@@ -134,7 +134,7 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
     assert (shown.code, found.code, found.json["same"]) == (1, 1, False)
     assert [tuple(server.values()) for server in found.json["servers"]] == [(one, 2, 7), (two, 2, 2)]
     third = {"kind": "topic", "name": "T", "fact": "queues on broker-b", "values": {one: RW, two: None}}
-    assert third == found.json["differences"][3]
+    assert found.json["differences"][3] == third
     assert [difference["name"] for difference in found.json["differences"][5:]] == ["V", "W", "X", "Y", "Z"]
 
 

@@ -87,7 +87,7 @@ def test_wrong_usage_changes_nothing(home: Path, args: tuple[str, ...], message:
 
     assert (refused.code, refused.out) == (2, "")
     assert message in refused.err
-    assert before == (home / "namesrvctl" / "contexts.json").read_bytes()
+    assert (home / "namesrvctl" / "contexts.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

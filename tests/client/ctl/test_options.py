@@ -101,7 +101,7 @@ def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: 
         }
     )
 
-    assert (code, code_if_all) == (found.code(), found.code(needs_all=True))
+    assert (found.code(), found.code(needs_all=True)) == (code, code_if_all)
 
 
 @pytest.mark.parametrize(

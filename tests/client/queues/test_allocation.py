@@ -96,7 +96,7 @@ def test_consistent_hash_moves_only_queues_of_a_leaving_client(queue_count: int,
     """AllocateMessageQueueConsitentHashTest: each queue once; when a client leaves, the others lose no queue."""
     strategy, members, everything = consistent_hash(3), clients(client_count), queues(queue_count)
     before = {member: strategy(member, everything, members) for member in members}
-    assert everything == sorted(queue for mine in before.values() for queue in mine)
+    assert sorted(queue for mine in before.values() for queue in mine) == everything
 
     _, *rest = members
     after = {member: strategy(member, everything, rest) for member in rest}

@@ -188,7 +188,7 @@ async def test_error_without_default_queues(
     for count in (1, 2):
         with pytest.raises(error, match=message):
             await scene.selector.find("new")
-        assert count == scene.requested.count("new")
+        assert scene.requested.count("new") == count
 
 
 async def test_default_topic_is_configurable() -> None:

@@ -81,7 +81,7 @@ def test_queues_need_the_permission(perm: int, reads: int, writes: int) -> None:
     """Bit 2 is write, 4 read, 1 inherit."""
     route = TopicRouteData([group("broker-a")], [QueueData("broker-a", 3, 4, perm)])
 
-    assert (reads, writes) == (len(subscribe_queues("t", route)), publish_info("t", route).count)
+    assert (len(subscribe_queues("t", route)), publish_info("t", route).count) == (reads, writes)
 
 
 def test_queues_without_a_master_are_readable() -> None:

@@ -23,7 +23,7 @@ async def test_many_topics_are_requested_in_batches(tmp_path: Path) -> None:
     topics = sorted(f"topic-{number}" for number in range(1_200))
     async with native(tmp_path, 1) as (scene, (server,), _):
         await registered(server, BROKER_B, topics=tuple(topics))
-        assert topics == await scene.changes(*topics)
+        assert await scene.changes(*topics) == topics
         assert [len(answer.topics) for answer in scene.answers] == [500, 500, 200]
 
         assert await scene.changes(*topics) == []

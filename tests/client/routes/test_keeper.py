@@ -30,7 +30,7 @@ async def test_polls_have_jitter(tmp_path: Path, unit: float, first: float, then
         await scene.client.route("orders")
         for count, wait in enumerate((first, then, then), start=1):
             await scene.clock.advance(wait - 0.01)
-            assert count == scene.request_count()
+            assert scene.request_count() == count
             await scene.clock.advance(0.01)
             await scene.pulled(count + 1)
 

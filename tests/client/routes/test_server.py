@@ -131,7 +131,7 @@ async def test_server_is_complete_after_its_warm_up(warm_up: float, uptime: floa
     async with scripted(warm_up_seconds=warm_up) as (script, server):
         await introduced(script, asyncio.create_task(server.identify(1.0)), uptime_seconds=uptime)
 
-        assert (is_complete, is_complete) == (server.identity.is_complete, server.identity.knows_all_topics)
+        assert (server.identity.is_complete, server.identity.knows_all_topics) == (is_complete, is_complete)
 
 
 async def test_restart_behind_an_open_connection_is_noticed() -> None:

@@ -69,7 +69,7 @@ def test_saved_routes_are_loaded(snapshot: RouteSnapshot) -> None:
 
     snapshot.write(routes)
 
-    assert routes == snapshot.read()
+    assert snapshot.read() == routes
 
 
 @pytest.mark.parametrize(("wall", "expected"), [(1_060.0, [-65.0, -55.0]), (995.0, [-5.0, 5.0]), (10.0, [-5.0, 5.0])])

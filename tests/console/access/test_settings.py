@@ -66,7 +66,7 @@ def test_refused(values: dict[str, Any], message: str) -> None:
 def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> None:
     """The allowed host names and the HTTPS-only cookies follow from the settings."""
     settings = AccessSettings(**values)
-    assert (hosts, is_https) == ({*settings.allowed_hosts}, settings.is_https)
+    assert ({*settings.allowed_hosts}, settings.is_https) == (hosts, is_https)
 
 
 @pytest.mark.parametrize(

@@ -231,9 +231,9 @@ async def test_each_action(
             await server.namesrv.kv.put("N", "k", "old")
 
         await console.preview(action, **given)
-        assert [before, before] == [state(console.first), state(console.second)]
+        assert [state(console.first), state(console.second)] == [before, before]
         assert "Carried out on 2 of 3 servers." in (await console.act(action, typed, **given)).text
-        assert [after, after] == [state(console.first), state(console.second)]
+        assert [state(console.first), state(console.second)] == [after, after]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     field = opened.switch_to.active_element
     field.send_keys("broker-b")
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#found a"))
-    assert stopped == opened.execute_script(WIDTH)
+    assert opened.execute_script(WIDTH) == stopped
     assert "broker-c" not in opened.find_element(By.ID, "tree").text
     field.send_keys(Keys.ENTER)
     wait.until(lambda page: "broker-b" in page.find_element(By.TAG_NAME, "h1").text)

@@ -170,4 +170,4 @@ def test_starred_topic_comes_first(opened: webdriver.Chrome, url: str) -> None:
     shown(opened, "return document.querySelector('.star').ariaPressed === 'true'")
     opened.execute_script(click, "refunds")
     show(opened, url + "topics")
-    assert before == opened.execute_script(names)
+    assert opened.execute_script(names) == before

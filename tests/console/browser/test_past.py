@@ -69,7 +69,7 @@ def test_dragging_zooms_and_a_link_shows_the_same(opened: webdriver.Chrome, url:
     opened.get("about:blank")
     opened.get(str(link))
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))
-    assert seen == [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "timeline-row")]
+    assert [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "timeline-row")] == seen
     assert console(opened) == []
 
 

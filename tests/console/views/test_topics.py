@@ -152,7 +152,7 @@ def test_query_filters_sorts_and_pages(query: TopicQuery, first: list[str], coun
     """Stars come first, equal rows in the order of their names, and a page beyond the last is the last."""
     page = topic_page(MANY, query)
 
-    assert (first, count, hidden) == ([row.name for row in page.rows[:2]], page.count, page.hidden)
+    assert ([row.name for row in page.rows[:2]], page.count, page.hidden) == (first, count, hidden)
     assert len(page.rows) <= PAGE_ROWS
 
 

@@ -62,7 +62,7 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
     if not changed:
         assert routes is None
         return
-    assert (changed, min(changed, 20)) == (routes["topics"], len(routes["named"]))
+    assert (routes["topics"], len(routes["named"])) == (changed, min(changed, 20))
     for each in routes["named"]:
         assert (each["before"], len(each["after"])) == ([], min(queues, 10))
 

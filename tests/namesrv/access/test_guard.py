@@ -183,7 +183,7 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
     refusal = await peer.receive()
     assert (refusal.opaque, refusal.code) == (7, NO_PERMISSION)
     assert "account network lacks broker-control" in str(refusal.remark)
-    assert used == budget.used_bytes
+    assert budget.used_bytes == used
 
     behind = request_frame(105, {"topic": "T"}, opaque=8)
     peer.send(frame[1000:] + behind)

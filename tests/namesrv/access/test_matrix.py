@@ -239,7 +239,7 @@ async def test_every_code(server: InProcess, ca: Authority, name: str) -> None:
         about, before = REQUESTS.get(code), state(server)
         peer.send(frame(key, code, opaque))
         response = await peer.receive()
-        assert opaque == response.opaque
+        assert response.opaque == opaque
         if about is not None and about.access_class in allowed:
             assert response.code != NO_PERMISSION, (code, response.remark)
         else:

@@ -206,7 +206,7 @@ async def test_served_absence_has_one_line(server: InProcess, spelling: str) -> 
 
     revisions = revisions_of(lines, "T")
     assert len(revisions) == 2
-    assert revisions == [line["revision"] for line in by_topic(lines, "served")]
+    assert [line["revision"] for line in by_topic(lines, "served")] == revisions
 
 
 async def test_pulls_are_counted_by_the_revision_that_was_served(server: InProcess) -> None:

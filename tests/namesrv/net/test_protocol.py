@@ -72,7 +72,7 @@ async def test_concurrent_requests_are_answered_out_of_order() -> None:
         assert (await peer.receive()).opaque == 3
         for opaque in (2, 1):
             gates[opaque].open()
-            assert opaque == (await peer.receive()).opaque
+            assert (await peer.receive()).opaque == opaque
         assert served.connection_of(peer).in_flight == 0
 
 
@@ -157,5 +157,5 @@ async def test_fast_path_sees_every_frame_first(feed: Feed) -> None:
 
         bodies = {(await peer.receive()).body for _ in range(4)}
         assert bodies == {b"fast", b"dispatched", b"left", b"fast, too"}
-        assert sent == fast_path.seen
+        assert fast_path.seen == sent
         assert ((connection := served.connection_of(peer)).peer.requests, connection.peer.serialize_type) == (5, JSON)

@@ -131,7 +131,7 @@ async def test_peer_that_does_not_read_is_closed(asked: bytes, fast: bool) -> No
         assert "slow_reader" not in served.observer.reasons
         if not fast:
             assert await is_served(served)
-        assert received == connection.peer.requests
+        assert connection.peer.requests == received
 
         await served.clock.advance(1)
         assert served.observer.refused[-1] == (connection.id, "slow_reader", "peer does not read")

@@ -19,9 +19,9 @@ def read(stream: bytes) -> ProxyHeader | None:
     assert whole is not None
     needed = max(whole.size, 1)
     by_byte = [read_proxy_header(stream[:size]) for size in range(needed + 1)]
-    assert whole == by_byte[-1]
+    assert by_byte[-1] == whole
     assert set(by_byte[:needed]) == {None}
-    assert whole == read_proxy_header(stream + b"\x00\x00\x00\x06\x00\x00\x00\x02{}")
+    assert read_proxy_header(stream + b"\x00\x00\x00\x06\x00\x00\x00\x02{}") == whole
     return whole
 
 

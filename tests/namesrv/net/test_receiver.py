@@ -146,7 +146,7 @@ def test_receiver_waits_for_the_decision_on_a_header() -> None:
         receiver.held_bytes,
         receiver.is_inside_frame,
     ) == (State.HEADER, None, 30, True)
-    assert header == receiver.header
+    assert receiver.header == header
 
     receiver.accept()
     assert (receiver.state, receiver.held_bytes, receiver.is_inside_frame) == (State.BODY, 0, True)

@@ -35,7 +35,7 @@ async def test_options_of_accepted_sockets() -> None:
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         for name, value in (("TCP_KEEPIDLE", 60), ("TCP_USER_TIMEOUT", 12_500)):
             if hasattr(socket, name):
-                assert value == accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+                assert accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="no such option on this platform")
@@ -112,7 +112,7 @@ async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCapture
         await settle()
         gc.collect()
 
-        assert tasks == len(asyncio.all_tasks())
+        assert len(asyncio.all_tasks()) == tasks
         assert served.server.slots._per_network == {"127.0.0.1": 1}
         assert len(served.connections_in_memory()) == 1
         assert list(range(1, 1002)) == served.observer.opened

@@ -134,7 +134,7 @@ async def test_evictions_by_reason(server: InProcess, peer: NamesrvPeer, reason:
     name = "nameserver_route_staleness_seconds"
     assert metrics(f"{name}_sum", reason=reason) == seconds
     for le, count in (("127.5", seconds < 127.5), ("130.0", True)):
-        assert count == metrics(f"{name}_bucket", reason=reason, le=le)
+        assert metrics(f"{name}_bucket", reason=reason, le=le) == count
     assert metrics("nameserver_scan_seconds_count") == seconds // 10
 
 

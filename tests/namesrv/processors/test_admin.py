@@ -75,7 +75,7 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     ):
         response = await peer.call(216, ext, spelling=spelling)
         assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
-        assert left == await perms(peer)
+        assert await perms(peer) == left
 
     # an empty name stands for all clusters, as in Java
     for topic, ext in (("U", {}), ("T", {"clusterName": ""})):
@@ -151,10 +151,10 @@ async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, p
         await other.register(broker, native_registration(*names), spelling="native")
     for _ in range(2):
         assert (await peer.call(206)).outcome == (1, "list of more than 1048576 bytes")
-    assert only_t == (await peer.call(224, {"cluster": "cluster-1"})).java_value
+    assert (await peer.call(224, {"cluster": "cluster-1"})).java_value == only_t
     await server.hang_up(other)
     await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
-    assert only_t == (await peer.call(206)).java_value
+    assert (await peer.call(206)).java_value == only_t
 
 
 async def test_list_that_waited_has_the_new_brokers_of_its_cluster(server: InProcess, peer: NamesrvPeer) -> None:

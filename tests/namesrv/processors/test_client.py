@@ -67,7 +67,7 @@ async def test_route_in_zone_mode_has_the_groups_of_the_zone(
         route = (await peer.call(105, {"topic": "T", **zone})).java_value
         assert [group["brokerName"] for group in route["brokerDatas"]] == names
         assert [queues["brokerName"] for queues in route["queueDatas"]] == names
-        assert left == route["filterServerTable"]
+        assert route["filterServerTable"] == left
     for spelling in SPELLINGS:
         route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
         assert [group["brokerName"] for group in route["brokerDatas"]] == names

@@ -96,7 +96,7 @@ async def test_native_heartbeat_reports_the_state_of_the_broker(server: InProces
     for body, stored in heartbeats * 2:
         assert (await peer.call(904, BROKER.ext, body, spelling="native")).code == 0
         (live,) = server.namesrv.manager.tables.broker_live_table.values()
-        assert stored == live.state
+        assert live.state == stored
     assert server.namesrv.fast_path.heartbeats == 5
 
     server.clock.stall(0.2)

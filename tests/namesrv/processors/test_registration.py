@@ -47,7 +47,7 @@ async def test_full_registration_drops_topics_and_a_delta_keeps_them(server: InP
     delta = native_registration(native_topic("U", read=16), "W", counter=3, deleted_topics=["T", "unknown"])
     for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"})):
         assert (await peer.register(MASTER, delta, spelling="native", **kind)).outcome == (0, None)
-        assert left == topics(server)
+        assert topics(server) == left
     queues = queues_of(server.namesrv.manager.tables, "U", "broker-a")
     assert (queues and queues.read_queue_nums, queues and queues.write_queue_nums) == (16, 8)
     assert await kinds(server) == ["full", "full", "delta", "full"]
@@ -102,7 +102,7 @@ async def test_unchanged_registration_counts_as_heartbeat(
 
     assert await kinds(server) == ["full", "unchanged"]
     assert (again.code, again.fields, again.body) == (0, first.fields, first.body)
-    assert revision == server.namesrv.manager.revisions.revision
+    assert server.namesrv.manager.revisions.revision == revision
     await server.clock.advance(110)
     assert len(server.namesrv.manager.tables.broker_live_table) == 1
 

@@ -223,4 +223,4 @@ async def test_heartbeat_log_processes_many_topics_in_chunks(tmp_path: Path) -> 
         for addr in alive:
             scene.manager.touch(key(addr), 1)
         assert await max_looks_per_step(log.tick()) <= LOOKS * 5_000
-        assert late == len(log.late.topics)
+        assert len(log.late.topics) == late

@@ -119,7 +119,7 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert (manager.membership, scene.take_effects()) == (membership, [])
     for name, cluster, changed in (("t1", "c2", ["t1"]), ("t1", "nowhere", []), ("t2", None, ["t2"]), ("t2", None, [])):
         await manager.delete_topic(name, cluster)
-        assert changed == scene.changed_topics()
+        assert scene.changed_topics() == changed
     await manager.register_topic("t1", [queue_data("b1")])
     assert scene.changed_topics() == []
 
@@ -349,7 +349,7 @@ async def test_registration_beyond_a_limit_is_refused(
         await scene.register(refused)
 
     effects = [OverQuota(AccessClass.BROKER_CONTROL, reason, remark, is_refused=True)]
-    assert (before, effects) == (facts_of(scene.tables), scene.take_effects())
+    assert (facts_of(scene.tables), scene.take_effects()) == (before, effects)
     for again in (MASTER, SLAVE, replace(MASTER, broker_addr="m:9"), replace(SLAVE, body=body("t1", "t3", "t4", "t5"))):
         await scene.register(again)
     natively = replace(MASTER, is_native=True, agent_id="a", broker_addr="m:9")

@@ -104,7 +104,7 @@ async def test_reload_reverts_changes_by_request(
 
     await file.reload("")
 
-    assert names == {fields["setting"] for _, name, fields in logged_by(caplog, RELOADER) if name == "setting_changed"}
+    assert {fields["setting"] for _, name, fields in logged_by(caplog, RELOADER) if name == "setting_changed"} == names
     assert LiveSettings.of(Settings()) == server.namesrv.settings.live
 
 

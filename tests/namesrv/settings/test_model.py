@@ -23,7 +23,7 @@ def test_every_number_has_a_range_that_includes_its_ends(setting: Setting) -> No
     step = 1 if setting.kind is int else 0.001
 
     for end in (low, high):
-        assert end == getattr(settings(**{setting.name: end}), setting.name)
+        assert getattr(settings(**{setting.name: end}), setting.name) == end
     for beyond in (low - step, high + step):
         with pytest.raises(ValidationError):
             settings(**{setting.name: beyond})

@@ -141,7 +141,7 @@ def test_round_trip(
     by_topic = {mapping.topic or "": mapping for mapping in mappings}
     inflated = zlib.decompress(write_compressed(topics, version, by_topic, filters))
 
-    assert (topics, version, by_topic, tuple(filters)) == read(inflated, with_mappings=True)
+    assert read(inflated, with_mappings=True) == (topics, version, by_topic, tuple(filters))
 
 
 def test_written_body_equals_javas() -> None:

@@ -218,7 +218,7 @@ def test_events_have_additional_members() -> None:
     found = read_events(NATIVE.encode(EventsResponse("b", [event])))
 
     assert found == Events("b", [Event(7, "e", 5, {"x": 1, "list": ["a", None]})])
-    assert event == found.events[0].members()
+    assert found.events[0].members() == event
 
 
 @pytest.mark.parametrize(

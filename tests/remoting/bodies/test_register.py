@@ -95,7 +95,7 @@ def test_oldest_form(version: int, pad: bytes, compressed: bool) -> None:
     """Before version 37 the body is the bare wrapper, never compressed, and keeps the known filter servers."""
     body = RegisterBrokerBody((TopicConfig("T1", perm=4),), DataVersion(3, 0, 100), {}, None)
 
-    assert body == read(b"{" + pad + WRAPPER[1:], version, compressed=compressed)
+    assert read(b"{" + pad + WRAPPER[1:], version, compressed=compressed) == body
 
 
 @pytest.mark.parametrize(("version", "inflated"), [(37, OLD_INFLATED), (412, OLD_INFLATED), (413, NEW_INFLATED)])
@@ -105,7 +105,7 @@ def test_compressed_form(version: int, inflated: bytes, compressed: bool, level:
     """Mappings follow from 413 on; 5.x brokers send compressed=false by mistake, so that zlib's magic decides."""
     body = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6),), DataVersion(3, 0, 100), {}, ())
 
-    assert body == read(zlib.compress(inflated, level), version, compressed=compressed)
+    assert read(zlib.compress(inflated, level), version, compressed=compressed) == body
 
 
 def test_native_form() -> None:
@@ -418,7 +418,7 @@ def test_round_trip(body: RegisterBrokerBody, deleted_topics: tuple[str, ...]) -
     delta = replace(body, deleted_topics=deleted_topics, advertised=advertised)
     written = encode_json_body(body)
 
-    assert delta == read_native(encode_native_body(delta))
+    assert read_native(encode_native_body(delta)) == delta
     assert body == read(written) == read(b"{" + PAD + written[1:])
 
 
