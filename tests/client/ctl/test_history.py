@@ -88,6 +88,19 @@ def test_history_from_logs(tmp_path: Path) -> None:
     assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
 
 
+def test_change_of_a_route_whose_brokers_stay_is_not_empty(tmp_path: Path) -> None:
+    """The logs have the brokers of each route: of a removed write permission they show that something else changed."""
+    lines = HeartbeatLines("boot-1", "ns-1").start().route(100, 1, member()).route(200, 2, member())
+    write_plain(tmp_path, "ns-1-1.jsonl", lines.lines)
+
+    shown = run("history", "t", "--logs", str(tmp_path))
+
+    assert [row[3:] for row in shown.cells[1:]] == [
+        ["+broker-a:0", "broker-a:0"],
+        ["permissions, queues or addresses", "broker-a:0"],
+    ]
+
+
 def test_order_of_several_servers_is_that_of_their_clocks(tmp_path: Path) -> None:
     """The changes of two servers are in one list, although their clocks may differ; those of one need no remark."""
     for name, at_ms in (("ns-1", 100), ("ns-2", 200)):

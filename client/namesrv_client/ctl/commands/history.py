@@ -25,6 +25,8 @@ _CAUSES: Final = {"register": "registered", "evict": "removed"}
 _PERMISSION: Final = "write_permission"
 
 Document = Mapping[str, Any]
+# What has changed in a route with the same brokers as before: the logs have no more than its brokers.
+_SAME_BROKERS: Final = "permissions, queues or addresses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,9 @@ def _difference(change: Document) -> Text:
     """The brokers that came and left; after `=` the brokers of a group whose earlier ones are not in the logs."""
     parts = (("+", "came", "green"), ("-", "left", "red"), ("=", "now", ""))
     words = [Text(f"{sign}{_member(one)}", style=style) for sign, name, style in parts for one in change[name]]
-    return Text(" ").join(words) if words else Text(ABSENT)
+    if words:
+        return Text(" ").join(words)
+    return Text(ABSENT if change["route"] is None else _SAME_BROKERS)
 
 
 def _route(change: Document | None) -> str:
