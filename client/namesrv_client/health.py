@@ -96,14 +96,6 @@ class Broker(NamedTuple):
         return self.silent_seconds / self.expiry_seconds
 
 
-class Removal(NamedTuple):
-    """The last removal of a broker by a server."""
-
-    # For example `disconnected`.
-    reason: str
-    seconds_ago: float
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """The reports of one server."""
@@ -119,7 +111,8 @@ class Server:
     brokers: Sequence[Broker] | None = None
     # Reason that a part of the report is missing.
     refusal: str = ""
-    removals: Mapping[InstanceKey, Removal] = field(default_factory=dict)
+    # Broker -> seconds since the server removed it last.
+    removals: Mapping[InstanceKey, float] = field(default_factory=dict)
     # True: brokers may not have registered with the server since its start.
     is_starting: bool = False
 
@@ -266,11 +259,11 @@ def removal_reason(event: Event) -> str:
     return str(event.fields.get("reason") or "")
 
 
-def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:
-    """The last removal of each broker by a server, whose events are in order."""
+def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, float]:
+    """The seconds since the last removal of each broker by a server, whose events are in order."""
     now_ms = info.wall_ms
     return {
-        key: Removal(removal_reason(event), max(0.0, (now_ms - event.ts_ms) / 1000))
+        key: max(0.0, (now_ms - event.ts_ms) / 1000)
         for key, event in removal_events(events).items()
         if now_ms is not None and event.ts_ms is not None
     }
@@ -403,8 +396,7 @@ def _of_groups(servers: Collection[Server]) -> Iterator[Problem]:
 def _duration(kind: Kind, server: Server, group: GroupKey, brokers: Mapping[int, Broker]) -> float | None:
     if kind == "silent_master":
         return brokers[MASTER_ID].silent_seconds
-    removal = server.removals.get((*group, MASTER_ID))
-    return None if removal is None else removal.seconds_ago
+    return server.removals.get((*group, MASTER_ID))
 
 
 def _longest(one: float | None, other: float | None) -> float | None:

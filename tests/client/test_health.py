@@ -10,7 +10,6 @@ from namesrv_client.health import (
     Gone,
     Missing,
     Problem,
-    Removal,
     Server,
     failure_state,
     is_starting,
@@ -111,7 +110,7 @@ def test_group_with_heartbeats_is_healthy(silent: float | None) -> None:
 
 def test_duration_is_as_long_as_any_server_reports() -> None:
     """A silent master is silent since its last heartbeat, and a master is missing since its removal."""
-    one = Server("s1", "ready", brokers=[broker(SLAVE)], removals={MASTER: Removal("silent", 7.0)})
+    one = Server("s1", "ready", brokers=[broker(SLAVE)], removals={MASTER: 7.0})
     two = Server("s2", "ready", brokers=[broker(SLAVE)])
     (missing,) = problems([one, two])
     (silent,) = problems([server(broker(silent=75.0), broker(SLAVE))])
@@ -128,9 +127,7 @@ def test_last_removal_counts_by_the_servers_own_clock() -> None:
         Event(3, "register", 1_060_000, dict(fields)),
     ]
 
-    assert removals(events, ServerInfo("b", started_ms=1_000_000, uptime_seconds=62.0)) == {
-        MASTER: Removal("disconnected", 12.0)
-    }
+    assert removals(events, ServerInfo("b", started_ms=1_000_000, uptime_seconds=62.0)) == {MASTER: 12.0}
 
 
 def test_brokers_that_left_are_problems_unless_they_unregistered() -> None:
