@@ -193,14 +193,19 @@ class NameServer:
 
         return dict(zip(topics, await asyncio.gather(*map(route, topics)), strict=True))
 
-    async def refused_topics(self, topics: Sequence[str]) -> dict[str, NoPermissionError]:
-        """The topics whose routes the server denies, with its refusals: a request for several topics names only one."""
+    async def refused_topics(self, topics: Sequence[str], refusal: NoPermissionError) -> dict[str, NoPermissionError]:
+        """The topics whose routes the server denies, with its refusals: `refusal`, of all topics, names only one.
+
+        Raises the refusal if the server denies all of them, or meanwhile none.
+        """
         refused = {}
         for topic in topics:
             try:
                 await self.routes([topic])
             except NoPermissionError as error:
                 refused[topic] = error
+        if len(refused) in (0, len(topics)):
+            raise refusal
         return refused
 
     async def why_no_route(self, topic: str) -> str:

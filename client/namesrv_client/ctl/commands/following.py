@@ -309,10 +309,8 @@ class _Routes:
         """
         try:
             return await self._ask()
-        except NoPermissionError:
-            refused = await self.server.refused_topics(self.topics)
-            if len(refused) in (0, len(self.topics)):
-                raise
+        except NoPermissionError as refusal:
+            refused = await self.server.refused_topics(self.topics, refusal)
             complain([f"{self.server.address}: topic {topic}: {reason(error)}" for topic, error in refused.items()])
             self.refusals.extend(refused)
             self.topics = [topic for topic in self.topics if topic not in refused]

@@ -103,10 +103,8 @@ def route(
         refusals: Mapping[str, NoPermissionError] = {}
         try:
             routes = await server.routes(topics, zone=zone)
-        except NoPermissionError:
-            refusals = await server.refused_topics(topics)
-            if len(refusals) in (0, len(topics)):
-                raise
+        except NoPermissionError as refusal:
+            refusals = await server.refused_topics(topics, refusal)
             routes = await server.routes([topic for topic in topics if topic not in refusals], zone=zone)
         return _Requested(
             routes,
