@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from namesrv_client.ctl import PROGRAM
 from namesrv_runtime.durable_file import write_atomically
@@ -18,7 +18,9 @@ from namesrv_runtime.settings import CheckedSettings
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-_TLS: Final = {"tls", "tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_file", "tls_verify_host"}
+TLS_SETTINGS: Final = {"tls", "tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_file", "tls_verify_host"}
+# A context is used from any directory.
+AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
 class ContextError(Exception):
@@ -30,13 +32,13 @@ class Context(CheckedSettings):
 
     servers: Annotated[tuple[str, ...], Field(min_length=1)]
     tls: bool = False
-    tls_ca_file: Path | None = None
-    tls_crl_file: Path | None = None
-    tls_cert_file: Path | None = None
-    tls_key_file: Path | None = None
+    tls_ca_file: AbsolutePath | None = None
+    tls_crl_file: AbsolutePath | None = None
+    tls_cert_file: AbsolutePath | None = None
+    tls_key_file: AbsolutePath | None = None
     tls_verify_host: bool = True
     access_key: str | None = None
-    secret_key_file: Path | None = None
+    secret_key_file: AbsolutePath | None = None
 
     def signing(self) -> dict[str, object]:
         """The settings for signing requests."""
@@ -44,7 +46,7 @@ class Context(CheckedSettings):
 
     def tls_settings(self) -> dict[str, object]:
         """The TLS settings; whether TLS is used is up to the context, not to the environment."""
-        return self.model_dump(include=_TLS, exclude_none=True)
+        return self.model_dump(include=TLS_SETTINGS, exclude_none=True)
 
     def members(self) -> dict[str, Any]:
         """The values that differ from their default, as in the file."""

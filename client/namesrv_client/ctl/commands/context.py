@@ -1,6 +1,5 @@
 """`context`: servers and connection options, saved under a name."""
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +8,15 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from namesrv_client.ctl.contexts import NAME, Context, ContextError, Contexts, read_contexts, write_contexts
+from namesrv_client.ctl.contexts import (
+    NAME,
+    TLS_SETTINGS,
+    Context,
+    ContextError,
+    Contexts,
+    read_contexts,
+    write_contexts,
+)
 from namesrv_client.ctl.options import Options, context_names
 from namesrv_client.ctl.output import Report, table
 from namesrv_client.ctl.running import print_once
@@ -40,19 +47,14 @@ def add(
     """
     if NAME.fullmatch(name) is None:
         raise typer.BadParameter(f"{name!r} (letters, digits, '.', '_' and '-', at most 64)", param_hint="NAME")
-    signing, tls = options.signing, options.tls
+    signing = options.signing
     if access_key is None and secret_key_file is None and signing.secret_key_file is not None:
         access_key, secret_key_file = signing.access_key, Path(signing.secret_key_file)
     context = Context(
         servers=options.addresses,
-        tls=tls.tls,
-        tls_ca_file=_absolute(tls.tls_ca_file),
-        tls_crl_file=_absolute(tls.tls_crl_file),
-        tls_cert_file=_absolute(tls.tls_cert_file),
-        tls_key_file=_absolute(tls.tls_key_file),
-        tls_verify_host=tls.tls_verify_host,
         access_key=access_key,
-        secret_key_file=_absolute(secret_key_file),
+        secret_key_file=secret_key_file,
+        **options.tls.model_dump(include=TLS_SETTINGS),
     )
     with _usage_errors():
         known = read_contexts()
@@ -112,10 +114,6 @@ def _usage_errors() -> Iterator[None]:
         yield
     except ContextError as error:
         raise typer.BadParameter(str(error), param_hint="NAME") from None
-
-
-def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path).absolute()
 
 
 def _document(contexts: Contexts, name: str) -> dict[str, Any]:
