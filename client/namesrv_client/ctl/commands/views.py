@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,37 +61,31 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     views = read_file(file, parse_address_views)
     view = views.view_of(Viewer(address, account, certificate or (), listener))
 
-    def shown(broker: LiveBroker) -> str | None:
-        identity = BrokerIdentity(broker.cluster, broker.broker_name, broker.broker_id)
+    def members(broker: LiveBroker) -> dict[str, Any]:
+        """The broker for programs; `shown` is None for a hidden one."""
+        registered, identity = broker.broker_addr, BrokerIdentity(broker.cluster, broker.broker_name, broker.broker_id)
         advertised = broker.advertised or NOTHING_ADVERTISED
-        return (
-            broker.broker_addr if view is None else view.address(identity, broker.broker_addr, advertised.broker_addr)
-        )
+        return {
+            **identity._asdict(),
+            "registered": registered,
+            "view": None if view is None else view.name,
+            "shown": registered if view is None else view.address(identity, registered, advertised.broker_addr),
+        }
 
     show_list(
         options,
         lambda server: server.brokers(),
         "brokers",
         {
-            "cluster": lambda it: it.cluster,
-            "broker": lambda it: it.broker_name,
-            "id": lambda it: it.broker_id,
-            "registered": lambda it: it.broker_addr,
-            "view": lambda _: "none" if view is None else view.name,
-            "shown": lambda it: shown(it) or "hidden",
+            "cluster": lambda it: it["cluster"],
+            "broker": lambda it: it["broker_name"],
+            "id": lambda it: it["broker_id"],
+            "registered": lambda it: it["registered"],
+            "view": lambda it: it["view"] or "none",
+            "shown": lambda it: it["shown"] or "hidden",
         },
-        lambda brokers: brokers,
-        document=lambda brokers: [
-            {
-                "cluster": broker.cluster,
-                "broker_name": broker.broker_name,
-                "broker_id": broker.broker_id,
-                "registered": broker.broker_addr,
-                "view": None if view is None else view.name,
-                "shown": shown(broker),
-            }
-            for broker in brokers
-        ],
+        lambda brokers: map(members, brokers),
+        document=lambda brokers: [members(broker) for broker in brokers],
         remarks=lambda given: _unknown_views(views, chain.from_iterable(given.values())),
     )
 
