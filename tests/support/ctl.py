@@ -30,6 +30,12 @@ _TLS = (
     "NAMESRV_TLS_VERIFY_HOST",
 )
 _ENVIRONMENT = {**dict.fromkeys([*_NAMES, *_TLS]), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
+# an access file by which this machine may read the routes of topics T and V
+TWO_TOPICS = """
+[accounts.here]
+networks = ["127.0.0.0/8"]
+may = ["broker-control", { access = "route-read", topics = ["T", "V"] }]
+"""
 # saved contexts of the developer must not affect tests
 _NO_CONTEXTS = {"XDG_CONFIG_HOME": "/nonexistent"}
 
@@ -87,8 +93,19 @@ def address_of(server: InProcess | ApacheFront) -> str:
 
 
 @asynccontextmanager
-async def one_server(path: Path, protocol: str = "native", **settings: Any) -> AsyncIterator[tuple[InProcess, str]]:
-    """One of our servers and its address; with protocol="rocketmq" it looks like an Apache server."""
+async def one_server(
+    path: Path, protocol: str = "native", *, access: str = "", views: str = "", **settings: Any
+) -> AsyncIterator[tuple[InProcess, str]]:
+    """One of our servers and its address; with protocol="rocketmq" it looks like an Apache server.
+
+    `access` and `views` are texts of its access file and its address views file.
+    """
+    for setting, text in (("access", access), ("address_views", views)):
+        if text:
+            file = path.with_name(f"{path.name}-{setting}.toml")
+            file.touch(mode=0o600)
+            file.write_text(text, encoding="utf-8")
+            settings[setting] = str(file)
     async with namesrv_in_process(path, **settings) as server, ApacheFront(server.address) as apache:
         yield server, address_of(apache if protocol == "rocketmq" else server)
 

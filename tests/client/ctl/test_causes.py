@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.support.ctl import Result, at, ctl
+from tests.support.ctl import Result, at, ctl, one_server
 from tests.support.fake_clock import FakeClock, until
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, Broker, NamesrvPeer, native_registration, registration
 from tests.support.signing import Key
 
@@ -31,17 +31,12 @@ class World:
         self.key: Key | None = None
         self._stack = stack
 
-    async def serve(self, name: str = "ns1", *, access: str = "", views: str = "", **settings: Any) -> InProcess:
-        """A server; `access` and `views` are texts of its files."""
-        for setting, text in (("access", access), ("address_views", views)):
-            if text:
-                path = self.directory / f"{setting}.toml"
-                path.touch(mode=0o600)
-                path.write_text(text, encoding="utf-8")
-                settings[setting] = str(path)
-        entering = namesrv_in_process(self.directory / name, nameserver_name=name, **settings)
-        self.servers.append(await self._stack.enter_async_context(entering))
-        return self.servers[-1]
+    async def serve(self, name: str = "ns1", **settings: Any) -> InProcess:
+        """A server with settings of `one_server`."""
+        entering = one_server(self.directory / name, nameserver_name=name, **settings)
+        server, _ = await self._stack.enter_async_context(entering)
+        self.servers.append(server)
+        return server
 
     async def broker(self, broker: Broker = MASTER, *topics: str, **settings: Any) -> NamesrvPeer:
         """A broker on a new server, with topic T by default."""
@@ -145,7 +140,7 @@ async def wrong_secret(world: World) -> None:
 
 async def restarted(world: World) -> None:
     """The server was restarted, and its broker has not registered again."""
-    async with namesrv_in_process(world.directory / "ns1") as server:
+    async with one_server(world.directory / "ns1") as (server, _):
         await (await server.connect()).register(MASTER)
     await world.serve()
 

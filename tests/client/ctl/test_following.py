@@ -16,7 +16,7 @@ from namesrv_client.ctl.output import Output
 from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.aio.credentials import SigningSettings
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import COMMAND, address_of, at, ctl, one_server, refusing_address
+from tests.support.ctl import COMMAND, TWO_TOPICS, address_of, at, ctl, one_server, refusing_address
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -112,8 +112,7 @@ async def test_start_after_the_last_event_is_one_of_an_earlier_boot(
         await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
         last = await ctl(*at(where), "events", "--since", "2")
         later = await ctl(*at(where), "events", "--since", "3")
-        output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
-        following = _Events(servers.all[0], servers, output, _Wanted(3, 50, frozenset()))
+        following = _Events(servers.all[0], servers, json_output(where), _Wanted(3, 50, frozenset()))
         (await following.ask())()
 
     assert (last.code, last.problems) == (0, ["no events"])
@@ -128,9 +127,8 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
     async with one_server(tmp_path) as (server, where), servers_at(where) as servers:
         peer = await server.connect()
         await peer.register(MASTER, native_registration("T"), spelling="native")
-        output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
         servers.clock = server.clock
-        following = _Events(servers.all[0], servers, output, _Wanted(2, 50, frozenset()))
+        following = _Events(servers.all[0], servers, json_output(where), _Wanted(2, 50, frozenset()))
         for number in range(3):
             if number == 2:
                 await peer.call(104, MASTER.ext)
@@ -141,7 +139,7 @@ async def test_follow_since_the_last_event_repeats_no_event(tmp_path: Path, caps
         printed = capsys.readouterr()
         assert ([json.loads(line)["seq"] for line in printed.out.splitlines()], printed.err) == ([3, 4, 5], "")
 
-        short = _Events(servers.all[0], servers, output, _Wanted(2, 1, frozenset()))
+        short = _Events(servers.all[0], servers, json_output(where), _Wanted(2, 1, frozenset()))
         (await short.ask())()
         printed = capsys.readouterr()
         assert json.loads(printed.out)["seq"] == 5
@@ -152,10 +150,8 @@ async def test_watch_of_a_draining_server_pauses(tmp_path: Path) -> None:
     """A draining server answers watches at once."""
     async with one_server(tmp_path) as (server, where), servers_at(where) as servers:
         servers.clock = server.clock
-        output = Output(Options((where,), "json", None, 3.0, color=False, yes=False))
-        watching = asyncio.create_task(
-            _keep_asking(where, _Routes(servers.all[0], servers, output, ["T"], repeat(1), []).ask, server.clock)
-        )
+        routes = _Routes(servers.all[0], servers, json_output(where), ["T"], repeat(1), [])
+        watching = asyncio.create_task(_keep_asking(where, routes.ask, server.clock))
         await until(lambda: len(server.namesrv.routes.watchers) == 1)
         server.namesrv.boot.is_draining = True
         server.namesrv.routes.watchers.wake(None)
@@ -208,6 +204,11 @@ async def servers_at(where: str) -> AsyncIterator[Servers]:
         yield servers
 
 
+def json_output(where: str) -> Output:
+    """The output of a command for one server with `-o json`."""
+    return Output(Options((where,), "json", None, 3.0, color=False, yes=False))
+
+
 def request_count(server: InProcess) -> int:
     """The number of requests of the watching client."""
     peers = [connection.peer for connection in server.namesrv.slots.connections.values()]
@@ -253,10 +254,7 @@ async def test_watch_prints_the_first_state_and_each_change(tmp_path: Path) -> N
 
 async def test_watch_shows_the_topics_that_are_not_refused(tmp_path: Path) -> None:
     """Without access to one of several topics, the others are watched, and the exit code is 1."""
-    access = tmp_path / "access.toml"
-    rules = '"broker-control", { access = "route-read", topics = ["T", "V"] }'
-    access.write_text(f'[accounts.here]\nnetworks = ["127.0.0.0/8"]\nmay = [{rules}]\n')
-    async with one_server(tmp_path / "data", access=str(access)) as (server, where):
+    async with one_server(tmp_path, access=TWO_TOPICS) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
         watching = asyncio.create_task(ctl(*at(where), "watch", "T", "secret", "V", "--changes", "1"))

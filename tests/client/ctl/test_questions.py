@@ -9,7 +9,7 @@ import pytest
 from namesrv import version
 from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
-from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, two_servers
+from tests.support.ctl import TWO_TOPICS, address_of, at, ctl, one_server, refusing_address, two_servers
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
@@ -81,9 +81,8 @@ async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["status"], ["top", "--once"]])
 async def test_server_that_denies_its_brokers_is_not_healthy(tmp_path: Path, command: list[str]) -> None:
     """The server is ready, and this account may not know whether its broker groups have masters."""
-    access = tmp_path / "access.toml"
-    access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["broker-control"]\n')
-    async with one_server(tmp_path / "data", access=str(access)) as (server, where):
+    access = '[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["broker-control"]\n'
+    async with one_server(tmp_path, access=access) as (server, where):
         await (await server.connect()).register(SLAVE)
         found = await ctl(*at(where), *command, "-o", "json")
 
@@ -355,10 +354,7 @@ async def test_route_is_shown_by_broker(tmp_path: Path, protocol: str) -> None:
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 async def test_topics_that_are_not_denied_are_shown(tmp_path: Path, protocol: str) -> None:
     """Without access to one of several topics, the routes of the others are shown, and the exit code is 1."""
-    access = tmp_path / "access.toml"
-    rules = '"broker-control", { access = "route-read", topics = ["T", "V"] }'
-    access.write_text(f'[accounts.here]\nnetworks = ["127.0.0.0/8"]\nmay = [{rules}]\n')
-    async with one_server(tmp_path / "data", protocol, access=str(access)) as (server, where):
+    async with one_server(tmp_path, protocol, access=TWO_TOPICS) as (server, where):
         await (await server.connect()).register(MASTER)
 
         shown = await ctl(*at(where), "route", "T", "secret", "V")

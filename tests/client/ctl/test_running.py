@@ -18,8 +18,7 @@ async def test_interrupted_change_names_what_is_known_of_each_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server that did not answer may have made the change; of the others the outcome is known."""
-    access = tmp_path / "access.toml"
-    access.write_text('[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["route-read"]\n')
+    access = '[accounts.fleet]\nnetworks = ["127.0.0.1"]\nmay = ["route-read"]\n'
     ended = asyncio.Semaphore(0)
 
     async def put(server: NameServer) -> None:
@@ -32,7 +31,7 @@ async def test_interrupted_change_names_what_is_known_of_each_server(
         silent = f"127.0.0.1:{listening.getsockname()[1]}"
         async with (
             one_server(tmp_path / "1") as (_, one),
-            one_server(tmp_path / "2", access=str(access)) as (_, denying),
+            one_server(tmp_path / "2", access=access) as (_, denying),
             Servers([one, denying, dead, silent], timeout_seconds=60, signing=SigningSettings(), tls=None) as servers,
         ):
             change = asyncio.create_task(send_change(servers, put))

@@ -1,7 +1,6 @@
 """The `views` commands: check an address views file, and show the addresses that a peer gets."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -97,10 +96,8 @@ async def test_explain_shows_advertised_addresses(tmp_path: Path, file: str) -> 
 
 async def test_a_topic_is_explained_through_a_view(tmp_path: Path) -> None:
     """Brokers with the addresses of a view are alive, as is a slave that stands in the route as acting master."""
-    views = tmp_path / "views.toml"
-    views.write_text('[[views]]\nname = "all"\nbrokers = [{shown = "{host}:{port+20000}"}]', encoding="utf-8")
-    settings: dict[str, Any] = {"address_views": str(views), "support_acting_master": True}
-    async with one_server(tmp_path / "server", **settings) as (server, address):
+    views = '[[views]]\nname = "all"\nbrokers = [{shown = "{host}:{port+20000}"}]'
+    async with one_server(tmp_path, views=views, support_acting_master=True) as (server, address):
         peer = await server.connect()
         await peer.register(MASTER, enableActingMaster="true")
         await peer.register(SLAVE, enableActingMaster="true")

@@ -9,7 +9,6 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.ctl import at, ctl, one_server
 from tests.support.fake_clock import FakeClock, until
-from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
 
 FILE = """
@@ -42,13 +41,6 @@ class MachineClock(FakeClock):
         return time.time()
 
 
-def settings(tmp_path: Path, text: str, **others: Any) -> dict[str, Any]:
-    """Settings of a server with an access file."""
-    path = tmp_path / "access.toml"
-    path.write_text(text)
-    return {"access": str(path), "clock": MachineClock(), **others}
-
-
 @pytest.mark.parametrize(
     ("env", "account", "by", "may"),
     [
@@ -61,7 +53,7 @@ async def test_whoami_shows_the_account_and_its_source(
     tmp_path: Path, env: dict[str, str], account: str, by: str, may: list[str]
 ) -> None:
     """A signature takes precedence over the network."""
-    async with one_server(tmp_path / "data", **settings(tmp_path, FILE)) as (_, where):
+    async with one_server(tmp_path, access=FILE, clock=MachineClock()) as (_, where):
         done = await ctl(*at(where), "whoami", "-o", "json", env=env)
         shown = await ctl(*at(where), "whoami", env=env)
 
@@ -84,11 +76,12 @@ async def test_whoami_shows_the_account_and_its_source(
 )
 async def test_stranger_is_refused_with_the_reason(tmp_path: Path, env: dict[str, str], remark: str) -> None:
     """In observe mode the account is None instead."""
-    async with one_server(tmp_path / "data", **settings(tmp_path, FOREIGNERS)) as (_, where):
+    async with one_server(tmp_path / "1", access=FOREIGNERS, clock=MachineClock()) as (_, where):
         refused = await ctl(*at(where), "whoami", env=env)
     assert (refused.code, refused.problems) == (1, [f"{where}: refused with code 16: {remark}"])
 
-    async with one_server(tmp_path / "data-2", **settings(tmp_path, FOREIGNERS, access_mode="observe")) as (_, where):
+    observing = one_server(tmp_path / "2", access=FOREIGNERS, access_mode="observe", clock=MachineClock())
+    async with observing as (_, where):
         observed = await ctl(*at(where), "whoami", "-o", "json", env=env)
         shown = await ctl(*at(where), "whoami", env=env)
     identity = observed.json["servers"][0]["identity"]
@@ -113,7 +106,7 @@ async def test_open_server_assigns_no_account(tmp_path: Path) -> None:
 async def test_reserved_names_are_listed(tmp_path: Path) -> None:
     """After a broker has left, its name and address are listed with account and remaining time."""
     text = FILE.replace('may = ["route-read", "broker-control"]', 'may = ["broker-control", "admin-read"]')
-    async with one_server(tmp_path / "data", **settings(tmp_path, text)) as (server, where):
+    async with one_server(tmp_path, access=text, clock=MachineClock()) as (server, where):
         peer = await server.connect()
         await peer.register(Broker())
         await server.hang_up(peer)
@@ -129,7 +122,7 @@ async def test_reserved_names_are_listed(tmp_path: Path) -> None:
 async def test_certificate_of_a_network_is_the_source(tmp_path: Path) -> None:
     """Networks of an account with certificates limit where it may be used; the certificate identifies it."""
     ca = Authority(tmp_path)
-    tls = {
+    tls: dict[str, Any] = {
         "tls_mode": "enforcing",
         "tls_client_auth": "require",
         "tls_ca_file": str(ca.ca_file),
@@ -145,8 +138,8 @@ async def test_certificate_of_a_network_is_the_source(tmp_path: Path) -> None:
         "NAMESRV_TLS_CERT_FILE": str(mine.cert_file),
         "NAMESRV_TLS_KEY_FILE": str(mine.key_file),
     }
-    async with namesrv_in_process(tmp_path / "data", **settings(tmp_path, text, **tls)) as server:
-        done = await ctl(*at(server.where), "whoami", "-o", "json", env=env)
+    async with one_server(tmp_path / "data", access=text, clock=MachineClock(), **tls) as (_, where):
+        done = await ctl(*at(where), "whoami", "-o", "json", env=env)
 
     identity = done.json["servers"][0]["identity"]
     assert (identity["account"], identity["by"]) == ("billing", "certificate")
