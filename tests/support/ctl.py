@@ -30,6 +30,8 @@ _TLS = (
     "NAMESRV_TLS_VERIFY_HOST",
 )
 _ENVIRONMENT = {**dict.fromkeys([*_NAMES, *_TLS]), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
+# the reason for which an Apache server has no response to a request of our own
+NOT_SUPPORTED = "refused with code 3: not supported by Apache's NameServer"
 # an access file by which this machine may read the routes of topics T and V
 TWO_TOPICS = """
 [accounts.here]

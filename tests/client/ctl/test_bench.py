@@ -20,19 +20,11 @@ async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
         await (await server.connect()).register(Broker())
         measured = await ctl(*at(where), "bench", *QUICK, "-o", "json")
 
-        assert (
-            measured.code,
-            measured.problems,
-        ) == (0, [f"asking {where} for the route of T over 2 connections for 0.1 s"])
+        announced = f"asking {where} for the route of T over 2 connections for 0.1 s"
+        assert (measured.code, measured.problems) == (0, [announced])
         (found,) = measured.json["servers"]
-        known = {
-            "server": where,
-            "protocol": "native",
-            "topic": "T",
-            "topic_known": True,
-            "connections": 2,
-            "errors": 0,
-        }
+        of_topic = {"topic": "T", "topic_known": True}
+        known = {"server": where, "protocol": "native", **of_topic, "connections": 2, "errors": 0}
         assert known == {name: found[name] for name in known}
         figures = {"seconds", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms"}
         assert set(found) == {*known, *figures}
@@ -56,16 +48,8 @@ async def test_bench_of_apache_server_uses_json(tmp_path: Path) -> None:
         assert (empty.code, empty.problems) == (0, [f"asking {where} {known}"])
         assert (empty.json["servers"][0]["topic_known"], empty.json["servers"][0]["requests"] > 0) == (False, True)
         assert measured.code == 0
-        assert (measured.cells[0]) == [
-            "SERVER",
-            "PROTOCOL",
-            "REQUESTS",
-            "REQUESTS/S",
-            "P50 MS",
-            "P99 MS",
-            "MAX MS",
-            "ERRORS",
-        ]
+        heads = ["SERVER", "PROTOCOL", "REQUESTS", "REQUESTS/S", "P50 MS", "P99 MS", "MAX MS", "ERRORS"]
+        assert measured.cells[0] == heads
         assert measured.cells[1][:2] == [where, "rocketmq"]
         assert set(apache.asked[-10:]) == {(0, 105)}
 

@@ -196,11 +196,8 @@ async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> No
 
         assert server.namesrv.settings.live.enable_topic_list is True
     hint = "did you mean orderMessageEnable?"
-    assert (
-        misspelt.code,
-        misspelt.out,
-        misspelt.problems[0],
-    ) == (1, "", f"{where}: no setting orderMessageEnabel ({hint})")
+    assert (misspelt.code, misspelt.out) == (1, "")
+    assert misspelt.problems[0] == f"{where}: no setting orderMessageEnabel ({hint})"
     fixed_by = "cannot be changed by a request: change the server's configuration, and"
     assert (fixed.code, fixed.problems[:1]) == (1, [f"{where}: setting listenPort {fixed_by} restart it"])
     assert fixed.problems[1] == f"{where}: setting maxConnections {fixed_by} send it SIGHUP"

@@ -43,14 +43,8 @@ async def test_history_from_a_servers_events(tmp_path: Path) -> None:
     later = [[second[0], revision, "1", broker] for revision, broker in changed]
     assert shown.cells == [["TIME (UTC)", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later]
     causes = [change["causes"] for change in document["servers"][0]["changes"]]
-    assert [[cause["event"] for cause in found] for found in causes] == [
-        ["register"],
-        ["evict"],
-        ["register"],
-        ["write_permission"],
-        ["write_permission"],
-        [],
-    ]
+    kinds = [[cause["event"] for cause in found] for found in causes]
+    assert kinds == [["register"], ["evict"], ["register"], ["write_permission"], ["write_permission"], []]
     assert at_first.cells[1:] == [first]
     known = "among the last 1000 events; older ones are in the heartbeat logs: --logs DIR"
     absent = f"no change of T until 2023-11-14 22:13:19.000 {known}"

@@ -2,14 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from namesrv import version
 from tests.support.apache_server import ApacheFront
 from tests.support.certificates import Authority
-from tests.support.ctl import TWO_TOPICS, address_of, at, ctl, one_server, refusing_address, two_servers
+from tests.support.ctl import NOT_SUPPORTED, TWO_TOPICS, address_of, at, ctl, one_server, refusing_address, two_servers
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
@@ -23,8 +23,6 @@ from tests.support.namesrv_peer import (
     registration,
     topic_config,
 )
-
-NOT_SUPPORTED: Final = "refused with code 3: not supported by Apache's NameServer"
 
 
 def heads(text: str) -> list[str]:
@@ -133,13 +131,7 @@ async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) ->
 
     counts = [] if topics is None else ["TOPICS"]
     assert (shown.code, shown.cells[:1]) == (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]])
-    members = {
-        "server": where,
-        "protocol": "rocketmq",
-        "state": "answers",
-        "brokers": 2,
-        "topics": topics,
-    }
+    members = {"server": where, "protocol": "rocketmq", "state": "answers", "brokers": 2, "topics": topics}
     assert found.json == {"healthy": True, "servers": [members], "problems": []}
 
 
