@@ -394,3 +394,4 @@ async def test_apache_server_without_ages_is_compared(tmp_path: Path) -> None:
     ]
     (broker,) = ghost.json["servers"][0]["brokers"]
     assert (broker["broker_name"], broker["broker_addr"], broker["verdict"]) == ("gone", None, "unknown")
+    assert (ghost.code, [problem["kind"] for problem in ghost.json["problems"]]) == (1, ["group_gone"])
