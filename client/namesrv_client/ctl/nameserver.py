@@ -275,20 +275,17 @@ class NameServer:
         body = await self._extension(RequestCode.LIST_KV_NAMESPACES)
         return NATIVE.read_response(KVNamespacesResponse, body).namespaces
 
-    async def config(self) -> dict[str, str]:
-        """All settings as they are now, by Apache's names."""
-        body = (await self.ask(RequestCode.GET_NAMESRV_CONFIG)).body
-        try:
-            return parse_properties(body.decode(errors="backslashreplace"))
-        except PropertiesError as error:
-            raise RemoteProtocolError(f"settings cannot be read: {error}") from error
-
     async def settings(self) -> list[Setting]:
         """All settings with their origin; Apache's server sends only their values."""
         if await self.is_native():
             body = await self._extension(RequestCode.LIST_SETTINGS)
             return NATIVE.read_response(SettingsResponse, body).settings
-        return [Setting(key, key, value) for key, value in (await self.config()).items()]
+        body = (await self.ask(RequestCode.GET_NAMESRV_CONFIG)).body
+        try:
+            values = parse_properties(body.decode(errors="backslashreplace"))
+        except PropertiesError as error:
+            raise RemoteProtocolError(f"settings cannot be read: {error}") from error
+        return [Setting(key, key, value) for key, value in values.items()]
 
     async def ask(
         self, code: RequestCode, ext_fields: ExtFields | None = None, body: bytes = b"", *, wait_seconds: float = 0.0
