@@ -52,8 +52,8 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     # A page that is being left has elements for a moment that the next one has replaced.
     wait = WebDriverWait(opened, GUARD_SECONDS, 0.05, [StaleElementReferenceException])
 
-    began = shown(opened, WIDTH)
-    shown(opened, f"{WIDTH} < arguments[0]", began)
+    began = shown(opened, f"return {WIDTH}")
+    shown(opened, f"return 0 < {WIDTH} && {WIDTH} < arguments[0]", began)
     assert "seen" in opened.execute_script("return document.querySelector('[data-last-seen]').ariaLabel")
 
     Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
@@ -66,13 +66,13 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
     # The tab of a page that may be out of date does not look healthy.
     tab = opened.execute_script(TAB)
     assert (tab.startswith("as of "), tab.endswith(" · Brokers · namesrv console icon-unknown.svg")) == (True, True)
-    stopped = opened.execute_script(WIDTH)
+    stopped = opened.execute_script(f"return {WIDTH}")
     Broker(name="broker-c", addr="10.0.0.3:10911").register(peer)
     body.send_keys("/")
     field = opened.switch_to.active_element
     field.send_keys("broker-b")
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#found a"))
-    assert opened.execute_script(WIDTH) == stopped
+    assert opened.execute_script(f"return {WIDTH}") == stopped
     assert "broker-c" not in opened.find_element(By.ID, "tree").text
     field.send_keys(Keys.ENTER)
     wait.until(lambda page: "broker-b" in page.find_element(By.TAG_NAME, "h1").text)
@@ -90,7 +90,7 @@ def test_bars_shrink_updates_arrive_and_keys_work(opened: webdriver.Chrome, serv
 
 
 # The width of the first age bar, which every update replaces: two calls of the driver could meet two of them.
-WIDTH = "return parseFloat(document.querySelector('[data-last-seen] .left')?.getAttribute('width') ?? 0)"
+WIDTH = "parseFloat(document.querySelector('[data-last-seen] .left')?.getAttribute('width') ?? 0)"
 # Title and icon of the tab.
 TAB = 'return [document.title, document.getElementById("icon").href.replace(/.*\\/|\\?.*/g, "")].join(" ")'
 HIDE = """
