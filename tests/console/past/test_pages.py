@@ -79,6 +79,18 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert 'src="/strip.svg?cluster=cluster-1&amp;name=broker-a"' in detail
 
 
+async def test_change_of_a_route_whose_brokers_stay_is_not_empty(tmp_path: Path) -> None:
+    """The logs have the brokers of each route: of a removed write permission they show that something else changed."""
+    lines = HeartbeatLines("boot-1", "ns-1").start().route(100, 1, member()).route(200, 2, member())
+    write_plain(tmp_path, "ns-1-1.jsonl", lines.lines)
+    clock = FakeClock(wall=MIDNIGHT_MS / 1000 + 60)
+    async with console(clock, NOWHERE, logs=(tmp_path,)) as shown:
+        page = await asked(shown, "/travel?topic=t&at=2026-03-01T00:01")
+
+    assert "ns-1 2 permissions, queues or addresses broker-a :0" in page
+    assert "ns-1 1 + broker-a :0 broker-a :0" in page
+
+
 async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
     """Without logs a page names the option; with logs it shows at once that they are being read."""
     async with console(FakeClock(), NOWHERE) as shown:
