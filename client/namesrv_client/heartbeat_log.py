@@ -11,8 +11,9 @@ from namesrv_client.routes.route import RouteChange
 from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Encoder, LineLog, encoded
+from namesrv_runtime.line_log import LineLog
 from namesrv_runtime.line_queue import Item
+from namesrv_runtime.line_writer import Encoder, encoded
 
 logger: Final = logging.getLogger("namesrv_client.heartbeat_log")
 

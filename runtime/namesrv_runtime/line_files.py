@@ -68,33 +68,29 @@ class LineFiles:
         self._max_file_bytes = max_file_bytes
         # True if written lines are on disk, and not only in the page cache, when `write` returns
         self._syncs = syncs
-        # the file that is written: its path, descriptor, hour and bytes that are whole lines
-        self._path: Path | None = None
-        self._fd = -1
-        self._hour = -1
-        self._good_bytes = 0
-        # True if half a line may follow these bytes, because the file could not be truncated
-        self._is_torn = False
-        # difference of wall clock and steady clock when files were last removed, and the time since which the wall
-        # clock has made no step
-        self._offset: float | None = None
-        self._steady_since = -math.inf
+        # the file that is written; None between `end` and `begin`
+        self._open: _OpenFile | None = None
+        self._wall_clock = _WallClock()
 
     @property
     def room(self) -> int:
         """Bytes left before the current file reaches its size limit; the last line may exceed it."""
-        return max(0, self._limit - self._good_bytes)
+        return max(0, self._limit - self._open_bytes)
 
     @property
     def _limit(self) -> int:
         return min(self._max_file_bytes, self.retention.max_bytes // _MIN_FILES)
 
+    @property
+    def _open_bytes(self) -> int:
+        # The archiving thread reads this while the writing thread may end the file.
+        file = self._open
+        return 0 if file is None else file.size
+
     def is_due(self, wall: float) -> bool:
         """True if lines of this moment belong into a new file."""
-        if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._limit:
-            return True
-        # The file is gone from its folder if it was deleted by another process.
-        return os.fstat(self._fd).st_nlink == 0
+        file = self._open
+        return file is None or hour_of(wall) != file.hour or file.size >= self._limit or file.is_deleted
 
     def begin(self, wall: float) -> None:
         """Begin a new file for lines of this moment, after the previous file has ended. Raises OSError; try again."""
@@ -114,41 +110,24 @@ class LineFiles:
             os.close(fd)
             raise
         self.count += 1
-        self._path, self._fd = path, fd
-        self._hour = hour_of(wall)
+        self._open = _OpenFile(path, fd, hour_of(wall), syncs=self._syncs)
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines. Raises OSError; then the file has no part of them, and the next try may succeed."""
-        view = memoryview(lines)
-        try:
-            if self._is_torn:
-                self._cut()
-            while view:
-                view = view[os.write(self._fd, view) :]
-            if self._syncs:
-                os.fdatasync(self._fd)
-        except OSError:
-            # Half a line may only be at the end of a file, where a crash explains it: cut it off before writing on.
-            self._is_torn = True
-            with contextlib.suppress(OSError):
-                self._cut()
-            raise
-        self._good_bytes += len(lines)
+        """Append whole lines to the file that `begin` began.
 
-    def _cut(self) -> None:
-        os.ftruncate(self._fd, self._good_bytes)
-        self._is_torn = False
+        Raises OSError; then the file has no part of the lines, and the next try may succeed.
+        """
+        if self._open is None:
+            raise ValueError("no file has begun")
+        self._open.write(lines)
 
     def end(self) -> Path | None:
         """Stop writing the current file; return its path, to be compressed, if there is a file."""
-        if self._fd < 0:
+        file, self._open = self._open, None
+        if file is None:
             return None
-        os.close(self._fd)
-        self._fd = -1
-        self._good_bytes = 0
-        self._is_torn = False
-        path, self._path = self._path, None
-        return path
+        file.close()
+        return file.path
 
     def left_open(self) -> Iterator[Path]:
         """Files that earlier processes of this writer left `.open`."""
@@ -168,13 +147,13 @@ class LineFiles:
         all others are.
         """
         files = self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX)
-        self._notice_steps(wall, steady, max((status.st_mtime for _, status in files), default=None))
+        newest = max((status.st_mtime for _, status in files), default=None)
         keep_seconds = self.retention.keep_days * _SECONDS_PER_DAY
-        is_doubted = steady - self._steady_since < keep_seconds
+        is_doubted = self._wall_clock.even_seconds(wall, steady, newest) < keep_seconds
         oldest = -math.inf if is_doubted else wall - keep_seconds
         removed = [path for path, status in files if status.st_mtime < oldest]
         kept = [(path, status.st_size) for path, status in files if status.st_mtime >= oldest]
-        total = self._good_bytes + sum(size for _, size in kept)
+        total = self._open_bytes + sum(size for _, size in kept)
         for path, size in kept:
             if total <= self.retention.max_bytes:
                 break
@@ -192,16 +171,6 @@ class LineFiles:
             raise failure
         return removed, is_doubted
 
-    def _notice_steps(self, wall: float, steady: float, newest: float | None) -> None:
-        """Notice steps of the wall clock by comparing it with the steady clock, or at first with the newest file."""
-        before, self._offset = self._offset, wall - steady
-        if before is not None:
-            is_even = abs(self._offset - before) <= _MAX_STEP_SECONDS
-        else:
-            is_even = newest is None or -_MAX_STEP_SECONDS <= wall - newest <= _MAX_PAUSE_SECONDS
-        if not is_even:
-            self._steady_since = steady
-
     def _files(self, *suffixes: str) -> list[tuple[Path, os.stat_result]]:
         """This writer's files, of all its processes, oldest first: by hour, then by the time of the last line."""
         endings = "|".join(re.escape(suffix) for suffix in suffixes)
@@ -217,6 +186,72 @@ class LineFiles:
                     order = (path.parent, status.st_mtime_ns, match[1], int(match[2]))
                     files.append((order, path, status))
         return [(path, status) for _, path, status in sorted(files)]
+
+
+class _OpenFile:
+    """The file that is written; it has whole lines only."""
+
+    def __init__(self, path: Path, fd: int, hour: int, *, syncs: bool) -> None:
+        self.path = path
+        self.hour = hour
+        # bytes that are whole lines
+        self.size = 0
+        self._fd = fd
+        self._syncs = syncs
+        # True if half a line may follow these bytes, because the file could not be truncated
+        self._is_torn = False
+
+    @property
+    def is_deleted(self) -> bool:
+        """True if another process removed the file from its folder."""
+        return os.fstat(self._fd).st_nlink == 0
+
+    def write(self, lines: bytes) -> None:
+        """Append whole lines. Raises OSError; then the file has no part of them, and the next try may succeed."""
+        view = memoryview(lines)
+        try:
+            if self._is_torn:
+                self._cut()
+            while view:
+                view = view[os.write(self._fd, view) :]
+            if self._syncs:
+                os.fdatasync(self._fd)
+        except OSError:
+            # Half a line may only be at the end of a file, where a crash explains it: cut it off before writing on.
+            self._is_torn = True
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise
+        self.size += len(lines)
+
+    def _cut(self) -> None:
+        os.ftruncate(self._fd, self.size)
+        self._is_torn = False
+
+    def close(self) -> None:
+        """Close the file, which has its last line."""
+        os.close(self._fd)
+
+
+class _WallClock:
+    """Notices steps of the wall clock, by a steady clock that is never set."""
+
+    def __init__(self) -> None:
+        # difference of wall clock and steady clock at the last look
+        self._offset: float | None = None
+        # the steady time since which the wall clock has made no step
+        self._even_since = -math.inf
+
+    def even_seconds(self, wall: float, steady: float, newest: float | None) -> float:
+        """For how long the wall clock has made no step; the first look compares it with the time of the newest file."""
+        before, self._offset = self._offset, wall - steady
+        if before is not None:
+            is_even = abs(self._offset - before) <= _MAX_STEP_SECONDS
+        else:
+            is_even = newest is None or -_MAX_STEP_SECONDS <= wall - newest <= _MAX_PAUSE_SECONDS
+        if not is_even:
+            self._even_since = steady
+        return steady - self._even_since
 
 
 def hour_of(wall: float) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from namesrv.net import protocol
-from namesrv_runtime import line_archive, line_log
+from namesrv_runtime import line_archive, line_log, line_writer
 from tests.simulation.disk import replaced_attributes, simulated_disks
 from tests.simulation.network import SimulatedSocket
 from tests.simulation.threads import Threading
@@ -76,6 +76,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (line_archive, "Queue", threads.Queue),
         # A fifth of the real frequency.
         (line_log, "FLUSH_SECONDS", 1.0),
+        (line_writer, "FLUSH_SECONDS", 1.0),
         (secrets, "token_hex", lambda size=32: token(size).hex()),
         (secrets, "token_bytes", token),
         (os, "getpid", lambda: 1),
