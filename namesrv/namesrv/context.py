@@ -63,7 +63,7 @@ class Namesrv:
         """Return the state of writing each file; serving depends on none of these files."""
         writes = {"snapshot": self.counters.snapshot_writes, "kv": self.kv.writes}
         if self.heartbeat_log is not None:
-            writes["heartbeat_log"] = self.heartbeat_log.writes
+            writes["heartbeat_log"] = self.heartbeat_log.lines.writes
         if (audit := self.access.audit) is not None:
             writes["audit"], writes["audit_registrations"] = (log.writes for log in audit.logs)
         return writes

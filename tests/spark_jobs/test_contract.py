@@ -73,7 +73,7 @@ async def written_lines(root: Path) -> list[Line]:
         await scan
         await server.hang_up(c)
         # A queue that is full for a moment.
-        queue = log._queue
+        queue = log.lines._queue
         queue._max_queued, limit = 0, queue._max_queued
         await a.call(HEARTBEAT, C.ext)
         queue._max_queued = limit

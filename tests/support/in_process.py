@@ -94,7 +94,7 @@ class InProcess:
         """The lines of the heartbeat log since the last `forget`, once they are written."""
         log = self.namesrv.heartbeat_log
         assert log is not None
-        await until(lambda: not log.queued)
+        await until(lambda: not log.lines.queued)
         lines = [line for line in read_log(self.data_dir) if line["seq"] > self._last_line]
         return of(lines, *names) if names else lines
 

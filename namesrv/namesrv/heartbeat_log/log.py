@@ -4,9 +4,8 @@ The contract is docs/heartbeat-log.md.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
+from namesrv.heartbeat_log.served_revisions import ServedRevisions
 from namesrv.net.request import Connection
 from namesrv.routeinfo.effects import Effect, Evicted, Registered, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
@@ -38,16 +38,11 @@ _TOPICS_PER_LINE: Final = 1000
 _TOPICS_PER_WEIGHT: Final = 8
 _GROUPS_PER_WEIGHT: Final = 4
 _topics: Final = attrgetter("topics")
-# (connection, topic) pairs remembered as served. At the limit the oldest record is emptied, and some responses to its
-# connection are logged twice.
-MAX_SERVED_PAIRS: Final = 500_000
-# Pairs that are forgotten at once at most: about 3 ms. All 500,000 pairs would take 20 to 50 ms.
-FORGOTTEN_AT_ONCE: Final = 50_000
 # Time for writing the queued lines and for the last compression at the end of the process.
 CLOSE_SECONDS: Final = 6.0
 
 
-class HeartbeatLog(LineLog):
+class HeartbeatLog:
     """The heartbeat log of one boot of the server."""
 
     def __init__(  # noqa: PLR0913 - the observed objects are passed by keyword
@@ -62,17 +57,10 @@ class HeartbeatLog(LineLog):
     ) -> None:
         self.late = LateBrokers(tables)
         self._clock = clock
-        self._monotonic = clock.monotonic
         self._tables = tables
         self._liveness = liveness
-        # Returns the revision of a topic's last change.
-        self._last_change = tables.revisions.last_change
-        # Returns the one string of a topic that all connections share.
-        self._own_name = tables.topics.names.get
+        self._served = ServedRevisions(tables.topics.names)
         self._is_closed = False
-        # The records with pairs by connection id, the oldest first, and the number of pairs in them.
-        self._served: OrderedDict[int, dict[str, int]] = OrderedDict()
-        self._served_pairs = 0
         # Seconds from the monotonic clock to the wall clock, at the last tick or the last event that was queued as an
         # Item: heartbeats and first responses are light.
         self._wall_offset = 0.0
@@ -82,7 +70,8 @@ class HeartbeatLog(LineLog):
             "evict_on_disconnect": settings.evict_on_disconnect,
             "version": version(),
         }
-        super().__init__(
+        # the queue of the lines, and the threads that write and compress them
+        self.lines = LineLog(
             LineFiles(
                 settings.heartbeat_log_path or Path(),
                 settings.nameserver_name,
@@ -96,19 +85,23 @@ class HeartbeatLog(LineLog):
 
     def start(self) -> None:
         """Start the threads that write and compress. Raises NoThreadError."""
-        super().start()
+        self.lines.start()
         self._note(self._clock.monotonic(), EventLine(b"start", self._shape))
+
+    async def run(self) -> None:
+        """Return when the log is closed, or raise the error that ended a thread."""
+        await self.lines.run()
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Write the queued lines, as far as the disk manages within `seconds`; True if all are written."""
         self._note_late_pulls()
-        fields = {"version": self._shape["version"], "dropped": self.dropped}
+        fields = {"version": self._shape["version"], "dropped": self.lines.dropped}
         self._note(self._clock.monotonic(), EventLine(b"stop", fields))
         # Events between now and the end of the process would come after the last line.
         self._is_closed = True
-        is_complete = await super().close(seconds)
+        is_complete = await self.lines.close(seconds)
         if not is_complete:
-            event(logger, logging.WARNING, "heartbeat_log_incomplete", lost=self.queued, seconds=seconds)
+            event(logger, logging.WARNING, "heartbeat_log_incomplete", lost=self.lines.queued, seconds=seconds)
         return is_complete
 
     def __call__(self, effect: Effect) -> None:
@@ -158,16 +151,9 @@ class HeartbeatLog(LineLog):
 
     def served(self, connection: Connection, topic: str, revision: int) -> None:
         """Note that a connection got the route of a topic at this revision."""
-        if not connection.is_open:
-            return
-        record = self._record(connection)
-        topic = self._own_name(topic, topic)
-        before = record.get(topic)
-        if before != revision:
-            self._served_pairs += before is None
-            record[topic] = revision
+        if connection.is_open and self._served.note(connection, topic, revision):
             # The item is light, like a heartbeat: after a change, the next pull of every client makes one.
-            monotonic = self._monotonic()
+            monotonic = self._clock.monotonic()
             self._put_light((monotonic + self._wall_offset, monotonic, client_name(connection), topic, revision))
 
     def served_many(self, connection: Connection, revisions: Iterable[tuple[str, int]]) -> None:
@@ -175,25 +161,15 @@ class HeartbeatLog(LineLog):
         if not connection.is_open:
             # The response does not arrive, and `gone` may have been called already.
             return
-        record = self._record(connection)
-        # A topic that never had a route has no revision, and is left out.
-        own = self._own_name
-        news = [(own(topic, topic), number) for topic, number in revisions if number and record.get(topic) != number]
-        if not news:
-            return
-        self._served_pairs += sum(topic not in record for topic, _ in news)
-        record.update(news)
-        names, numbers = zip(*news, strict=True)
-        fields = {"client": client_name(connection), "topics": names, "revisions": numbers}
-        self._note(self._clock.monotonic(), EventLine(b"served", fields), _weight(names))
+        news = self._served.note_many(connection, revisions)
+        if news:
+            names, numbers = zip(*news, strict=True)
+            fields = {"client": client_name(connection), "topics": names, "revisions": numbers}
+            self._note(self._clock.monotonic(), EventLine(b"served", fields), _weight(names))
 
     def gone(self, connection: Connection) -> None:
         """Note that a connection has closed."""
-        record = connection.peer.served
-        if record is not None:
-            self._served.pop(connection.id, None)
-            self._served_pairs -= len(record)
-            connection.peer.served = None
+        if self._served.forget(connection):
             self._note(self._clock.monotonic(), EventLine(b"client_gone", {"client": client_name(connection)}))
 
     def pulled(self, topics: Iterable[str]) -> None:
@@ -202,28 +178,10 @@ class HeartbeatLog(LineLog):
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)
 
-    def _record(self, connection: Connection) -> dict[str, int]:
-        while self._served_pairs >= MAX_SERVED_PAIRS:
-            self._forget_first()
-        record = connection.peer.served
-        if record is None:
-            record = connection.peer.served = {}
-        # A record that was emptied comes back as the newest.
-        return self._served.setdefault(connection.id, record)
-
-    def _forget_first(self) -> None:
-        """Empty the record that was begun first, in use or not, or remove the first pairs of a very large one."""
-        connection_id, record = next(iter(self._served.items()))
-        self._served_pairs -= min(len(record), FORGOTTEN_AT_ONCE)
-        if len(record) > FORGOTTEN_AT_ONCE:
-            for topic in list(islice(record, FORGOTTEN_AT_ONCE)):
-                del record[topic]
-        else:
-            record.clear()
-            del self._served[connection_id]
-
     def _note_late_pulls(self) -> None:
-        self._note_pulls([(topic, self._last_change(topic), count) for topic, count in self.late.take()])
+        self._note_pulls(
+            [(topic, self._tables.revisions.last_change(topic), count) for topic, count in self.late.take()]
+        )
 
     def _note_pulls(self, pulls: list[tuple[str, int, int]]) -> None:
         now = self._clock.monotonic()
@@ -234,14 +192,14 @@ class HeartbeatLog(LineLog):
 
     def _put_light(self, item: Light) -> None:
         if not self._is_closed:
-            self.put(item)
+            self.lines.put(item)
 
     def _note(self, monotonic: float, what: Any, weight: int = 1) -> None:
         if self._is_closed:
             return
         self._read_wall()
         # The wall clock at the moment of the event, which may be a little in the past.
-        self.put(Item(monotonic + self._wall_offset, monotonic, what, weight))
+        self.lines.put(Item(monotonic + self._wall_offset, monotonic, what, weight))
 
     def _read_wall(self) -> None:
         self._wall_offset = self._clock.wall() - self._clock.monotonic()

@@ -198,8 +198,8 @@ def _eviction_families(namesrv: Namesrv) -> Iterator[Metric]:
     )
     yield _counter("log_lines_lost", "Log lines lost because standard error was not read in time.", lines_lost())
     if (log := namesrv.heartbeat_log) is not None:
-        yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.queued)
-        yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.dropped)
+        yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.lines.queued)
+        yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.lines.dropped)
     exceeded = namesrv.access.limiter.exceeded
     yield _counter(
         "quota_exceeded",

@@ -228,7 +228,7 @@ async def test_pulls_are_counted_by_the_revision_that_was_served(server: InProce
 
 async def test_served_records_are_bounded(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit served records are emptied, so the next response is logged once more."""
-    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 2)
+    monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.MAX_SERVED_PAIRS", 2)
     broker, client, other = await server.connect(), await server.connect(), await server.connect()
     await broker.register(BROKER, registration("A", "B", "C"))
     for topic in "ABCA":
@@ -246,7 +246,7 @@ async def test_served_records_are_bounded(server: InProcess, monkeypatch: pytest
 
 async def test_only_the_oldest_served_record_is_emptied(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit one record gives up its pairs: emptying the records of all clients at once would stop the loop."""
-    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 4)
+    monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.MAX_SERVED_PAIRS", 4)
     broker, *clients = [await server.connect() for _ in range(4)]
     await broker.register(BROKER, registration("A", "B"))
     for client in clients:
@@ -258,7 +258,7 @@ async def test_only_the_oldest_served_record_is_emptied(server: InProcess, monke
 
 async def test_served_records_end_with_their_connections(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pairs of closed connections do not count towards the limit: the record of an open one keeps its pairs."""
-    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 3)
+    monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.MAX_SERVED_PAIRS", 3)
     broker = await server.connect()
     await broker.register(BROKER, registration("A", "B"))
     for _ in range(3):
@@ -271,8 +271,8 @@ async def test_served_records_end_with_their_connections(server: InProcess, monk
 
 async def test_large_served_record_loses_its_first_pairs(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit a record with very many pairs gives up only as many as a step may remove."""
-    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 4)
-    monkeypatch.setattr("namesrv.heartbeat_log.log.FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.MAX_SERVED_PAIRS", 4)
+    monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.FORGOTTEN_AT_ONCE", 2)
     broker, client = await server.connect(), await server.connect()
     await broker.register(BROKER, registration(*"ABCDE"))
     for topic in "ABCDE":

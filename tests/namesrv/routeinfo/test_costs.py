@@ -216,7 +216,7 @@ async def test_heartbeat_log_processes_many_topics_in_chunks(tmp_path: Path) -> 
     row_changes = RowChanges(dict.fromkeys(topics), [[RowChange(topics, None, None)]])
     Topic.loop_thread, Topic.looks = threading.get_ident(), 0
     log.routes_published(1, row_changes)
-    assert 0 == Topic.looks < log.queued
+    assert 0 == Topic.looks < log.lines.queued
     scene.pass_time(100.0)
 
     for alive, late in (([], MANY), ([], MANY), (["b1"], MANY), (["b1", "b2"], 0)):

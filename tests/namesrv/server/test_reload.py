@@ -70,7 +70,7 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
 
         assert namesrv.heartbeat_log is not None
         enforced = {"server": remoting.limits, "tables": namesrv.manager.rules.limits}
-        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": server.audit.logs[1].retention}
+        enforced |= {"log": namesrv.heartbeat_log.lines.retention, "audit": server.audit.logs[1].retention}
         rules = namesrv.manager.rules
         enforced |= {"requests": server.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
         for _, value, owner, limit, other in BOUNDS:
