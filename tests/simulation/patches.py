@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from namesrv.net import protocol
-from namesrv_runtime import line_archive, line_log, line_writer
+from namesrv_runtime.line_log import archive, log, writer
 from tests.simulation.disk import replaced_attributes, simulated_disks
 from tests.simulation.network import SimulatedSocket
 from tests.simulation.threads import Threading
@@ -71,12 +71,12 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (time, "time", wall),
         (time, "clock_gettime", lambda _: monotonic()),
         (time, "sleep", threads.sleep),
-        (line_log, "threading", threads),
-        (line_archive, "threading", threads),
-        (line_archive, "Queue", threads.Queue),
+        (log, "threading", threads),
+        (archive, "threading", threads),
+        (archive, "Queue", threads.Queue),
         # A fifth of the real frequency.
-        (line_log, "FLUSH_SECONDS", 1.0),
-        (line_writer, "FLUSH_SECONDS", 1.0),
+        (log, "FLUSH_SECONDS", 1.0),
+        (writer, "FLUSH_SECONDS", 1.0),
         (secrets, "token_hex", lambda size=32: token(size).hex()),
         (secrets, "token_bytes", token),
         (os, "getpid", lambda: 1),

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from namesrv_console.access.users import User
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import LineLog
-from namesrv_runtime.line_queue import Item
-from namesrv_runtime.line_writer import Encoder, encoded
+from namesrv_runtime.line_log.files import LineFiles, Retention
+from namesrv_runtime.line_log.log import LineLog
+from namesrv_runtime.line_log.queue import Item
+from namesrv_runtime.line_log.writer import Encoder, encoded
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

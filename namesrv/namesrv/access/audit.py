@@ -36,9 +36,9 @@ from namesrv_remoting.access import AccessFile
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NoPermissionError, RemoteProtocolError, SystemBusyError
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import LineLog
-from namesrv_runtime.line_queue import Item
+from namesrv_runtime.line_log.files import LineFiles, Retention
+from namesrv_runtime.line_log.log import LineLog
+from namesrv_runtime.line_log.queue import Item
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

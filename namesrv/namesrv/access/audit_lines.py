@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from namesrv.routeinfo.effects import Audited, Effect
 from namesrv_remoting.access import AccessFile, Account
-from namesrv_runtime.line_queue import Item
-from namesrv_runtime.line_writer import Encoder, encoded
+from namesrv_runtime.line_log.queue import Item
+from namesrv_runtime.line_log.writer import Encoder, encoded
 
 # Accounts listed for one change of the access file.
 _NAMED_ACCOUNTS: Final = 100

@@ -15,9 +15,9 @@ from namesrv.routeinfo.effects import Effect, Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import QueueRow, RowChange, difference, place_in, queues_of
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_runtime.line_queue import Item, Light
-from namesrv_runtime.line_writer import Encoder
-from namesrv_runtime.line_writer import encoded as _json
+from namesrv_runtime.line_log.queue import Item, Light
+from namesrv_runtime.line_log.writer import Encoder
+from namesrv_runtime.line_log.writer import encoded as _json
 
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 # Adding this number and subtracting it again rounds to an integer: floats of its size have no fraction.

@@ -25,9 +25,9 @@ from namesrv.settings.model import Settings
 from namesrv.yielding import run_in_steps
 from namesrv_remoting.bodies.base import chunked
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import LineLog
-from namesrv_runtime.line_queue import Item, Light
+from namesrv_runtime.line_log.files import LineFiles, Retention
+from namesrv_runtime.line_log.log import LineLog
+from namesrv_runtime.line_log.queue import Item, Light
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

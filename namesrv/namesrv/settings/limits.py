@@ -7,7 +7,7 @@ from namesrv.kv import KVLimits
 from namesrv.net.limits import ServerLimits
 from namesrv.routeinfo.rules import TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.settings.model import Settings
-from namesrv_runtime.line_files import Retention
+from namesrv_runtime.line_log.files import Retention
 
 # The share in percent that means no limit per address.
 _EVERYTHING: Final = 100

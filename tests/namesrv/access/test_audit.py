@@ -15,7 +15,7 @@ from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_client.ctl.audit_trail import Trail
 from namesrv_remoting.command import RemotingCommand
-from namesrv_runtime.line_files import Retention
+from namesrv_runtime.line_log.files import Retention
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process

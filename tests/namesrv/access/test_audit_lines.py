@@ -11,7 +11,7 @@ from namesrv.routeinfo.effects import Registered, RouteChanged, WritePermissionC
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import RowChange, TopicRow
 from namesrv_remoting.bodies.route import QueueData
-from namesrv_runtime.line_queue import Item
+from namesrv_runtime.line_log.queue import Item
 
 WHO: dict[str, Any] = {"account": "", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
 # with lone surrogates: a peer can spell them in JSON

@@ -13,7 +13,7 @@ from namesrv.routeinfo.effects import Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import TopicRow, grouped_by_row
 from namesrv_remoting.bodies.route import BrokerData, QueueData
-from namesrv_runtime.line_queue import Item
+from namesrv_runtime.line_log.queue import Item
 
 NAMES, TOPICS = "abc", "TUV"
 # topic -> names of its brokers; broker name -> its ids

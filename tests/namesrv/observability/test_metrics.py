@@ -15,7 +15,7 @@ from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import count_brokers, count_connections, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from namesrv_runtime.line_queue import Item
+from namesrv_runtime.line_log.queue import Item
 from tests.support.fake_clock import until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process

@@ -21,7 +21,7 @@ from namesrv.state.watchers import SharedResponses
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.errors import BadRequestError
-from namesrv_runtime.line_files import Retention
+from namesrv_runtime.line_log.files import Retention
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, Spelling

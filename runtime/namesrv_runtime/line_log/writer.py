@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from namesrv_runtime.line_archive import LineArchive, Report
-from namesrv_runtime.line_files import LineFiles, moments_of_hour
-from namesrv_runtime.line_queue import Dropped, Item, Light, LineQueue
+from namesrv_runtime.line_log.archive import LineArchive, Report
+from namesrv_runtime.line_log.files import LineFiles, moments_of_hour
+from namesrv_runtime.line_log.queue import Dropped, Item, Light, LineQueue
 from namesrv_runtime.write_state import WriteState
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from namesrv_runtime.line_archive import LineArchive, Report
-from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_queue import DEFAULT_MAX_QUEUED, Item, Light, LineQueue
-from namesrv_runtime.line_writer import FLUSH_SECONDS, Encoder, LineWriter
+from namesrv_runtime.line_log.archive import LineArchive, Report
+from namesrv_runtime.line_log.files import LineFiles, Retention
+from namesrv_runtime.line_log.queue import DEFAULT_MAX_QUEUED, Item, Light, LineQueue
+from namesrv_runtime.line_log.writer import FLUSH_SECONDS, Encoder, LineWriter
 from namesrv_runtime.threads import thread_starts
 from namesrv_runtime.write_state import WriteState
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, Final
 
-from namesrv_runtime.line_files import LineFiles, compress
+from namesrv_runtime.line_log.files import LineFiles, compress
 
 # The nice value of the thread that compresses, on systems that have priorities for threads.
 _NICE: Final = 5

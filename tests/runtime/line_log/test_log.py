@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import LineLog
-from namesrv_runtime.line_queue import Item
-from namesrv_runtime.line_writer import Encoder
+from namesrv_runtime.line_log.files import LineFiles, Retention
+from namesrv_runtime.line_log.log import LineLog
+from namesrv_runtime.line_log.queue import Item
+from namesrv_runtime.line_log.writer import Encoder
 from namesrv_runtime.threads import NoThreadError
 from tests.support.fake_clock import GUARD_SECONDS, until
 from tests.support.threads import without_new_threads

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_runtime.line_files import LineFiles, Retention, compress
+from namesrv_runtime.line_log.files import LineFiles, Retention, compress
 
 # 2026-03-01 07:59:50 UTC
 WALL = 1_772_351_990.0

@@ -1,0 +1,1 @@
+"""Logs of lines in files: the heartbeat log and the audit trails."""
